@@ -1,0 +1,111 @@
+"""A knob: one number, switch or choice of a run, declared once.
+
+The form of the page, the command line, the validation, the docs and the contract test all read this
+declaration; nothing about a knob is written anywhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from labcore.errors import LabError
+
+Value = bool | int | float | str
+Effect = Literal["live", "next batch", "restart"]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting of a run.
+
+    `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the
+    next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
+    validation enforces; `safe` is the range that usually works, shown on the slider.
+    """
+
+    key: str
+    label: str
+    default: Value
+    help: str
+    effect: Effect = "restart"
+    low: float | None = None
+    high: float | None = None
+    safe: tuple[float, float] | None = None
+    symbol: str = ""
+    unit: str = ""
+    scale: Literal["linear", "log"] = "linear"
+    choices: tuple[str, ...] = ()
+    advanced: bool = False
+
+    @property
+    def type(self) -> type:
+        return type(self.default)
+
+    def with_default(self, default: Value) -> Knob:
+        """The same knob with another default: how an algorithm's row sets its own."""
+        return replace(self, default=default)
+
+    def check(self, value: object) -> Value:
+        """Return `value` in the knob's type.
+
+        Raises:
+            LabError: the value has the wrong type, is not finite, is out of bounds or not a choice.
+        """
+        value = self._coerce(value)
+        if self.choices and value not in self.choices:
+            raise LabError(f"{self.key} cannot be {value!r}: choose one of {', '.join(self.choices)}.")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise LabError(f"{self.key} must be a finite number, not {value}: {self._bounds()}.")
+            too_low = self.low is not None and value < self.low
+            too_high = self.high is not None and value > self.high
+            if too_low or too_high:
+                raise LabError(f"{self.key} is {value:g}, outside its bounds: {self._bounds()}.")
+        return value
+
+    def parse(self, text: str) -> Value:
+        """The value written as `text` on the command line or in a URL."""
+        return self.check(text.strip())
+
+    def _coerce(self, value: object) -> Value:
+        if self.type is str:
+            if isinstance(value, str):
+                return value
+        elif self.type is bool:
+            words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+            if isinstance(value, bool):
+                return value
+            if isinstance(value, str) and value.lower() in words:
+                return words[value.lower()]
+        elif not isinstance(value, bool):
+            number = _number(value)
+            if number is not None and self.type is float:
+                return number
+            if number is not None and (not math.isfinite(number) or number == int(number)):
+                return int(number) if math.isfinite(number) else number
+        wanted = {str: "a text", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
+        raise LabError(f"{self.key} must be {wanted}, not {value!r}: for example {self.key}={self.default}.")
+
+    def _bounds(self) -> str:
+        low = "" if self.low is None else f"from {self.low:g} "
+        high = "" if self.high is None else f"to {self.high:g}"
+        return f"use a value {low}{high}".strip() if low or high else "use any finite value"
+
+
+def _number(value: object) -> float | None:
+    """`value` as a float, or None where it is no number: the caller says so in the knob's words."""
+    if not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def suggestion(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """A closing clause for an unknown name: the nearest known one, else the list."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}."

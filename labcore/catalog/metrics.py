@@ -1,0 +1,149 @@
+"""Every number a run logs, declared once: the charts, the CSV header, the help and the tests read this table.
+
+Names follow TRL where it has one. A mean ends in `/mean…`, a share in `_frac` or stands under `clip_frac/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One logged number.
+
+    `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
+    ("machine": speed and memory, different every time).
+    """
+
+    key: str
+    label: str
+    unit: str
+    help: str
+    symbol: str = ""
+    healthy: str = ""
+    scale: Literal["linear", "rate", "symlog"] = "linear"
+    digits: int = 3
+    about: Literal["training", "machine"] = "training"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: the metrics drawn on it, in order; the first one gives the headline number."""
+
+    key: str
+    title: str
+    metrics: tuple[str, ...]
+
+
+_ALL = (
+    Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
+           "Rises. This is the curve that says whether the run learns; the loss is not."),
+    Metric("reward_std", "Reward spread", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
+           "Above zero. At zero every completion scores the same and nothing can be learnt."),
+    Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
+           "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate"),
+    Metric("frac_reward_zero_std", "Groups without signal", "share of groups", "Share of prompts whose completions "
+           "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
+           "easy or too hard, or the group is too small.", scale="rate"),
+    Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
+           "tokens. Logged at β = 0 too.", r"\widehat{KL}_{k3}", "Grows slowly. A sudden jump: the policy has left "
+           "the reference; raise β or lower the learning rate.", scale="symlog"),
+    Metric("kl/k1", "KL, k1", "nats/token", "Mean of log π − log π_ref: unbiased, noisy, can be negative.", "k_1",
+           scale="symlog"),
+    Metric("kl/k2", "KL, k2", "nats/token", "Mean of (log π − log π_ref)²/2: biased, low noise.", "k_2",
+           scale="symlog"),
+    Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
+           scale="symlog"),
+    Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
+           "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
+           "and learning stops."),
+    Metric("clip_frac/region", "Clipped tokens", "share", "Share of tokens whose gradient the clip cuts off: ratio "
+           "beyond the bound on the side that the advantage pushes to.", healthy="0 with one update per batch; "
+           "0.02 to 0.3 with more.", scale="rate"),
+    Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate"),
+    Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
+           scale="rate"),
+    Metric("ratio/max", "Largest ratio", "", "Largest π/π_old over the batch's tokens.", r"\max\rho",
+           "Below about 2."),
+    Metric("surrogate/cpi", "Surrogate, unclipped", "advantage", "Mean of ratio × advantage: conservative policy "
+           "iteration's objective.", r"L^{CPI}"),
+    Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped and the clipped "
+           "term.", r"L^{CLIP}", "At or below the unclipped one."),
+    Metric("surrogate/kl_penalised", "Surrogate, KL-penalised", "advantage", "Unclipped surrogate minus β × KL to the "
+           "old policy.", r"L^{KLPEN}"),
+    Metric("completions/mean_length", "Completion length", "tokens", "Mean completion length, the end token "
+           "included.", digits=1),
+    Metric("completions/truncated_frac", "Truncated", "share", "Share of completions cut at the length limit before "
+           "they ended.", healthy="Near 0. Near 1: raise the length limit, or the reward never sees an ending.",
+           scale="rate"),
+    Metric("value_loss", "Critic loss", "reward²", "Half the mean squared error of the critic, clipped as PPO does.",
+           r"L^V"),
+    Metric("explained_variance", "Explained variance", "share", "1 − Var(return − value)/Var(return): 1 is a perfect "
+           "critic, 0 no better than a constant, below 0 worse.", healthy="Above 0 and rising."),
+    Metric("rewards/accuracies", "Pair accuracy", "share of pairs", "Share of pairs whose chosen side the policy "
+           "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate"),
+    Metric("rewards/margins", "Margin", "nats × β", "Mean implicit reward of the chosen minus that of the rejected "
+           "completion.", r"\beta\Delta", "Rises."),
+    Metric("rewards/chosen", "Implicit reward, chosen", "nats × β", "β × log-ratio to the reference of the chosen "
+           "completions."),
+    Metric("rewards/rejected", "Implicit reward, rejected", "nats × β", "β × log-ratio to the reference of the "
+           "rejected completions."),
+    Metric("logps/chosen", "Log-prob, chosen", "nats/sequence", "Mean summed log-probability of the chosen "
+           "completions.", healthy="Often falls together with the rejected one: the margin is what is trained."),
+    Metric("logps/rejected", "Log-prob, rejected", "nats/sequence", "Mean summed log-probability of the rejected "
+           "completions."),
+    Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
+           "first choice.", healthy="Rises.", scale="rate"),
+    Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
+           "progress: with centred advantages it starts near 0 while the gradient is not.", r"L"),
+    Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",
+           r"\lVert\nabla L\rVert"),
+    Metric("learning_rate", "Learning rate", "", "Step size of the optimizer.", r"\eta", digits=6),
+    Metric("updates", "Updates", "updates", "Optimizer updates since the start.", digits=0),
+    Metric("num_tokens", "Tokens", "tokens", "Completion tokens sampled or trained on since the start.", digits=0),
+    Metric("tokens_per_second", "Speed", "tokens/s", "Completion tokens per second of this step.", digits=0,
+           about="machine"),
+    Metric("memory", "Memory", "MB", "Resident memory of the worker (on a GPU: allocated device memory).", digits=0,
+           about="machine"),
+)
+
+METRICS: dict[str, Metric] = {metric.key: metric for metric in _ALL}
+
+_PANELS = (
+    Panel("reward", "Reward", ("reward", "reward_std")),
+    Panel("exact_match", "Exact match", ("exact_match", "frac_reward_zero_std")),
+    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2")),
+    Panel("entropy", "Entropy", ("entropy",)),
+    Panel("clip", "Clipped tokens", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
+    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised")),
+    Panel("length", "Completion length", ("completions/mean_length",)),
+    Panel("truncated", "Truncated", ("completions/truncated_frac",)),
+    Panel("critic", "Critic loss", ("value_loss",)),
+    Panel("explained_variance", "Explained variance", ("explained_variance",)),
+    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",)),
+    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected")),
+    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected")),
+    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",)),
+    Panel("grad_norm", "Gradient norm", ("grad_norm",)),
+    Panel("loss", "Loss", ("loss",)),
+    Panel("speed", "Speed", ("tokens_per_second",)),
+    Panel("memory", "Memory", ("memory",)),
+)
+
+PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
+
+
+def metric(key: str) -> Metric:
+    """The declaration of metric `key`.
+
+    Raises:
+        LabError: there is no such metric.
+    """
+    if key not in METRICS:
+        raise LabError(f"There is no metric {key!r}: {suggestion(key, list(METRICS))}")
+    return METRICS[key]

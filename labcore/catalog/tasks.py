@@ -1,0 +1,85 @@
+"""The text tasks: what the model is asked, and who says whether the answer is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labcore.catalog.knob import Knob, suggestion
+from labcore.errors import LabError
+
+VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
+
+_VERIFIER = (
+    Knob("verifier", "Verifier", "exact", "How an answer is judged. exact: equal to the answer; numeric: the number "
+         "after #### or the last number equals the answer's; regex: matches the pattern; contains: holds the pattern, "
+         "or the answer where the pattern is empty; length: between the two lengths.", choices=VERIFIERS),
+    Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for."),
+    Knob("length_low", "Shortest", 1, "Shortest completion that the length verifier accepts.", low=0, high=100_000,
+         unit="characters", advanced=True),
+    Knob("length_high", "Longest", 40, "Longest completion that the length verifier accepts.", low=1, high=100_000,
+         unit="characters", advanced=True),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row of the task table.
+
+    `source` names the class ("module:Class") that makes prompts, SFT examples and verdicts; it is imported only
+    by the worker. `loops` are the loops that it can feed. `data` is the kind of file the user brings, if any:
+    "prompts", "preferences" or "text". `max_new_tokens` is the default length limit of a completion and
+    `context` the tokens that a prompt and its completion may take together in a text task.
+    """
+
+    key: str
+    label: str
+    help: str
+    source: str
+    loops: tuple[str, ...]
+    knobs: tuple[Knob, ...] = ()
+    data: str = ""
+    verifiable: bool = True
+    max_new_tokens: int = 8
+    example: str = ""
+
+
+TASKS: dict[str, Task] = {
+    task.key: task
+    for task in (
+        Task("sort", "Sort letters", "Write the letters in alphabetical order.", "labcore.worlds.sort:Sort",
+             ("online", "preference", "sft"), (
+                 Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
+                      low=2, high=20, safe=(4, 8)),
+             ), max_new_tokens=8, example="dbcaef= → abcdef"),
+        Task("add", "Add two numbers", "Two-digit sums.", "labcore.worlds.add:Add", ("online", "preference", "sft"), (
+            Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
+                 "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
+            Knob("digits", "Digits", 2, "Digits of each number.", low=1, high=6, safe=(1, 3)),
+        ), max_new_tokens=5, example="47+85= → 132"),
+        Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
+             "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
+             max_new_tokens=64, example="question, answer → ####"),
+        Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
+             "labcore.worlds.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
+             max_new_tokens=64, example="prompt, chosen, rejected"),
+        Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
+             "continuations that the verifier accepts.", "labcore.worlds.text:Text", ("online", "preference", "sft"), (
+                 *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
+                 Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt.", low=1,
+                      high=1024, unit="characters"),
+                 Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT.", low=8, high=2048,
+                      unit="characters"),
+             ), data="text", max_new_tokens=48, example="a slice of your text → its continuation"),
+    )
+}
+
+
+def task(key: str) -> Task:
+    """The row of task `key`.
+
+    Raises:
+        LabError: there is no such task.
+    """
+    if key not in TASKS:
+        raise LabError(f"There is no task {key!r}: {suggestion(key, list(TASKS))}")
+    return TASKS[key]

@@ -1,0 +1,14 @@
+"""Errors that speak to the person at the keyboard."""
+
+
+class LabError(Exception):
+    """Something the user can mend. The message is one sentence: what is wrong, where, what to do."""
+
+
+class Diverged(LabError):
+    """The loss or its gradient stopped being a finite number; `step` is where, counted from 1."""
+
+    def __init__(self, step: int, what: str):
+        self.step = step
+        super().__init__(f"The {what} was not a finite number at step {step}: resume from the last good checkpoint "
+                         "with a lower learning rate, or a smaller clip range.")

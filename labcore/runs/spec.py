@@ -1,0 +1,167 @@
+"""RunSpec: everything that determines a run, checked in words before it starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog import choices
+from labcore.catalog.algorithms import Algorithm, algorithm
+from labcore.catalog.knob import Knob, Value, suggestion
+from labcore.catalog.models import MODELS
+from labcore.catalog.tasks import Task, task
+from labcore.errors import LabError
+
+KINDS = ("llm",)
+DEVICES = ("auto", "cpu", "cuda", "mps")
+BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
+
+    `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork;
+    `threads` are torch's, part of the spec so that a result does not depend on what else runs.
+    """
+
+    kind: str
+    algorithm: str
+    task: str
+    model: str
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    seed: int = 0
+    steps: int = 150
+    device: str = "auto"
+    threads: int = 1
+    data: str | None = None
+    parent: tuple[str, int] | None = None
+
+    @property
+    def row(self) -> Algorithm:
+        return algorithm(self.algorithm)
+
+    @property
+    def task_row(self) -> Task:
+        return task(self.task)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> RunSpec:
+        """The spec written by `to_json`. Raises LabError where the text is none."""
+        try:
+            fields = json.loads(text)
+            fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
+            return RunSpec(**fields)
+        except (json.JSONDecodeError, TypeError, KeyError) as error:
+            raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
+
+    def hash(self) -> str:
+        """Twelve hex digits that name this spec and the content of its file."""
+        content = Path(self.data).read_bytes() if self.data else b""
+        return hashlib.sha256(self.to_json().encode() + content).hexdigest()[:12]
+
+
+def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
+    """All knobs of a run: the algorithm's, with the task's length limit, then the task's own."""
+    own = {"max_new_tokens": task_row.max_new_tokens}
+    return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
+
+
+def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "tiny",
+         knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
+         threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None) -> RunSpec:
+    """A validated spec with every knob present.
+
+    Raises:
+        LabError: an unknown name, a value out of bounds, or settings that do not go together.
+    """
+    if kind not in KINDS:
+        raise LabError(f"There is no kind of run {kind!r}: {suggestion(kind, KINDS)}")
+    row, task_row = algorithm(algorithm_key), task(task_key)
+    if row.loop not in task_row.loops:
+        fitting = [key for key in ("dpo", "sft") if algorithm(key).loop in task_row.loops]
+        raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
+                       f"use {' or '.join(fitting)}, or another task.")
+    known = {knob.key: knob for knob in knobs_of(row, task_row)}
+    given = dict(knobs or {})
+    for key in given:
+        if key not in known:
+            raise LabError(f"{row.label} on {task_key!r} has no knob {key!r}: {suggestion(key, list(known))}")
+    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    _whole("seed", seed, 0, 2**31 - 1)
+    steps = row.steps if steps is None else steps
+    _whole("steps", steps, 1, 10_000_000)
+    _whole("threads", threads, 1, 1024)
+    if device not in DEVICES:
+        raise LabError(f"There is no device {device!r}: {suggestion(device, DEVICES)}")
+    if task_row.data and not data:
+        raise LabError(f"The task {task_key!r} needs your {task_row.data} file: upload one, "
+                       f"or give --{task_row.data} FILE.")
+    if data and not Path(data).is_file():
+        raise LabError(f"There is no file {data}: check the path.")
+    check_together(row, filled)
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent)
+
+
+def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check the knobs that depend on each other, before a run and at every change of a knob.
+
+    Raises:
+        LabError: the settings do not go together; the message names the ones that would.
+    """
+    if row.loop == "online":
+        group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
+        chosen = choices.ADVANTAGE[str(knobs["advantage"])]
+        if chosen.group and group < 2:
+            raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
+                           "other: use 2 or more.")
+        batch, parts = group * prompts, int(knobs.get("mini_batches", 1))
+        if batch % parts:
+            fitting = [n for n in range(1, batch + 1) if batch % n == 0]
+            near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
+            raise LabError(f"mini_batches {parts} does not divide the batch of {batch} completions "
+                           f"({prompts} prompts × {group}): use {', '.join(map(str, near[:-1]))} or {near[-1]}.")
+        if knobs["surrogate"] == "clip" and knobs["ratio"] == "none":
+            raise LabError("The clipped surrogate needs a ratio: set ratio to token, or surrogate to score_function.")
+    if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
+        raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def base_spec(spec: RunSpec) -> RunSpec | None:
+    """The SFT run whose result `spec` starts from; None where it starts from given weights.
+
+    Built-in models are first taught by SFT on the same task; the result is cached by this spec's hash. A task
+    of preferences teaches the chosen sides.
+    """
+    if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs["sft_steps"]:
+        return None
+    task_keys = {knob.key for knob in spec.task_row.knobs}
+    knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
+    base = make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
+                seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
+                data=spec.data)
+    return base
+
+
+def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
+    """`spec` with one knob changed during the run.
+
+    Raises:
+        LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
+    """
+    known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
+    if key not in known:
+        raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {key!r}: {suggestion(key, list(known))}")
+    knob = known[key]
+    if knob.effect == "restart":
+        raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
+    knobs = {**spec.knobs, key: knob.check(value)}
+    check_together(spec.row, knobs)
+    return replace(spec, knobs=knobs)
