@@ -22,7 +22,8 @@ class ModelSize:
 MODELS: dict[str, ModelSize] = {
     size.key: size
     for size in (
-        ModelSize("tiny", "tiny (0.1 M parameters)", hidden=64, layers=2, heads=4, intermediate=176, parameters="0.1 M"),
+        ModelSize("tiny", "tiny (0.1 M parameters)", hidden=64, layers=2, heads=4, intermediate=176,
+                  parameters="0.1 M"),
         ModelSize("small", "small (0.8 M parameters)", hidden=128, layers=4, heads=4, intermediate=352,
                   parameters="0.8 M"),
         ModelSize("medium", "medium (4.9 M parameters)", hidden=256, layers=6, heads=4, intermediate=704,

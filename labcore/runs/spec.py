@@ -110,6 +110,11 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent)
 
 
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """Check the knobs that depend on each other, before a run and at every change of a knob.
 
