@@ -1,0 +1,67 @@
+"""One token per character, as a Hugging Face tokenizer that loads with no code of ours.
+
+Left out: any merging of characters. Masks must come from lengths, never from comparing ids with the pad id: a
+tokenizer that the user brings may have no pad token of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from labcore.errors import LabError
+
+PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+BASE_CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
+
+
+def character_tokenizer(extra_text: str = "") -> PreTrainedTokenizerFast:
+    """A tokenizer of printable ASCII, the newline and the characters of `extra_text`.
+
+    Pad, end and unknown are ids 0, 1 and 2. Text that spells "<eos>" is five characters, not the end token.
+    """
+    characters = BASE_CHARACTERS + "".join(sorted(set(extra_text) - set(BASE_CHARACTERS)))
+    ids = {token: index for index, token in enumerate([PAD, EOS, UNKNOWN, *characters])}
+    backend = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()  # joins the characters with nothing between them
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN, padding_side="left",
+        split_special_tokens=True, clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def with_padding(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> PreTrainedTokenizerBase:
+    """`tokenizer`, padding on the left, with a pad id distinct from its end where there is one to be had.
+
+    `embeddings` is the number of rows in the model's embedding. A missing pad token takes the unknown token or
+    another special token that is not an end or a beginning; else the end token pads, which is safe as long as masks
+    come from lengths.
+    """
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
+        return tokenizer
+    used = {tokenizer.eos_token_id, tokenizer.bos_token_id}
+    spare = [token for token in tokenizer.all_special_tokens
+             if (index := tokenizer.convert_tokens_to_ids(token)) not in used and index < embeddings]
+    if spare or tokenizer.pad_token_id is None:
+        tokenizer.pad_token = spare[0] if spare else tokenizer.eos_token
+    return tokenizer
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer saved in `folder`.
+
+    Raises:
+        LabError: there is none, or it cannot be read without code of its own.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    # A broken tokenizer.json raises the Rust library's bare Exception.
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LabError(f"The tokenizer in {folder} cannot be loaded ({reason.rstrip('.:')}): save it again with "
+                       "tokenizer.save_pretrained.") from error

@@ -1,0 +1,106 @@
+"""What a text task is: it asks, it knows the answers, it judges.
+
+Left out: tokens. A task speaks in characters; the loop cuts them into tokens and knows the model's context.
+No task imports torch, so the page can check a file before it starts a run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from labcore.catalog.knob import Value
+from labcore.catalog.tasks import Task
+from labcore.errors import LabError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file."""
+
+    prompt: str
+    answer: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A prompt with a preferred and a dispreferred completion; `line` as in `Problem`."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """The verdict on a completion: `reward` in [0, 1], and whether it is wholly right."""
+
+    reward: float
+    exact: bool
+
+
+class TextTask(Protocol):
+    """What every class named by a `catalog.tasks.Task.source` offers.
+
+    All chance comes from the generator that is passed in, so its state is the only thing to checkpoint.
+    `size` is the number of problems (None: they are made afresh); `characters` holds every character that
+    prompts and answers can contain, for the character tokenizer.
+    """
+
+    size: int | None
+    characters: str
+
+    def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None: ...
+
+    def problems(self, count: int, rng: np.random.Generator) -> list[Problem]: ...
+
+    def score(self, problem: Problem, completion: str) -> Score: ...
+
+
+@runtime_checkable
+class PairTask(Protocol):
+    """A task that brings its own preference pairs; for the others the loop samples and judges them."""
+
+    def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]: ...
+
+
+Row = TypeVar("Row")
+
+
+def draw(rows: Sequence[Row], count: int, rng: np.random.Generator) -> list[Row]:
+    """`count` rows at random: no row twice while there are enough of them."""
+    picked = rng.choice(len(rows), size=count, replace=count > len(rows))
+    return [rows[index] for index in picked]
+
+
+def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = None) -> TextTask:
+    """The task of the table's `row`; reads the whole file where the task has one.
+
+    Raises:
+        LabError: the file or a knob cannot be used; the message names the line.
+    """
+    module, name = row.source.split(":")
+    return getattr(importlib.import_module(module), name)(knobs, Path(data) if data else None)
+
+
+def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:
+    """The number of problems in the user's file, after checking all of it; None for a task without a file.
+
+    Raises:
+        LabError: as `make_task`.
+    """
+    return make_task(row, knobs, data).size
+
+
+def too_long(item: Problem | Pair, tokens: int, context: int) -> LabError:
+    """The error for a prompt (with its answer) of `tokens` tokens in a model of `context` tokens."""
+    where = "A prompt" if item.line is None else f"The prompt in line {item.line}"
+    return LabError(f"{where} has {tokens:,} tokens with its completion, but the model's context is {context:,}: "
+                    "shorten it, lower max_new_tokens, or choose a larger model.")
