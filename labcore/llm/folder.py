@@ -52,7 +52,7 @@ def check_folder(folder: Path) -> None:
     """
     config = _config(folder)
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise LabError(f"The folder {folder} has no tokenizer (such as tokenizer.json): save the model's tokenizer into "
+        raise LabError(f"The folder {folder} has no tokenizer (such as tokenizer.json): save the model's into "
                        "it with tokenizer.save_pretrained.")
     if not any(folder.glob("*.safetensors")):
         pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
