@@ -1,0 +1,48 @@
+"""From the names in the catalog to the functions of this package, and from quantities to their parameters.
+
+A loop holds its quantities in one mapping (logprobs, advantages, clip_low …). A function is given those that its
+parameters name, so a loop never asks which function it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any
+
+from labcore.catalog.choices import Family
+
+
+@cache
+def member(family: Family, key: str) -> Callable[..., Any]:
+    """The function that `key` of `family` names: `labcore.maths.<family.module>.<key>`.
+
+    Raises:
+        LabError: the family has no such member.
+    """
+    choice = family[key]
+    return getattr(import_module(f"labcore.maths.{family.module}"), choice.key)
+
+
+@cache
+def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of all parameters of `function`, and of those without a default."""
+    named = signature(function).parameters.values()
+    return (frozenset(parameter.name for parameter in named),
+            frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty))
+
+
+def call(function: Callable[..., Any], quantities: Mapping[str, Any]) -> Any:
+    """function(**those quantities that its parameters name).
+
+    Raises:
+        TypeError: a parameter without a default is not among the quantities.
+    """
+    names, required = parameters(function)
+    missing = sorted(required - quantities.keys())
+    if missing:
+        raise TypeError(f"{function.__module__}.{function.__name__} needs {', '.join(missing)}; there are only "
+                        f"{', '.join(sorted(quantities)) or 'no quantities'}.")
+    return function(**{name: value for name, value in quantities.items() if name in names})

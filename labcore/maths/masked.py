@@ -1,0 +1,52 @@
+"""Sums, means and variances over the positions that count.
+
+What stands where the mask is False is never read, so it may be anything, NaN included. Nothing to count is 0,
+not NaN: a row without a counted token adds nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def masked_sum(values: Tensor, mask: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Σ_mask x. (...), bool (...) -> (), or (...) less `dim`.
+
+    In the unit of `values`.
+    """
+    kept = torch.where(mask, values, torch.zeros_like(values))
+    return kept.sum() if dim is None else kept.sum(dim, keepdim)
+
+
+def masked_mean(values: Tensor, mask: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Σ_mask x / n, with n = Σ mask, at least 1. (...), bool (...) -> (), or (...) less `dim`.
+
+    In the unit of `values`.
+    """
+    count = mask.sum() if dim is None else mask.sum(dim, keepdim)
+    return masked_sum(values, mask, dim, keepdim) / count.clamp(min=1)
+
+
+def masked_var(values: Tensor, mask: Tensor, ddof: int = 1, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Σ_mask (x − mean)² / (n − ddof), with n − ddof at least 1. (...), bool (...) -> (), or (...) less `dim`.
+
+    In the unit of `values`, squared. A single value has variance 0.
+    """
+    count = mask.sum() if dim is None else mask.sum(dim, keepdim)
+    mean = masked_mean(values, mask, dim, keepdim=dim is not None)
+    return masked_sum((values - mean) ** 2, mask, dim, keepdim) / (count - ddof).clamp(min=1)
+
+
+def masked_whiten(values: Tensor, mask: Tensor, shift_mean: bool = True, ddof: int = 1, eps: float = 1e-8) -> Tensor:
+    """(x − mean) / √(var + eps), 0 where the mask is False. (...), bool (...) -> (...)
+
+    Without a unit. `shift_mean=False` keeps the mean: only the spread becomes 1.
+
+    Source: Huang et al. 2024, arXiv:2403.17031 (whitening of rewards and advantages).
+    """
+    mean = masked_mean(values, mask)
+    whitened = (values - mean) * torch.rsqrt(masked_var(values, mask, ddof) + eps)
+    if not shift_mean:
+        whitened = whitened + mean
+    return torch.where(mask, whitened, torch.zeros_like(values))
