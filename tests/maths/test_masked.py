@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from labcore.maths.masked import masked_mean, masked_sum, masked_var, masked_whiten
+
+X = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]], dtype=torch.float64)
+MASK = torch.tensor([[True, True, False], [True, False, False]])
+
+
+def test_by_hand(close):
+    close(masked_sum(X, MASK), 7)
+    close(masked_mean(X, MASK), 7 / 3)
+    close(masked_mean(X, MASK, dim=1), [1.5, 4])
+    close(masked_var(X, MASK), 7 / 3)  # of 1, 2, 4
+    close(masked_var(X, MASK, ddof=0), 14 / 9)
+    close(masked_whiten(torch.tensor([[1.0, 3.0]]).double(), torch.ones(1, 2, dtype=bool), eps=0.0),
+          [[-(0.5**0.5), 0.5**0.5]])
+
+
+def test_whiten_gives_mean_0_and_spread_1(close, generator):
+    values = 5 + 3 * torch.randn(8, 5, generator=generator, dtype=torch.float64)
+    mask = torch.rand(8, 5, generator=generator) < 0.7
+    whitened = masked_whiten(values, mask, eps=0.0)
+    close(whitened[mask].mean(), 0)
+    close(whitened[mask].var(), 1)
+    kept_mean = masked_whiten(values, mask, shift_mean=False, eps=0.0)
+    close(kept_mean[mask].mean(), values[mask].mean())
+    close(kept_mean[mask].var(), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_matches_trl(golden, close, dtype):
+    reference = golden("trl_ppo")["utils"]
+    x, mask = torch.tensor(reference["x"], dtype=dtype), torch.tensor(reference["mask"]).bool()
+    close(masked_mean(x, mask), reference["masked_mean"])
+    close(masked_mean(x, mask, dim=1), reference["masked_mean_axis1"])
+    close(masked_var(x, mask, ddof=0), reference["masked_var_biased"])
+    # TRL takes n/(n − 1) of the unbiased variance in float32, whatever the dtype of x.
+    bessel = float(torch.tensor(14.0) / 13) / (14 / 13)
+    close(masked_var(x, mask) * bessel, reference["masked_var"])
+    whitened, kept_mean = masked_whiten(x, mask), masked_whiten(x, mask, shift_mean=False)
+    close(whitened[mask], torch.tensor(reference["masked_whiten"])[mask], torch.float32)
+    close(kept_mean[mask], torch.tensor(reference["masked_whiten_noshift"])[mask], torch.float32)
+    assert (whitened[~mask] == 0).all() and (kept_mean[~mask] == 0).all()
+
+
+def test_what_does_not_count_is_never_read(close):
+    poisoned = torch.where(MASK, X, torch.nan)
+    for function in (masked_sum, masked_mean, masked_var, masked_whiten):
+        assert torch.equal(function(poisoned, MASK), function(torch.where(MASK, X, 7.0), MASK))
+
+
+def test_nothing_to_count_is_0():
+    nothing = torch.zeros_like(MASK)
+    for function in (masked_sum, masked_mean, masked_var, masked_whiten):
+        assert (function(X, nothing) == 0).all()
+
+
+def test_a_single_value_whitens_to_0():
+    one = torch.tensor([[True, False, False], [False, False, False]])
+    assert (masked_whiten(X, one) == 0).all()
