@@ -62,8 +62,8 @@ _ONLINE = (
          "off-policy: ratios leave 1 and the clip starts to work. Lower: always on policy.", "next batch", 1, 64,
          (1, 4), r"\mu"),
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
-         "divide the batch. Higher: more, noisier updates. Lower: fewer, steadier ones.", "next batch", 1, 4096,
-         advanced=True),
+         "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
+         "ones.", "next batch", 1, 4096, advanced=True),
     *_SAMPLING,
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
@@ -111,7 +111,7 @@ _PREFERENCE = (
          "slower steps.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     *_SAMPLING, MAX_GRAD_NORM,
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
-         choices=("sigmoid",), advanced=True),
+         choices=choices.PREFERENCE_LOSS.names, advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 

@@ -93,6 +93,10 @@ AGGREGATION = Family("aggregation", "aggregation", "aggregation", (
     Choice("sequence_mean_token_sum", "mean over sequences of token sums", r"\tfrac1B\sum_i\sum_t"),
 ))
 
-FAMILIES = (ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION)
+PREFERENCE_LOSS = Family("preference_loss", "preference loss", "preferences", (
+    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", "sequence"),
+))
+
+FAMILIES = (ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")

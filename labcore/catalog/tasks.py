@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from labcore.catalog.knob import Knob, suggestion
+from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.errors import LabError
 
 VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
@@ -27,8 +28,7 @@ class Task:
 
     `source` names the class ("module:Class") that makes prompts, SFT examples and verdicts; it is imported only
     by the worker. `loops` are the loops that it can feed. `data` is the kind of file the user brings, if any:
-    "prompts", "preferences" or "text". `max_new_tokens` is the default length limit of a completion and
-    `context` the tokens that a prompt and its completion may take together in a text task.
+    "prompts", "preferences" or "text". `defaults` are the task's own defaults of the algorithm's knobs.
     """
 
     key: str
@@ -39,7 +39,7 @@ class Task:
     knobs: tuple[Knob, ...] = ()
     data: str = ""
     verifiable: bool = True
-    max_new_tokens: int = 8
+    defaults: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
 
 
@@ -50,18 +50,18 @@ TASKS: dict[str, Task] = {
              ("online", "preference", "sft"), (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8)),
-             ), max_new_tokens=8, example="dbcaef= → abcdef"),
+             ), defaults={"max_new_tokens": 8}, example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.worlds.add:Add", ("online", "preference", "sft"), (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
             Knob("digits", "Digits", 2, "Digits of each number.", low=1, high=6, safe=(1, 3)),
-        ), max_new_tokens=5, example="47+85= → 132"),
+        ), defaults={"max_new_tokens": 5}, example="47+85= → 132"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
-             max_new_tokens=64, example="question, answer → ####"),
+             defaults={"max_new_tokens": 64, "sft_target": 1.0}, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
              "labcore.worlds.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
-             max_new_tokens=64, example="prompt, chosen, rejected"),
+             defaults={"max_new_tokens": 64, "sft_target": 1.0}, example="prompt, chosen, rejected"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.worlds.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
@@ -69,7 +69,8 @@ TASKS: dict[str, Task] = {
                       high=1024, unit="characters"),
                  Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT.", low=8, high=2048,
                       unit="characters"),
-             ), data="text", max_new_tokens=48, example="a slice of your text → its continuation"),
+             ), data="text", defaults={"max_new_tokens": 48, "sft_target": 1.0},
+             example="a slice of your text → its continuation"),
     )
 }
 

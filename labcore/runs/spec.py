@@ -69,8 +69,8 @@ class RunSpec:
 
 
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
-    """All knobs of a run: the algorithm's, with the task's length limit, then the task's own."""
-    own = {"max_new_tokens": task_row.max_new_tokens}
+    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
+    own = task_row.defaults
     return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
 
 
@@ -127,12 +127,12 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if chosen.group and group < 2:
             raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
-        batch, parts = group * prompts, int(knobs.get("mini_batches", 1))
-        if batch % parts:
-            fitting = [n for n in range(1, batch + 1) if batch % n == 0]
+        parts = int(knobs.get("mini_batches", 1))
+        if prompts % parts:
+            fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
             near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
-            raise LabError(f"mini_batches {parts} does not divide the batch of {batch} completions "
-                           f"({prompts} prompts × {group}): use {', '.join(map(str, near[:-1]))} or {near[-1]}.")
+            raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
+                           f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
         if knobs["surrogate"] == "clip" and knobs["ratio"] == "none":
             raise LabError("The clipped surrogate needs a ratio: set ratio to token, or surrogate to score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):

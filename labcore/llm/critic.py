@@ -1,0 +1,31 @@
+"""The critic of PPO: a copy of the policy's trunk with one number per position."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+
+class Critic(nn.Module):
+    """Values (B, S, 1) where the policy has logits, so that both run through the same forward passes.
+
+    The head starts at zero: the first values are 0, whatever the trunk.
+    """
+
+    def __init__(self, policy: PreTrainedModel):
+        super().__init__()
+        self.config = policy.config
+        self.trunk = copy.deepcopy(policy.base_model)
+        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.to(next(policy.parameters()).device)
+
+    def forward(self, *args, logits_to_keep: int = 0, **inputs) -> CausalLMOutputWithPast:
+        output = self.trunk(*args, **inputs)
+        values: Tensor = self.head(output.last_hidden_state[:, -logits_to_keep:])
+        return CausalLMOutputWithPast(logits=values.float(), past_key_values=output.past_key_values)
+

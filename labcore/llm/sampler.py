@@ -1,0 +1,83 @@
+"""Sampling completions, each prompt prefilled once for its whole group.
+
+The sampler returns the log-probability of every token it drew; the trainer reuses them as the old log-probs. With
+top-k or top-p these are still those of the whole distribution at the sampling temperature, the one that the
+trainer's ratio compares with: the filter only chooses among tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from labcore.llm.batch import Completions, Prompts
+from labcore.llm.forward import Network, extend, positions, prefill, shares_prefixes
+
+
+def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
+    """log-probs with everything outside the top k, or the top-p nucleus, at −inf. (B, V) -> (B, V)"""
+    if 0 < top_k < logprobs.shape[-1]:
+        smallest = logprobs.topk(top_k, -1).values[:, -1:]
+        logprobs = logprobs.masked_fill(logprobs < smallest, -torch.inf)
+    if top_p < 1:
+        ordered, order = logprobs.sort(-1, descending=True)
+        probabilities = ordered.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        outside = (before >= top_p).scatter(-1, order, before >= top_p)
+        logprobs = logprobs.masked_fill(outside, -torch.inf)
+    return logprobs
+
+
+def draw(logprobs: Tensor, generator: Generator) -> Tensor:
+    """One token a row from unnormalised log-probs, by the exponential race. (B, V) -> (B,)
+
+    argmin E_v / p_v with E_v exponential is a draw from p: one pass, no sorting, no cumulative sums.
+    """
+    race = torch.empty_like(logprobs).exponential_(generator=generator)
+    return (logprobs - race.log()).argmax(-1)
+
+
+@torch.no_grad()
+def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: int, generator: Generator,
+           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Completions:
+    """Sample `group_size` completions of each prompt, until the end token or `max_new_tokens`."""
+    rows = len(prompts) * group_size
+    going = prompts.ids.new_ones(rows, dtype=torch.bool)
+    ids, masks, logprobs = [], [], []
+    step = _cached_steps(model, prompts, group_size) if shares_prefixes(model) else _whole_steps(
+        model, prompts, group_size)
+    logits = next(step)
+    for count in range(max_new_tokens):
+        scaled = (logits.float() / temperature).log_softmax(-1)
+        token = draw(keep_top(scaled, top_k, top_p), generator)
+        ids.append(token)
+        masks.append(going)
+        logprobs.append(scaled.gather(-1, token[:, None])[:, 0])
+        going = going & (token != eos)
+        if count + 1 == max_new_tokens or not going.any():
+            break
+        logits = step.send(token)
+    mask = torch.stack(masks, 1)
+    return Completions(torch.stack(ids, 1), mask, going, torch.stack(logprobs, 1).masked_fill(~mask, 0))
+
+
+def _cached_steps(model: Network, prompts: Prompts, group_size: int):
+    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,)."""
+    logits, cache = prefill(model, prompts, group_size)
+    prompt_mask = prompts.mask.repeat_interleave(group_size, 0)
+    seen = 0
+    while True:
+        token = yield logits[:, -1]
+        logits = extend(model, token[:, None], prompt_mask, seen, cache)
+        seen += 1
+
+
+def _whole_steps(model: Network, prompts: Prompts, group_size: int):
+    """The same for models without a key-value cache: every token runs the whole row again."""
+    ids = prompts.ids.repeat_interleave(group_size, 0)
+    mask = prompts.mask.repeat_interleave(group_size, 0)
+    while True:
+        token = yield model(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask), use_cache=False,
+                            logits_to_keep=1).logits[:, -1]
+        ids = torch.cat([ids, token[:, None]], 1)
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

@@ -1,0 +1,197 @@
+"""A run of a language model: its networks, optimizers, random numbers and counters, and the loop that moves them.
+
+Everything that a run's future depends on lives here, so saving a session at a record and loading it again continues
+the run bit for bit. Left out: the clock, the disk layout and the controls, which belong to the worker.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from labcore.catalog import choices
+from labcore.catalog.models import MODELS
+from labcore.errors import Diverged, LabError
+from labcore.llm import online, preference, sft
+from labcore.llm.critic import Critic
+from labcore.llm.model import build, load, save
+from labcore.llm.tokenizer import character_tokenizer
+from labcore.runs.record import Record
+from labcore.runs.spec import RunSpec
+from labcore.worlds.task import Pair, TextTask, make_task
+
+LOOPS = {"online": online.run, "preference": preference.run, "sft": sft.run}
+
+
+@dataclass
+class Session:
+    """See the module. `knobs` is changed in place while the run goes on; `step`, `updates`, `tokens` count up."""
+
+    spec: RunSpec
+    task: TextTask
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    models: dict[str, nn.Module]
+    optimizers: dict[str, torch.optim.Optimizer]
+    generator: torch.Generator
+    rng: np.random.Generator
+    knobs: dict[str, Any]
+    step: int = 0
+    updates: int = 0
+    tokens: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+    finished_because: str = ""
+
+    @property
+    def policy(self) -> PreTrainedModel:
+        return self.models["policy"]
+
+    @property
+    def reference(self) -> PreTrainedModel:
+        return self.models["reference"]
+
+    @property
+    def critic(self) -> Critic | None:
+        return self.models.get("critic")
+
+    @property
+    def context(self) -> int:
+        """Tokens that a prompt and its completion may take together."""
+        config = self.policy.config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
+
+    @property
+    def prompt_room(self) -> int:
+        """Tokens that a prompt may take, the completion's length limit set aside."""
+        return max(0, self.context - int(self.knobs["max_new_tokens"]))
+
+    @staticmethod
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+        """Build what `spec` needs: on `base_folder`'s weights, and where `resume` is given, from that checkpoint.
+
+        Raises:
+            LabError: the model, the data or the device cannot be used.
+        """
+        device = pick_device(spec.device)
+        task = make_task(spec.task_row, spec.knobs, spec.data)
+        source = str(base_folder) if base_folder else spec.model
+        if source in MODELS:
+            tokenizer = character_tokenizer(task.characters)
+            policy = build(MODELS[source], tokenizer, spec.seed)
+        else:
+            policy, tokenizer = load(source)
+        models: dict[str, nn.Module] = {"policy": policy.to(device)}
+        if "reference" in spec.row.models:
+            models["reference"] = copy.deepcopy(policy).requires_grad_(False)
+        if "advantage" in spec.knobs and choices.ADVANTAGE[str(spec.knobs["advantage"])].critic:
+            models["critic"] = Critic(policy)
+        for model in models.values():
+            model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
+        rates = {"policy": "learning_rate", "critic": "critic_learning_rate"}
+        optimizers = {name: torch.optim.AdamW(models[name].parameters(), lr=float(spec.knobs[rate]), weight_decay=0.0,
+                                              fused=True) for name, rate in rates.items() if name in models}
+        session = Session(spec, task, tokenizer, device, models, optimizers,
+                          torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
+                          dict(spec.knobs))
+        if resume:
+            session._load(resume)
+        return session
+
+    def run(self) -> Iterator[Record | None]:
+        """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        yield from LOOPS[self.spec.row.loop](self)
+        if not self.finished_because:
+            self.finished_because = f"all {self.spec.steps} steps done"
+
+    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
+        """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
+
+        Raises:
+            Diverged: the loss or the norm is not finite; the weights are left as they were.
+        """
+        optimizer = self.optimizers[name]
+        norm = float(nn.utils.clip_grad_norm_(self.models[name].parameters(), float(self.knobs["max_grad_norm"])))
+        for what, value in ((f"{name} loss", loss), (f"{name} gradient", norm)):
+            if not np.isfinite(value):
+                raise Diverged(self.step + 1, what)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def export(self, folder: Path) -> None:
+        """Write the policy as a Hugging Face folder."""
+        save(self.policy, self.tokenizer, folder)
+
+    def save(self, folder: Path) -> None:
+        """Write a complete checkpoint into `folder`: safetensors and JSON only."""
+        self.export(folder / "policy")
+        if self.critic is not None:
+            save_file(_plain(self.critic.state_dict()), folder / "critic.safetensors")
+        for name, optimizer in self.optimizers.items():
+            states = optimizer.state_dict()["state"]
+            tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
+            save_file(_plain(tensors), folder / f"optimizer_{name}.safetensors")
+        save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
+        state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
+                 "rng": self.rng.bit_generator.state, "pairs": [vars(pair) for pair in self.pairs],
+                 "finished_because": self.finished_because}
+        (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+
+    def _load(self, folder: Path) -> None:
+        try:
+            state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            weights = load_file(folder / "policy" / "model.safetensors", device=str(self.device))
+            generator = load_file(folder / "generator.safetensors")["generator"]
+        except (OSError, ValueError) as error:
+            raise LabError(f"The checkpoint {folder.name} cannot be read ({error}): resume from an earlier one, or "
+                           "start the run again.") from error
+        self.policy.load_state_dict(weights, strict=False)  # tied weights are stored once
+        self.policy.tie_weights()
+        if self.critic is not None:
+            self.critic.load_state_dict(load_file(folder / "critic.safetensors", device=str(self.device)))
+        for name, optimizer in self.optimizers.items():
+            _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
+        self.generator.set_state(generator)
+        self.rng.bit_generator.state = state["rng"]
+        self.pairs = [Pair(**pair) for pair in state["pairs"]]
+        self.knobs.update(state["knobs"])
+        self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called `name`; "auto" is CUDA if present, else Apple's MPS, else the CPU.
+
+    Raises:
+        LabError: the device is not there.
+    """
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(key for key, there in present.items() if there))
+    if not present[name]:
+        raise LabError(f"This machine has no {name} device: use auto or cpu.")
+    return torch.device(name)
+
+
+def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Put saved AdamW moments back; the learning rate comes from the knobs at every update."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

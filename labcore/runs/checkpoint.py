@@ -1,0 +1,98 @@
+"""Folders and files that are either complete or not there: written under another name, synced, then renamed.
+
+A checkpoint is such a folder, `checkpoints/step-000050`, whose content is the session's affair. A reader may
+meet the newest two; older ones are deleted by renaming them away first, so that no half of one is ever seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+KEEP = 2
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+def save(run_folder: Path, step: int, fill: Callable[[Path], None]) -> Path:
+    """Write the checkpoint of `step` by `fill(folder)` and delete the ones before the newest two.
+
+    A checkpoint of that step which is there already is kept: a run's steps are the same every time.
+
+    Raises:
+        OSError: the disk is full or not writable; nothing is left of the attempt.
+    """
+    target = run_folder / "checkpoints" / f"step-{step:06d}"
+    if not target.exists():
+        write_folder(target, fill)
+    prune(run_folder)
+    return target
+
+
+def steps(run_folder: Path) -> list[tuple[int, Path]]:
+    """The complete checkpoints of a run, oldest first: (step, folder)."""
+    folder = run_folder / "checkpoints"
+    names = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted((int(match[1]), path) for match, path in names if match)
+
+
+def newest(run_folder: Path) -> tuple[int, Path] | None:
+    """The newest complete checkpoint, or None."""
+    found = steps(run_folder)
+    return found[-1] if found else None
+
+
+def prune(run_folder: Path, keep: int = KEEP) -> None:
+    """Delete all checkpoints but the newest `keep`, and what a killed worker left half written."""
+    folder = run_folder / "checkpoints"
+    for _, path in steps(run_folder)[:-keep]:
+        path.rename(folder / f".old-{path.name}")
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        shutil.rmtree(path)
+
+
+def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
+    """Make the folder `target` with the content that `fill(folder)` writes: all of it or nothing.
+
+    Raises:
+        OSError: it cannot be written, or `target` is there already; nothing is left of the attempt.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        unfinished.chmod(0o755)  # mkdtemp's own is for one user only
+        fill(unfinished)
+        for folder, _, files in os.walk(unfinished):
+            for name in files:
+                _sync(os.path.join(folder, name))
+            _sync(folder)
+        unfinished.rename(target)
+    except BaseException:
+        shutil.rmtree(unfinished)
+        raise
+    _sync(target.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` such that a reader finds the old content or the new one. Not synced: it can be remade."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: str | Path) -> None:
+    if os.name != "posix" and os.path.isdir(path):
+        return  # only POSIX can open a folder
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

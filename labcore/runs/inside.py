@@ -1,0 +1,75 @@
+"""The single changes that the store's transactions are made of. Each runs on an open connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from labcore.errors import LabError
+from labcore.runs.process import Owner
+from labcore.runs.rows import ENDED
+from labcore.runs.schema import controls, events, runs
+
+
+def known(connection: sa.Connection, run_id: str) -> str:
+    """The state of the run. Raises LabError where there is no such run."""
+    found = state(connection, run_id)
+    if found is None:
+        raise LabError(f"There is no run {run_id!r}: list the runs to see their names.")
+    return found
+
+
+def step(connection: sa.Connection, run_id: str) -> int:
+    """The last step that was committed."""
+    return connection.execute(sa.select(runs.c.step).where(runs.c.id == run_id)).scalar() or 0
+
+
+def check_owner(connection: sa.Connection, run_id: str) -> None:
+    """Raise LabError unless this process may write to the run."""
+    row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(runs.c.id == run_id)).first()
+    if row is None:
+        raise LabError(f"The run {run_id} was deleted while it was going.")
+    if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):
+        raise LabError(f"The run {run_id} belongs to another process now (pid {row.pid}).")
+    if row.state in ENDED:
+        raise LabError(f"The run {run_id} is {row.state}: nothing can be added to it unless it is resumed.")
+
+
+def state(connection: sa.Connection, run_id: str) -> str | None:
+    return connection.execute(sa.select(runs.c.state).where(runs.c.id == run_id)).scalar()
+
+
+def claim(connection: sa.Connection, run_id: str, owner: Owner) -> bool:
+    now = time.time()
+    return connection.execute(runs.update().where(runs.c.id == run_id, runs.c.state == "queued"), {
+        "state": "starting", "message": "", "pid": owner.pid, "host": owner.host, "process_started": owner.started,
+        "started": now, "heartbeat": now}).rowcount == 1
+
+
+def move(connection: sa.Connection, run_id: str, state: str, message: str) -> None:
+    """Set the state; at an ending also let go of the process and refuse what nobody will obey any more."""
+    values: dict[str, Any] = {"state": state, "message": message}
+    if state in ENDED:
+        now = time.time()
+        values |= {"ended": now, "pid": None, "host": None, "process_started": None}
+        connection.execute(controls.update().where(controls.c.run_id == run_id, controls.c.state == "asked"), {
+            "state": "refused", "settled": now, "refused": f"The run was {state} first."})
+    connection.execute(runs.update().where(runs.c.id == run_id), values)
+
+
+def log(connection: sa.Connection, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
+    return connection.execute(events.insert(), {
+        "run_id": run_id, "step": step, "kind": kind, "payload": json.dumps(payload, ensure_ascii=False),
+        "time": time.time()}).inserted_primary_key[0]
+
+
+def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[str, Any]) -> int:
+    return connection.execute(controls.insert(), {
+        "run_id": run_id, "command": command, "payload": json.dumps(payload, ensure_ascii=False), "state": "asked",
+        "asked": time.time()}).inserted_primary_key[0]

@@ -1,0 +1,66 @@
+"""How a worker learns that it has to go: a signal, or the end of the pipe that its parent holds.
+
+The pipe ends when the parent does, however it dies, so that no worker outlives its lab. The run loop looks at
+`cut` after each step and has `GRACE_SECONDS` to checkpoint; then the process ends as it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+GRACE_SECONDS = 8.0
+
+
+class Lifeline:
+    """A context in which SIGTERM, SIGINT and the end of the pipe `descriptor` set `cut` instead of killing.
+
+    `too_late` is called when a supervised worker (one with a pipe) did not end in time; the process then exits.
+    A second Ctrl-C in the foreground interrupts at once.
+    """
+
+    def __init__(self, descriptor: int | None = None, too_late: Callable[[], object] = lambda: None):
+        self.cut = False
+        self._descriptor = descriptor
+        self._too_late = too_late
+        self._timer: threading.Timer | None = None
+        self._handlers: dict[int, object] = {}
+
+    def __enter__(self) -> Lifeline:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._handlers[number] = signal.signal(number, self._on_signal)
+        if self._descriptor is not None:
+            threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        if self._timer:
+            self._timer.cancel()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _watch(self) -> None:
+        while os.read(self._descriptor, 64):
+            pass  # only the end of the pipe means something
+        self._cut()
+
+    def _on_signal(self, number: int, _frame) -> None:
+        if self.cut and self._descriptor is None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._cut()
+
+    def _cut(self) -> None:
+        self.cut = True
+        if self._descriptor is not None and self._timer is None:
+            self._timer = threading.Timer(GRACE_SECONDS, self._exit)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _exit(self) -> None:
+        try:
+            self._too_late()
+        finally:
+            os._exit(1)

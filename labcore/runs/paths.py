@@ -1,0 +1,51 @@
+"""Where the lab keeps its files, and how many runs it lets go at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from labcore.errors import LabError
+
+
+def home() -> Path:
+    """The lab's folder: `RL_LAB_HOME`, else `runs` in the working directory. Absolute; not made here."""
+    return Path(os.environ.get("RL_LAB_HOME") or "runs").absolute()
+
+
+def run_folder(run_id: str) -> Path:
+    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log."""
+    return home() / run_id
+
+
+def log_file(run_id: str) -> Path:
+    """What the worker of `run_id` printed, and the traceback if it broke."""
+    return run_folder(run_id) / "worker.log"
+
+
+def made(folder: Path) -> Path:
+    """`folder`, made if need be.
+
+    Raises:
+        LabError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"The folder {folder} cannot be made ({error.strerror}): set RL_LAB_HOME to a folder that you "
+                       "may write to.") from error
+    return folder
+
+
+def max_runs() -> int:
+    """How many runs go at once: `RL_LAB_MAX_RUNS`, else the number of cores.
+
+    Raises:
+        LabError: `RL_LAB_MAX_RUNS` is not a whole number from 1.
+    """
+    text = os.environ.get("RL_LAB_MAX_RUNS", "").strip()
+    if not text:
+        return os.cpu_count() or 1
+    if not text.isdecimal() or int(text) < 1:
+        raise LabError(f"RL_LAB_MAX_RUNS is {text!r}: set it to a whole number from 1.")
+    return int(text)

@@ -1,0 +1,84 @@
+"""What a reader gets from the store, and the states a run goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from labcore.runs.spec import RunSpec
+
+GOING = ("starting", "running", "paused")  # a process has it
+ACTIVE = ("queued", *GOING)
+RESUMABLE = ("interrupted", "stopped", "failed", "diverged")
+ENDED = ("finished", *RESUMABLE)
+STATES = (*ACTIVE, *ENDED)
+
+_ENDINGS = ("finished", "stopped", "diverged", "failed", "interrupted")
+
+# state -> the states it may become
+MOVES: dict[str, tuple[str, ...]] = {
+    "queued": ("starting", "stopped", "failed"),
+    "starting": ("running", "paused", *_ENDINGS),
+    "running": ("paused", *_ENDINGS),
+    "paused": ("running", *_ENDINGS),
+    "finished": (),
+    **{state: ("queued", "starting") for state in RESUMABLE},
+}
+
+COMMANDS = ("pause", "resume", "step", "stop", "set")
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
+
+    `base` is the id of the SFT run that made its base model, if there is one.
+    """
+
+    id: str
+    spec: RunSpec
+    state: str
+    message: str
+    created: float
+    started: float | None
+    ended: float | None
+    pid: int | None
+    host: str | None
+    heartbeat: float | None
+    step: int
+    seconds: float
+    base: str | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One logged step, exactly as the loop gave it."""
+
+    step: int
+    tokens: int
+    env_steps: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run at `step`; ids grow with time."""
+
+    id: int
+    step: int
+    kind: str
+    payload: dict[str, Any]
+    time: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something asked of a run. `state`: asked, applied, refused (with the reason), or superseded by a later one."""
+
+    id: int
+    command: str
+    payload: dict[str, Any]
+    state: str = "asked"
+    step: int | None = None
+    refused: str | None = None

@@ -1,0 +1,139 @@
+"""The store's tables, and how its database is opened.
+
+Four tables: runs, steps (one row per step, never changed), events (append-only) and controls (what was asked
+of a run and what became of it). Left out: migrations; a store of another version is refused in words.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from labcore.errors import LabError
+
+VERSION = "1"
+BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
+
+_metadata = sa.MetaData()
+
+meta = sa.Table("lab_meta", _metadata, sa.Column("key", sa.String(40), primary_key=True),
+                sa.Column("value", sa.String(200), nullable=False))
+
+runs = sa.Table(
+    "lab_runs", _metadata,
+    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("state", sa.String(20), nullable=False, index=True),
+    sa.Column("message", sa.Text, nullable=False, default=""),
+    sa.Column("created", sa.Double, nullable=False, index=True),
+    sa.Column("started", sa.Double), sa.Column("ended", sa.Double),
+    sa.Column("pid", sa.Integer), sa.Column("host", sa.String(200)),
+    sa.Column("process_started", sa.Double),  # tells the process from a later one with the same pid
+    sa.Column("heartbeat", sa.Double),
+    sa.Column("step", sa.Integer, nullable=False, default=0),
+    sa.Column("seconds", sa.Double, nullable=False, default=0.0),
+    sa.Column("base", sa.String(100)),
+)
+
+steps = sa.Table(
+    "lab_steps", _metadata,
+    sa.Column("run_id", sa.String(100), primary_key=True),
+    sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False), sa.Column("env_steps", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False), sa.Column("metrics", sa.Text, nullable=False),
+    sqlite_with_rowid=False,  # rows lie in (run, step) order: "steps after n" reads neighbours
+)
+
+events = sa.Table(
+    "lab_events", _metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(100), nullable=False), sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("time", sa.Double, nullable=False), sa.Index("lab_events_of_run", "run_id", "id"),
+)
+
+controls = sa.Table(
+    "lab_controls", _metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(100), nullable=False), sa.Column("command", sa.String(20), nullable=False),
+    sa.Column("payload", sa.Text, nullable=False), sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("asked", sa.Double, nullable=False), sa.Column("settled", sa.Double),
+    sa.Column("step", sa.Integer), sa.Column("refused", sa.Text),
+    sa.Index("lab_controls_open", "run_id", "state", "id"),
+)
+
+
+def open_engine(url: str) -> sa.Engine:
+    """An engine on `url` whose transactions are ours: BEGIN for reads, BEGIN IMMEDIATE for `lab_write` ones.
+
+    Raises:
+        LabError: the URL is none, its driver is missing, or the database cannot be opened.
+    """
+    try:
+        sqlite = sa.make_url(url).get_backend_name() == "sqlite"
+        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise LabError(f"RL_LAB_STORE is not a database that can be used here ({_first_line(error)}): give an "
+                       "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
+    if sqlite:
+        sa.event.listen(engine, "connect", _on_connect)
+        sa.event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(connection, _record) -> None:
+    connection.isolation_level = None  # the driver must not open transactions of its own
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _on_begin(connection: sa.Connection) -> None:
+    # A write that begins as a read can fail half-way when another process writes first; IMMEDIATE waits instead.
+    write = connection.get_execution_options().get("lab_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def prepare(connection: sa.Connection, url: str) -> None:
+    """Make the tables in an empty database; check the version of a used one. Runs inside a write transaction.
+
+    Raises:
+        LabError: the store is of another version.
+    """
+    there = set(sa.inspect(connection).get_table_names())
+    if meta.name not in there and runs.name not in there:
+        _metadata.create_all(connection)
+        connection.execute(meta.insert(), {"key": "version", "value": VERSION})
+        return
+    found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
+             if meta.name in there else None)
+    if found != VERSION:
+        raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
+                       f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
+                       "another folder.")
+
+
+def shown(url: str) -> str:
+    """`url` fit for a message: the file of an SQLite store, else the URL without its password."""
+    parsed = sa.make_url(url)
+    return parsed.database if parsed.get_backend_name() == "sqlite" and parsed.database else str(parsed)
+
+
+def in_words(error: DBAPIError, url: str) -> Exception:
+    """The LabError for a database fault that the user can mend; any other error as it is."""
+    text, where = str(error.orig).lower(), shown(url)
+    if "full" in text or "no space" in text:
+        return LabError(f"The disk that holds {where} is full: free some space, then resume the run.")
+    if "locked" in text:
+        return LabError(f"The store {where} was busy for more than {BUSY_SECONDS} s: close other programs that write "
+                        "to it, then try again.")
+    if "not a database" in text or "malformed" in text:
+        return LabError(f"The file {where} is not a readable store: move it away, or set RL_LAB_HOME to another "
+                        "folder.")
+    if "unable to open" in text or "readonly" in text:
+        return LabError(f"The store {where} cannot be opened for writing: check its folder's permissions, or set "
+                        "RL_LAB_HOME to another folder.")
+    return error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
