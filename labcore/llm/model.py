@@ -42,7 +42,11 @@ def build(size: ModelSize, tokenizer: PreTrainedTokenizerBase, seed: int, dtype:
         model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True)
-    return model.to(dtype)
+    # Not model.to(dtype): that would round the rotary frequencies too, which from_pretrained keeps in float32.
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    model.config.dtype = dtype
+    return model
 
 
 def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
@@ -81,12 +85,6 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
     # Sampling settings without do_sample, as many folders carry them, are refused when the model is saved again.
     model.generation_config.do_sample = True
     return model.eval(), tokenizer
-
-
-def context_of(model: PreTrainedModel) -> int:
-    """The longest prompt + completion, in tokens, that the model was made for (2048 where it does not say)."""
-    text = model.config.get_text_config()
-    return int(getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or 2048)
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
