@@ -42,7 +42,8 @@ def leave_one_out(rewards: Tensor) -> Tensor:
     Source: Ahmadian et al. 2024, arXiv:2402.14740 (RLOO); Kool et al. 2019, "Buy 4 REINFORCE samples".
     """
     group_size = (~rewards.isnan()).sum(1, keepdim=True)
-    return group_size / (group_size - 1).clamp(min=1) * _centred(rewards, dim=1)
+    # In this order: the quotient of two integer tensors would be float32, whatever the rewards are.
+    return _centred(rewards, dim=1) * group_size / (group_size - 1).clamp(min=1)
 
 
 def group_mean(rewards: Tensor) -> Tensor:

@@ -54,12 +54,12 @@ def test_k3_is_not_the_one_with_the_ratio_upside_down(golden, close):
 
 
 def test_by_hand(close):
-    logprobs, ref_logprobs = torch.tensor([0.5, 0.25]).double().log(), torch.tensor([0.25, 0.5]).double().log()
-    log2 = torch.tensor(2.0).double().log()
+    logprobs, ref_logprobs = torch.tensor([0.5, 0.25], dtype=torch.float64).log(), torch.tensor([0.25, 0.5], dtype=torch.float64).log()
+    log2 = torch.tensor(2.0, dtype=torch.float64).log()
     close(kl.k1(logprobs, ref_logprobs), torch.stack([log2, -log2]))
     close(kl.k2(logprobs, ref_logprobs), torch.stack([log2**2, log2**2]) / 2)
     close(kl.k3(logprobs, ref_logprobs), torch.stack([log2 - 0.5, 1 - log2]))
-    close(kl.ratio_k3(logprobs, ref_logprobs, torch.tensor([2.0, 3.0]).double()),
+    close(kl.ratio_k3(logprobs, ref_logprobs, torch.tensor([2.0, 3.0], dtype=torch.float64)),
           torch.stack([2 * log2 - 1, 3 - 3 * log2]))
 
 

@@ -13,7 +13,7 @@ def test_by_hand(close):
     close(masked_mean(X, MASK, dim=1), [1.5, 4])
     close(masked_var(X, MASK), 7 / 3)  # of 1, 2, 4
     close(masked_var(X, MASK, ddof=0), 14 / 9)
-    close(masked_whiten(torch.tensor([[1.0, 3.0]]).double(), torch.ones(1, 2, dtype=bool), eps=0.0),
+    close(masked_whiten(torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.ones(1, 2, dtype=bool), eps=0.0),
           [[-(0.5**0.5), 0.5**0.5]])
 
 

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+
+from labcore.maths import ratios
+from labcore.maths.logprobs import selective_log_softmax
+from labcore.maths.masked import masked_sum
+
+MASK = torch.tensor([[True, True, False]])
+LOGPROBS = torch.tensor([[-1.0, -2.0, -3.0]], dtype=torch.float64)
+OLD = torch.tensor([[-1.5, -2.2, -9.0]], dtype=torch.float64)
+
+
+def test_by_hand(close):
+    close(ratios.none(LOGPROBS), [[1, 1, 1]])
+    close(ratios.token(LOGPROBS, OLD, MASK), [[math.exp(0.5), math.exp(0.2), 1]])
+    close(ratios.sequence_sum(LOGPROBS, OLD, MASK), [[math.exp(0.7)] * 3])
+    close(ratios.sequence_mean(LOGPROBS, OLD, MASK), [[math.exp(0.35)] * 3])
+
+
+def test_gradients_by_hand(close):
+    for function, expected in ((ratios.token, [math.exp(0.5), math.exp(0.2), 0]),
+                               (ratios.sequence_sum, [math.exp(0.7), math.exp(0.7), 0]),
+                               (ratios.sequence_mean, [math.exp(0.35) / 2, math.exp(0.35) / 2, 0])):
+        logprobs = LOGPROBS.clone().requires_grad_()
+        ratio = function(logprobs, OLD, MASK)
+        loss = ratio.sum() if function is ratios.token else ratio[0, 0]
+        close(torch.autograd.grad(loss, logprobs)[0], [expected])
+    assert not ratios.none(LOGPROBS.clone().requires_grad_()).requires_grad
+
+
+@pytest.mark.parametrize("function", [ratios.token, ratios.sequence_sum, ratios.sequence_mean])
+def test_on_policy_it_is_1_and_its_gradient_that_of_the_log_probability(close, batch, function):
+    logprobs, mask = batch["logprobs"].requires_grad_(), batch["completion_mask"]
+    ratio = function(logprobs, logprobs.detach(), mask)
+    assert (ratio == 1).all()
+    gradient = torch.autograd.grad(masked_sum(ratio, mask), logprobs)[0]
+    lengths = mask.sum(1, keepdim=True)
+    close(gradient, torch.where(mask, lengths if function is ratios.sequence_sum else 1, 0))
+
+
+@pytest.mark.parametrize("function", [ratios.token, ratios.sequence_sum, ratios.sequence_mean])
+def test_what_does_not_count_cannot_overflow(function, batch):
+    """e^1000 is infinite, and 0 · ∞ in the backward pass would be NaN."""
+    mask = batch["completion_mask"]
+    logprobs = batch["logprobs"].requires_grad_()
+    ratio = function(logprobs, torch.where(mask, batch["old_logprobs"], -1000.0), mask)
+    assert ratio.isfinite().all()
+    gradient = torch.autograd.grad(masked_sum(ratio, mask), logprobs)[0]
+    assert gradient.isfinite().all() and (gradient[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("length", [3, 1])
+def test_of_equal_token_ratios(close, length):
+    mask = torch.arange(3)[None] < length
+    logprobs = OLD + 0.1
+    close(ratios.sequence_mean(logprobs, OLD, mask), [[math.exp(0.1)] * 3])
+    close(ratios.sequence_sum(logprobs, OLD, mask), [[math.exp(0.1 * length)] * 3])
+
+
+def test_sequence_sum_is_the_importance_weight(close, generator, policy):
+    """E_old[ρ R] = E_π[R], and E_old[ρ] = 1, over all sequences."""
+    logits, tokens, mask, prefixes = policy
+    old_logits = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    logprobs, old_logprobs = (selective_log_softmax(z[prefixes], tokens) for z in (logits, old_logits))
+    p, p_old = (masked_sum(each, mask, dim=1).exp() for each in (logprobs, old_logprobs))
+    ratio = ratios.sequence_sum(logprobs, old_logprobs, mask)[:, 0]
+    rewards = torch.randn(7, generator=generator, dtype=torch.float64)
+    close((p_old * ratio * rewards).sum(), (p * rewards).sum())
+    close((p_old * ratio).sum(), 1)
