@@ -54,7 +54,7 @@ def test_k3_is_not_the_one_with_the_ratio_upside_down(golden, close):
 
 
 def test_by_hand(close):
-    logprobs, ref_logprobs = torch.tensor([0.5, 0.25], dtype=torch.float64).log(), torch.tensor([0.25, 0.5], dtype=torch.float64).log()
+    logprobs, ref_logprobs = torch.tensor([[0.5, 0.25], [0.25, 0.5]], dtype=torch.float64).log()
     log2 = torch.tensor(2.0, dtype=torch.float64).log()
     close(kl.k1(logprobs, ref_logprobs), torch.stack([log2, -log2]))
     close(kl.k2(logprobs, ref_logprobs), torch.stack([log2**2, log2**2]) / 2)

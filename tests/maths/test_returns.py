@@ -25,7 +25,7 @@ def rollout(generator):
 
 
 def test_by_hand(close):
-    rewards, values = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64), torch.tensor([[0.5, 1.0, 3.0]], dtype=torch.float64)
+    rewards, values = torch.tensor([[[1.0, 2.0, 4.0]], [[0.5, 1.0, 3.0]]], dtype=torch.float64)
     close(reward_to_go(rewards, 0.5), [[3, 4, 4]])
     # δ = (1 + ½·1 − ½, 2 + ½·3 − 1, 4 − 3) = (1, 2.5, 1); γλ = ¼.
     close(gae(rewards, values, torch.ones(1, 3, dtype=bool), 0.5, 0.5), [[1.6875, 2.75, 1]])

@@ -1,0 +1,198 @@
+"""Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from labcore.catalog.choices import FAMILIES
+from labcore.maths import aggregation, kl, ratios, surrogates
+from labcore.maths.call import call, member
+from labcore.maths.masked import masked_mean
+
+FILES = Path(__file__).parents[1] / "golden"
+GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
+RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
+FAMILY = {family.key: family for family in FAMILIES}
+AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo": "token_mean",
+                "dr_grpo": "constant_length"}
+
+
+def in_the_lab(config):
+    """Whether the five choices can say it. Left out: other surrogates, TRL's extra filters."""
+    # luspo is the mean of sequence sums, with a ratio per sequence and no KL.
+    luspo = (config["loss_type"], config["importance_sampling_level"], config["beta"]) == ("luspo", "sequence", 0.0)
+    plain = (config["delta"], config["top_entropy_quantile"], config["off_policy_mask_threshold"]) == (None, 1.0, None)
+    return plain and (luspo or config["loss_type"] in AGGREGATIONS)
+
+
+CASES = [case for case in GRPO["cases"] if in_the_lab(case["config"])]
+IDS = [f"{n}-{case['config']['loss_type']}" for n, case in enumerate(CASES)]
+
+
+def choices(config):
+    """The five choices by which the lab says a TRL configuration."""
+    by_token = config["importance_sampling_level"] == "token"
+    return {"ratio": "token" if by_token else "sequence_mean", "surrogate": "clip",
+            "kl_estimator": "ratio_k3" if config["use_bias_correction_kl"] else "k3",
+            "aggregation": AGGREGATIONS.get(config["loss_type"], "sequence_mean_token_sum")}
+
+
+def quantities(config):
+    dtype = getattr(torch, config["dtype"])
+    inputs = {key: torch.tensor(value, dtype=dtype) for key, value in GRPO["inputs"].items()}
+    logprobs = inputs["per_token_logps"].requires_grad_()
+    parts = config["gradient_accumulation_steps"]
+    return {"logprobs": logprobs, "ref_logprobs": inputs["ref_per_token_logps"],
+            "old_logprobs": inputs["old_per_token_logps"] if config["old_logps_given"] else logprobs.detach(),
+            "advantages": inputs["advantages"][:, None], "completion_mask": inputs["completion_mask"].bool(),
+            "clip_low": config["epsilon"], "clip_high": config["epsilon_high"], "beta": config["beta"],
+            "total_rows": 6 * parts, "total_tokens": GRPO["inputs"]["num_items_in_batch"] * parts,
+            "max_new_tokens": config["max_completion_length"], "entropies": inputs["entropies"]}
+
+
+def objective(names, given, mutant=()):
+    """L = agg[−S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
+    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
+    q = {**given, "ratio": call(functions["ratio"], given)}
+    q["token_losses"] = -call(functions["surrogate"], q).expand_as(q["logprobs"])
+    if "kl_estimator" in functions and q["beta"]:
+        q["kl"] = call(functions["kl_estimator"], q)
+        q["token_losses"] = q["token_losses"] + q["beta"] * q["kl"]
+    loss = call(functions["aggregation"], q)
+    return loss, torch.autograd.grad(loss, q["logprobs"])[0], q
+
+
+def check(close, case, mutant=()):
+    config = case["config"]
+    loss, gradient, q = objective(choices(config), quantities(config), mutant)
+    entropy = masked_mean(q["entropies"], q["completion_mask"])
+    if config["entropy_coef"]:
+        close(loss, case["metrics"]["policy_loss"])
+        loss = loss - config["entropy_coef"] * entropy
+    close(loss, case["loss"])
+    close(gradient, case["grad_logps"])
+    close(entropy, case["metrics"]["entropy"])
+    if config["beta"]:
+        close(masked_mean(q["kl"], q["completion_mask"]), case["metrics"]["kl"])
+    check_clip_metrics(close, q, config["importance_sampling_level"] == "sequence", case["metrics"])
+
+
+def check_clip_metrics(close, q, by_sequence, metrics):
+    """TRL logs shares of tokens, or of sequences, and the extremes over rows; always in float32."""
+    ratio, mask = q["ratio"], q["completion_mask"]
+    if by_sequence:
+        ratio, mask = ratio[:, :1], torch.ones(len(ratio), 1, dtype=torch.bool)
+    shares = surrogates.clip_fractions(ratio, q["advantages"], mask, q["clip_low"], q["clip_high"])
+    for name in ("low", "high", "region"):
+        close(shares[name], metrics[f"clip_ratio/{name}_mean"], torch.float32)
+    rows = [surrogates.clip_fractions(ratio[i], q["advantages"][i], mask[i], q["clip_low"], q["clip_high"])
+            for i in range(len(ratio))]
+    close(min(row["low"] for row in rows), metrics["clip_ratio/low_min"], torch.float32)
+    close(max(row["high"] for row in rows), metrics["clip_ratio/high_max"], torch.float32)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_matches_trl_grpo(close, case):
+    check(close, case)
+
+
+def test_the_cases_are_many_and_of_each_kind():
+    kinds = {case["config"]["loss_type"] for case in CASES}
+    assert len(CASES) >= 40 and kinds == {*AGGREGATIONS, "luspo"}
+
+
+RLOO_CHOICES = {"ratio": "sequence_sum", "surrogate": "clip", "aggregation": "sequence_mean_token_mean"}
+
+
+def check_rloo(close, case, mutant=()):
+    inputs = {key: torch.tensor(value, dtype=torch.float64) for key, value in RLOO["inputs"].items()}
+    loss, gradient, q = objective(RLOO_CHOICES, {
+        "logprobs": inputs["per_token_logps"].requires_grad_(), "old_logprobs": inputs["old_per_token_logps"],
+        "advantages": inputs["advantages"][:, None], "completion_mask": inputs["completion_mask"].bool(), "beta": 0.0,
+        "clip_low": case["epsilon"], "clip_high": case["epsilon_high"], "total_rows": 6}, mutant)
+    close(loss, case["loss"])
+    close(gradient, case["grad_logps"])
+    check_clip_metrics(close, q, True, case["metrics"])
+
+
+@pytest.mark.parametrize("case", RLOO["cases"], ids=["0.2-0.2", "0.1-0.3"])
+def test_matches_trl_rloo(close, case):
+    """One loss per sequence, spread over its T tokens and averaged back, is that loss: value and gradient."""
+    check_rloo(close, case)
+
+
+def wrong_sign(ratio, advantages, clip_low, clip_high):
+    return -surrogates.clip(ratio, advantages, clip_low, clip_high)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_the_wrong_sign_is_rejected_everywhere(close, case):
+    with pytest.raises(AssertionError):
+        check(close, case, {"surrogate": wrong_sign})
+
+
+# Mistakes that people make: each must be caught by at least one reference case.
+MUTANTS = {
+    "maximum for minimum": {"surrogate": lambda ratio, advantages, clip_low, clip_high: torch.maximum(
+        ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)},
+    "clip bounds exchanged": {"surrogate": lambda ratio, advantages, clip_low, clip_high: surrogates.clip(
+        ratio, advantages, clip_high, clip_low)},
+    "no clip": {"surrogate": surrogates.cpi},
+    "ratio without gradient": {"ratio": lambda logprobs, old_logprobs, completion_mask: ratios.token(
+        logprobs, old_logprobs, completion_mask).detach() + 0 * logprobs},
+    "ratio upside down": {"ratio": lambda logprobs, old_logprobs, completion_mask: ratios.token(
+        old_logprobs, logprobs, completion_mask)},
+    "ratio against the reference": {"ratio": lambda logprobs, ref_logprobs, completion_mask: ratios.token(
+        logprobs, ref_logprobs, completion_mask)},
+    "KL of the wrong sign": {"kl_estimator": lambda logprobs, ref_logprobs, ratio: -kl.ratio_k3(
+        logprobs, ref_logprobs, ratio)},
+    "k3 upside down": {"kl_estimator": lambda logprobs, ref_logprobs: kl.k3(ref_logprobs, logprobs)},
+    "k1 for k3": {"kl_estimator": kl.k1},
+    "mask ignored": {"aggregation": lambda token_losses: token_losses.mean()},
+    "part's own denominator": {"aggregation": lambda token_losses, completion_mask: aggregation.token_mean(
+        token_losses, completion_mask, int(completion_mask.sum()))},
+}
+
+
+def rejected(check_case, close, cases, mutant):
+    count = 0
+    for case in cases:
+        try:
+            check_case(close, case, mutant)
+        except AssertionError:
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mistakes_are_rejected(close, name):
+    assert rejected(check, close, CASES, MUTANTS[name]) > 0
+
+
+@pytest.mark.parametrize("mutant", [{"surrogate": wrong_sign}, {"ratio": ratios.sequence_mean}, {"ratio": ratios.token},
+                                    {"aggregation": aggregation.sequence_mean_token_sum}])
+def test_rloo_mistakes_are_rejected(close, mutant):
+    assert rejected(check_rloo, close, RLOO["cases"], mutant) == 2
+
+
+def reinforce_worked_example(golden, name):
+    """(loss, gradient) of the score function on a worked example of one sequence reward per completion."""
+    example = golden("worked_examples")[name]
+    logprobs = torch.tensor(example["logprobs"], dtype=torch.float64).flatten(0, -2).requires_grad_()
+    advantages = torch.tensor(example["advantages"], dtype=torch.float64).view(-1, 1)
+    mask = torch.ones_like(logprobs, dtype=torch.bool)
+    names = {"ratio": "none", "surrogate": "score_function", "aggregation": "sequence_mean_token_sum"}
+    loss, gradient, _ = objective(names, {"logprobs": logprobs, "advantages": advantages, "completion_mask": mask,
+                                          "total_rows": len(logprobs), "beta": 0.0})
+    return loss, gradient, example
+
+
+@pytest.mark.parametrize("name", ["reinforce_batch_mean", "rloo"])
+def test_reinforce_worked_by_hand(golden, close, name):
+    loss, gradient, example = reinforce_worked_example(golden, name)
+    close(loss, example["loss"])
+    close(gradient.view_as(torch.tensor(example["grad_logprobs"])), example["grad_logprobs"])
