@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     GenerationConfig,
@@ -63,10 +64,9 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True,
             output_loading_info=True)
-    except MemoryError:
-        raise
-    # Broken weights raise anything from OSError to SafetensorError, which is a bare Exception.
-    except Exception as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        if "allocate" in str(error):  # torch's way to say on the cpu that memory is out; not the folder's fault
+            raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LabError(f"The model in {folder} cannot be loaded ({reason.rstrip('.:')}): check that its files are "
                        "whole and belong together.") from error

@@ -37,18 +37,22 @@ def character_tokenizer(extra_text: str = "") -> PreTrainedTokenizerFast:
 def with_padding(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> PreTrainedTokenizerBase:
     """`tokenizer`, padding on the left, with a pad id distinct from its end where there is one to be had.
 
-    `embeddings` is the number of rows in the model's embedding. A missing pad token takes the unknown token or
-    another special token that is not an end or a beginning; else the end token pads, which is safe as long as masks
-    come from lengths.
+    `embeddings` is the number of rows in the model's embedding. A missing pad token takes a row that no token uses,
+    or else the unknown or another special token that is neither an end nor a beginning. Where there is nothing, the
+    end token pads, which is safe as long as masks come from lengths.
     """
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
         return tokenizer
+    vocabulary = tokenizer.get_vocab()
     used = {tokenizer.eos_token_id, tokenizer.bos_token_id}
-    spare = [token for token in tokenizer.all_special_tokens
-             if (index := tokenizer.convert_tokens_to_ids(token)) not in used and index < embeddings]
-    if spare or tokenizer.pad_token_id is None:
-        tokenizer.pad_token = spare[0] if spare else tokenizer.eos_token
+    special = [token for token in tokenizer.all_special_tokens
+               if vocabulary[token] not in used and vocabulary[token] < embeddings]
+    # A new token's id is the number of tokens, which is free only where the ids have no holes.
+    if PAD not in vocabulary and max(vocabulary.values()) + 1 == len(vocabulary) < embeddings:
+        tokenizer.add_special_tokens({"pad_token": PAD})
+    elif special or tokenizer.pad_token_id is None:
+        tokenizer.pad_token = special[0] if special else tokenizer.eos_token
     return tokenizer
 
 
@@ -63,5 +67,5 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     # A broken tokenizer.json raises the Rust library's bare Exception.
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LabError(f"The tokenizer in {folder} cannot be loaded ({reason.rstrip('.:')}): save it again with "
-                       "tokenizer.save_pretrained.") from error
+        raise LabError(f"The tokenizer in {folder} cannot be loaded ({reason.rstrip('.:')}): save it again as "
+                       "tokenizer.json with tokenizer.save_pretrained.") from error

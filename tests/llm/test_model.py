@@ -167,6 +167,15 @@ def test_cut_off_weights(saved):
     refused(saved, "cannot be loaded")
 
 
+def test_memory_that_is_out_is_not_the_folders_fault(saved, monkeypatch):
+    def full(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", full)
+    with pytest.raises(RuntimeError, match="allocate"):
+        load(saved)
+
+
 def edit(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

@@ -54,11 +54,14 @@ def other(**special):
     ({"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "b"}, 5, "b"),
     ({"eos_token": "</s>", "unk_token": "</s>", "bos_token": "<s>"}, 5, "</s>"),
     ({"eos_token": "</s>", "unk_token": "<unk>"}, 1, "</s>"),
+    ({"eos_token": "</s>", "unk_token": "<unk>"}, 6, "<pad>"),
+    ({"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"}, 8, "<pad>"),
 ])
 def test_a_missing_pad_token_gets_a_distinct_one_where_there_is_one(special, embeddings, pad):
     tokenizer = with_padding(other(**special), embeddings)
     assert tokenizer.pad_token == pad and tokenizer.padding_side == "left"
-    assert tokenizer.eos_token == "</s>" and len(tokenizer) == 5
+    assert tokenizer.eos_token == "</s>"
+    assert len(tokenizer) == (6 if pad == "<pad>" else 5) and tokenizer.pad_token_id < embeddings
 
 
 def test_a_broken_tokenizer_is_told(tmp_path):
