@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def find(name_or_path: str | Path) -> Path:
                        "folder.") from error
     # Without a network every layer below has its own error, from OSError to those of the HTTP client.
     except Exception as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
         raise LabError(f"The model {name!r} is neither a folder here nor in the cache, and the hub could not be "
                        f"reached ({type(error).__name__}): give a local folder, or connect to the network.") from error
 

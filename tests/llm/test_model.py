@@ -1,5 +1,6 @@
 """Models are built the same from the same seed, travel as Hugging Face folders, and faults are told in words."""
 
+import errno
 import json
 
 import pytest
@@ -115,6 +116,15 @@ def test_the_hub_out_of_reach(monkeypatch):
 
     monkeypatch.setattr(folders, "snapshot_download", unreachable)
     refused("some/model", r"the hub could not be reached \(ConnectionError\)")
+
+
+def test_a_full_disk_is_not_the_hubs_fault(monkeypatch):
+    def full(name, allow_patterns):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders, "snapshot_download", full)
+    with pytest.raises(OSError, match="No space left"):
+        load("some/model")
 
 
 def test_a_model_the_hub_has_not(monkeypatch):
