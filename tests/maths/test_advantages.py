@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import ADVANTAGE
-from labcore.maths import advantages
+from labcore.maths import advantages, returns
 from labcore.maths.call import member
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
@@ -167,5 +167,4 @@ def test_any_constant_baseline_gives_the_policy_gradient(close, policy):
 
 
 def test_gae_is_a_member():
-    from labcore.maths import returns
     assert member(ADVANTAGE, "gae") is returns.gae

@@ -13,6 +13,7 @@ VOCABULARY = {
     "surrogate": {"logprobs", "ratio", "advantages", "completion_mask", "clip_low", "clip_high"},
     "kl_estimator": {"logprobs", "ref_logprobs", "ratio"},
     "aggregation": {"token_losses", "completion_mask", "total_rows", "total_tokens", "max_new_tokens"},
+    "preference_loss": {"log_ratio_chosen", "log_ratio_rejected", "beta"},
 }
 MEMBERS = [(family, key) for family in FAMILIES for key in family.names]
 
@@ -35,7 +36,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                for name, value in batch.items() if isinstance(value, torch.Tensor)}
     quantities = {**batch, **tensors, "ratio": tensors["logprobs"].exp(), "rewards": tensors["advantages"],
                   "token_rewards": tensors["advantages"], "values": tensors["logprobs"], "gamma": 0.9,
-                  "gae_lambda": 0.8, "token_losses": tensors["logprobs"]}
+                  "gae_lambda": 0.8, "token_losses": tensors["logprobs"],
+                  "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"]}
     result = call(member(family, key), quantities)
     assert result.dtype == dtype
     assert result.shape == (() if family.key == "aggregation" else (6, 7))

@@ -49,14 +49,13 @@ def test_advantages_and_returns(case, close):
 
 
 def losses(config, rollout, part):
-    """(ratio, policy loss, value loss, shares of clipped tokens, log-probabilities, values) of a mini-batch."""
+    """(ratio, policy loss, value loss, shares of clipped tokens, mask) of a mini-batch."""
     rows, q = part["micro_batch_inds"], {key: torch.tensor(value) for key, value in part.items()}
     mask, value_mask = rollout["completion_mask"][rows], rollout["value_mask"][rows]
-    logprobs, values = q["new_logprobs"].requires_grad_(), q["vpred"].requires_grad_()
-    ratio = ratios.token(logprobs, q["mb_logprobs"], mask)
+    ratio = ratios.token(q["new_logprobs"], q["mb_logprobs"], mask)
     surrogate = surrogates.clip(ratio, q["mb_advantage"], config["cliprange"], config["cliprange"])
     shares = surrogates.clip_fractions(ratio, q["mb_advantage"], mask, config["cliprange"], config["cliprange"])
-    value_loss = surrogates.value_loss(values, q["mb_values"], q["mb_return"], value_mask, config["cliprange_value"])
+    value_loss = surrogates.value_loss(q["vpred"], q["mb_values"], q["mb_return"], value_mask, config["cliprange_value"])
     return ratio, -surrogate[mask].mean(), value_loss, shares, mask
 
 

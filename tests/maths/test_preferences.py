@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.choices import PREFERENCE_LOSS
 from labcore.maths import preferences
+from labcore.maths.call import member
 from labcore.maths.masked import masked_sum
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_dpo_loss.json").read_text("utf-8"))
@@ -91,5 +92,6 @@ def test_there_are_three_cases():
 
 
 def test_every_loss_of_the_catalog_is_a_function():
-    for name in algorithm("dpo").knob("preference_loss").choices:
-        assert callable(getattr(preferences, name))
+    assert "sigmoid" in PREFERENCE_LOSS.names
+    for name in PREFERENCE_LOSS.names:
+        assert member(PREFERENCE_LOSS, name) is getattr(preferences, name)

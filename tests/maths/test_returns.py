@@ -36,14 +36,14 @@ def test_by_hand(close):
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(1.0, 0.95), (0.9, 0.8), (0.97, 0.0), (0.97, 1.0)])
 def test_loop_twin(close, ragged, gamma, gae_lambda):
     rewards, values, mask = ragged
-    expected = torch.zeros(5, 6)
+    expected = torch.zeros(5, 6, dtype=torch.float64)
     for i in range(5):
         counted = [t for t in range(6) if mask[i, t]]
         r, v = rewards[i, counted].tolist(), [*values[i, counted].tolist(), 0.0]
         for start, t in enumerate(counted):
             expected[i, t] = sum((gamma * gae_lambda) ** l * (r[start + l] + gamma * v[start + l + 1] - v[start + l])
                                  for l in range(len(counted) - start))
-    close(gae(rewards, values, mask, gamma, gae_lambda), expected, torch.float32)
+    close(gae(rewards, values, mask, gamma, gae_lambda), expected)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
