@@ -38,6 +38,9 @@ class Totals:
 def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: Tensor,
          totals: Totals) -> tuple[Tensor, Tensor]:
     """The loss of `rollout`'s share of the step, and the ratio (B, T) it was made with."""
+    # 0 where nothing counts, as the old and reference ones are: e^(ref − 0) there would overflow once the policy
+    # finds the padding unlikely enough, and an infinite term has a NaN gradient even when it is masked out.
+    logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
     quantities: dict[str, Any] = {
         **knobs, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
         "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}

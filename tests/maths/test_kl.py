@@ -3,6 +3,7 @@ import torch
 
 from labcore.maths import kl
 from labcore.maths.logprobs import selective_log_softmax
+from labcore.maths.masked import masked_sum
 
 # Two distributions over four tokens, by logits; a third one that sampled.
 PI = torch.tensor([0.5, -0.3, 1.1, 0.0], dtype=torch.float64)
@@ -119,3 +120,12 @@ def test_k3_keeps_its_digits_near_the_reference():
 @pytest.mark.parametrize("estimate", [kl.k1, kl.k2, kl.k3, on_policy_ratio_k3])
 def test_at_the_reference_it_is_0(estimate):
     assert (estimate(REF, REF) == 0).all()
+
+
+def test_alike_where_nothing_counts_the_gradient_is_finite():
+    """The module's rule: a reference of 0 beside an unlikely padding token would overflow into NaN."""
+    mask, ref_logprobs = torch.tensor([True, False]), torch.tensor([-1.2, 0.0])
+    for function, filled in ((kl.k3, True), (on_policy_ratio_k3, True), (kl.k3, False)):
+        logprobs = torch.tensor([-1.0, -100.0], requires_grad=True)
+        loss = masked_sum(function(logprobs.masked_fill(~mask, 0) if filled else logprobs, ref_logprobs), mask)
+        assert torch.autograd.grad(loss, logprobs)[0].isfinite().all() == filled
