@@ -197,6 +197,13 @@ class Store:
             mine = list(connection.execute(query).scalars())
         return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]
 
+    def give_up(self, run_id: str, message: str) -> None:
+        """Fail a run that is still queued although a worker was started for it."""
+        with self._writing() as connection:
+            if inside.state(connection, run_id) == "queued":
+                inside.move(connection, run_id, "failed", message)
+                inside.log(connection, run_id, "failed", {"text": message}, inside.step(connection, run_id))
+
     def _interrupt(self, run_id: str, pid: int | None, why: str) -> bool:
         with self._writing() as connection:
             row = connection.execute(sa.select(runs.c.state, runs.c.pid, runs.c.step).where(

@@ -1,0 +1,101 @@
+"""The base model of a run: what SFT makes once and every run of that task and model starts from.
+
+It lies in `base/<hash of the SFT spec>`: `model` (a Hugging Face folder) and `run.json` (which run made it).
+A file lock, which the kernel lets go of when its holder dies, sees to it that only one process makes it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.faults import Ended
+from labcore.runs.paths import home, made, run_folder
+from labcore.runs.rows import RESUMABLE
+from labcore.runs.spec import RunSpec, base_spec
+from labcore.runs.store import Store
+
+_POLL_SECONDS = 0.1
+
+
+def base_model(store: Store, run_id: str, spec: RunSpec, teach: Callable[[str], str],
+               waiting: Callable[[], None]) -> Path | None:
+    """The folder of the model that `spec` starts from, made now by an SFT run if it is not there yet.
+
+    `teach(run_id)` drives an SFT run in this process and returns its last state; `waiting()` is called again and
+    again while another process makes the base, and may raise.
+
+    Returns None where the run starts from given weights. Raises `Ended` where the SFT run did not finish.
+    """
+    sft = base_spec(spec)
+    if sft is None:
+        return None
+    folder = home() / "base" / sft.hash()
+    if not folder.exists():
+        with _alone(folder, lambda: (store.set_message(run_id, "waiting for the base model"), waiting())):
+            if not folder.exists():
+                _make(store, run_id, sft, folder, teach)
+                return folder / "model"
+    maker = json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]
+    if store.run(run_id).base is None and _exists(store, maker):
+        store.set_base(run_id, maker, cached=True)
+    return folder / "model"
+
+
+def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, teach: Callable[[str], str]) -> None:
+    maker = _unfinished(store, store.run(run_id).base, sft)
+    if maker is None:
+        maker = store.create(sft, mine=True)
+        store.set_base(run_id, maker, cached=False)
+    store.set_message(run_id, "teaching the base model by SFT")
+    state = teach(maker)
+    if state != "finished":
+        why = store.run(maker).message
+        raise Ended(state, f"The SFT run {maker}, which makes the base model, did not finish: {why}")
+    found = checkpoint.newest(run_folder(maker))
+    if found is None:
+        raise LabError(f"The SFT run {maker} left no checkpoint: delete it, then start the run again.")
+
+    def fill(target: Path) -> None:
+        shutil.copytree(found[1] / "policy", target / "model")
+        (target / "run.json").write_text(json.dumps({"run": maker}), encoding="utf-8")
+
+    checkpoint.write_folder(folder, fill)
+
+
+def _unfinished(store: Store, maker: str | None, sft: RunSpec) -> str | None:
+    """The SFT run that was begun for this base and can go on, now in this process."""
+    if maker is None or not _exists(store, maker):
+        return None
+    row = store.run(maker)
+    if row.spec != sft or row.state not in RESUMABLE:
+        return None
+    store.requeue(maker, mine=True)
+    return maker
+
+
+def _exists(store: Store, run_id: str) -> bool:
+    return run_id in {row.id for row in store.runs("finished", *RESUMABLE)}
+
+
+@contextmanager
+def _alone(folder: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    made(folder.parent)
+    lock = FileLock(f"{folder}.lock")
+    while True:
+        try:
+            lock.acquire(timeout=_POLL_SECONDS)
+            break
+        except Timeout:
+            waiting()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,55 @@
+"""What becomes of a run when something is raised: its last state, and one sentence that says why."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+
+from labcore.errors import Diverged, LabError
+from labcore.runs.paths import home, log_file
+
+
+class Ended(Exception):
+    """The run ends here as it was asked to: in `state`, for the reason given."""
+
+    def __init__(self, state: str, message: str):
+        self.state = state
+        super().__init__(message)
+
+
+def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
+    """The state and the message of a run that `error` ended after `step` steps.
+
+    What nobody foresaw is written to the run's log in full.
+    """
+    if isinstance(error, Ended):
+        return error.state, str(error)
+    if isinstance(error, LabError):
+        return "diverged" if isinstance(error, Diverged) else "failed", str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", f"The run was interrupted at step {step}: resume it from its last checkpoint."
+    if disk_full(error):
+        return "failed", f"The disk that holds {home()} is full (step {step}): free some space, then resume the run."
+    if out_of_memory(error):
+        return "failed", (f"The run ran out of memory after step {step}: use a smaller model, a smaller batch (prompts "
+                          "or group size) or a shorter length limit.")
+    log = log_file(run_id)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
+    return "failed", f"Something in the lab broke: {type(error).__name__}: {what}. The details are in {log}"
+
+
+def disk_full(error: BaseException) -> bool:
+    """Whether a file could not be written for want of space. safetensors says so only in words."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "no space left on device" in str(error).lower()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, the machine's or the GPU's. Torch is told by name: this module does not import it."""
+    text = str(error).lower()
+    return (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+            or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)))

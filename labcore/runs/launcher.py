@@ -1,0 +1,129 @@
+"""The launcher: how the page starts runs. Owns the supervisor, and starts another if it dies. Imports no torch."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from labcore.errors import LabError
+from labcore.runs.paths import home, made, max_runs
+from labcore.runs.spec import RunSpec
+from labcore.runs.store import Store
+
+SUPERVISOR = (sys.executable, "-m", "labcore.runs.supervisor")
+CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
+_QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
+_TRIES = 3
+
+# Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
+_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+class Launcher:
+    """One per lab. Its runs stop with it: they checkpoint, and can be resumed at the next start.
+
+    Raises:
+        LabError: `RL_LAB_MAX_RUNS` is no number, or the store cannot be used.
+    """
+
+    def __init__(self, store: Store, command: Sequence[str] = SUPERVISOR):
+        max_runs()  # a bad setting is told here, not in the supervisor's log
+        self.store = store
+        self._command = command
+        self._lock = threading.Lock()
+        self._closed = False
+        self._quick_deaths = 0
+        store.reconcile()
+        with self._lock:
+            self._spawn()
+        atexit.register(self.close)
+
+    def start(self, spec: RunSpec) -> str:
+        """Queue a run; it starts at once if a place is free. Returns its id."""
+        run_id = self.store.create(spec)
+        self.wake()
+        return run_id
+
+    def resume(self, run_id: str, knobs: Mapping[str, Any] | None = None) -> None:
+        """Let an ended run go on from its newest checkpoint, with `knobs` changed there.
+
+        Raises:
+            LabError: it is going already, or is finished.
+        """
+        self.store.requeue(run_id, knobs)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the supervisor look at the queue.
+
+        Raises:
+            LabError: the lab is closed, or the supervisor does not start.
+        """
+        with self._lock:
+            if self._closed:
+                raise LabError("The lab is closed: start it again.")
+            if self._quick_deaths >= _TRIES:
+                raise LabError(f"The process that starts runs does not come up: see {self._log}, mend it, then start "
+                               "the lab again.")
+            try:
+                self._process.stdin.write(b"wake\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:  # it has just died; the watcher starts the next one, which reads the queue
+                return
+
+    def close(self) -> None:
+        """Stop the supervisor and its workers, which checkpoint first. Does nothing the second time."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            process = self._process
+            _close_quietly(process)
+        atexit.unregister(self.close)
+        try:
+            process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.store.reconcile()
+
+    @property
+    def _log(self) -> Path:
+        return made(home()) / "supervisor.log"
+
+    def _spawn(self) -> None:
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
+                       "RL_LAB_STORE": self.store.url}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log,
+                                             env=environment, start_new_session=True)
+        threading.Thread(target=self._watch, args=(self._process, time.monotonic()), name="supervisor-watch",
+                         daemon=True).start()
+
+    def _watch(self, process: subprocess.Popen, born: float) -> None:
+        process.wait()
+        with self._lock:
+            if self._closed:
+                return
+            _close_quietly(process)
+            quick = time.monotonic() - born < _QUICK_SECONDS
+            self._quick_deaths = self._quick_deaths + 1 if quick else 0
+            if self._quick_deaths < _TRIES:
+                self._spawn()
+
+
+def _close_quietly(process: subprocess.Popen) -> None:
+    try:
+        process.stdin.close()
+    except BrokenPipeError:
+        return  # unread lines of a dead process are of no use to anybody

@@ -1,0 +1,231 @@
+"""The supervisor: a warm process of the lab that starts one worker per queued run, and outlives none of its lab.
+
+It imports torch and transformers once and then only waits; a forked worker finds them in memory and begins at
+once. It must stay single-threaded and never compute, or its children hang. A line on standard input means "look
+at the queue"; the end of standard input means that the lab is gone: the workers' lifeline is cut, they checkpoint
+and exit, and then it exits as well. Where fork does not serve (macOS, Windows) workers are started cold.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from typing import IO
+
+from labcore.errors import LabError
+from labcore.runs.lifeline import GRACE_SECONDS
+from labcore.runs.paths import log_file, made, max_runs
+from labcore.runs.store import Store
+from labcore.runs.worker import SESSIONS, drive
+
+PRELOAD = ("torch", "torch._dynamo", "transformers", *(target.split(":")[0] for target in SESSIONS.values()))
+CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
+END_SECONDS = GRACE_SECONDS + 2
+
+
+class Supervisor:
+    """The queue and the workers; `Forking` and `Spawning` say how a worker is started and awaited."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.limit = max_runs()
+        self.workers: dict[int, str] = {}  # pid -> run id
+        self.closing = False
+
+    def serve(self) -> None:
+        """Work until the lab is gone."""
+        self.store.reconcile()
+        while True:
+            try:
+                self.reap()
+                self.fill()
+            except LabError as error:  # the disk is full, say: the workers that run must not fall with it
+                print(error, file=sys.stderr, flush=True)
+            if not self.wait():
+                break
+        self.closing = True
+        self.cut_lifeline()
+        deadline = time.monotonic() + END_SECONDS
+        while self.workers and time.monotonic() < deadline:
+            time.sleep(0.02)
+            self.reap()
+        for pid in list(self.workers):
+            os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        while self.workers:
+            time.sleep(0.02)
+            self.reap()
+
+    def fill(self) -> None:
+        """Start the queued runs for which there is a place; tell the others why they wait."""
+        queued = [run_id for run_id in self.store.queued() if run_id not in self.workers.values()]
+        for run_id in queued:
+            if len(self.workers) < self.limit:
+                self.workers[self.start(run_id)] = run_id
+            else:
+                self.store.set_message(run_id, f"waiting for a free place: {len(self.workers)} of {self.limit} runs "
+                                               "are going or paused (RL_LAB_MAX_RUNS)")
+
+    def reap(self) -> None:
+        """Note the workers that have ended; what a dead one still had is interrupted."""
+        for pid in list(self.workers):
+            code = self.ended(pid)
+            if code is None:
+                continue
+            run_id = self.workers.pop(pid)
+            why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
+            if code == -9:
+                why += ", as the system does when memory runs out"
+            self.store.lost(pid, why)
+            if code and not self.closing:  # it may have died before it took the run: never try that again and again
+                self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}")
+
+    def wait(self) -> bool:
+        """Block until there is something to do. False where the lab is gone."""
+        raise NotImplementedError
+
+    def start(self, run_id: str) -> int:
+        """Start a worker; return its pid."""
+        raise NotImplementedError
+
+    def ended(self, pid: int) -> int | None:
+        """The exit code of a worker, negative where a signal ended it; None while it lives."""
+        raise NotImplementedError
+
+    def cut_lifeline(self) -> None:
+        """Let the workers know that the lab is gone."""
+        raise NotImplementedError
+
+
+class Forking(Supervisor):
+    """Workers are forked from this warm process. Blocks in select, so an idle lab costs nothing."""
+
+    def __init__(self, store: Store):
+        super().__init__(store)
+        self._stdin = sys.stdin.fileno()
+        self._worker_end, self._lifeline = os.pipe()  # all workers read it; only this process could write
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
+        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+        self._gone = False
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the wake-up matters
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, self._on_term)
+
+    def _on_term(self, *_: object) -> None:
+        self._gone = True
+
+    def wait(self) -> bool:
+        ready, _, _ = select.select([self._stdin, self._wake_reader], [], [])
+        if self._wake_reader in ready:
+            os.read(self._wake_reader, 4096)
+        if self._stdin in ready and not os.read(self._stdin, 4096):
+            return False
+        return not self._gone
+
+    def start(self, run_id: str) -> int:
+        self.store.dispose()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(run_id)
+        return pid
+
+    def ended(self, pid: int) -> int | None:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if done else None
+
+    def cut_lifeline(self) -> None:
+        os.close(self._lifeline)
+
+    def _become_worker(self, run_id: str) -> None:
+        """In the child: a session of its own, nothing of the parent's but the lifeline, then the run."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            os.setsid()
+            with _log(run_id) as log, open(os.devnull) as nothing:
+                os.dup2(nothing.fileno(), self._stdin)
+                os.dup2(log.fileno(), sys.stdout.fileno())
+                os.dup2(log.fileno(), sys.stderr.fileno())
+            for descriptor in (self._lifeline, self._wake_reader, self._wake_writer):
+                os.close(descriptor)
+            if self.store.claim(run_id):  # else another lab on this store was faster
+                drive(self.store, run_id, lifeline_fd=self._worker_end)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # never back into the supervisor's own code
+
+
+class Spawning(Supervisor):
+    """Workers are new processes whose lifeline is their standard input. Looks around while any of them lives."""
+
+    TICK_SECONDS = 0.1
+
+    def __init__(self, store: Store):
+        super().__init__(store)
+        self._processes: dict[int, subprocess.Popen] = {}
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while line := sys.stdin.buffer.readline():
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def wait(self) -> bool:
+        try:
+            return bool(self._lines.get(timeout=self.TICK_SECONDS if self.workers else None))
+        except queue.Empty:
+            return True
+
+    def start(self, run_id: str) -> int:
+        with _log(run_id) as log:
+            process = subprocess.Popen([sys.executable, "-m", "labcore.runs.worker", run_id], stdin=subprocess.PIPE,
+                                       stdout=log, stderr=log, start_new_session=True)
+        self._processes[process.pid] = process
+        return process.pid
+
+    def ended(self, pid: int) -> int | None:
+        code = self._processes[pid].poll()
+        if code is not None:
+            self._processes.pop(pid).stdin.close()
+        return code
+
+    def cut_lifeline(self) -> None:
+        for process in self._processes.values():
+            process.stdin.close()
+
+
+def _log(run_id: str) -> IO[bytes]:
+    path = log_file(run_id)
+    made(path.parent)
+    return path.open("ab")
+
+
+def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
+    """Serve the store of `RL_LAB_STORE` until standard input ends."""
+    for module in preload if fork else ():
+        importlib.import_module(module)
+    supervisor = (Forking if fork else Spawning)(Store())
+    gc.collect()
+    gc.freeze()  # what is warm stays shared with the forked workers
+    supervisor.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""A run with its session built: step after step, logged, steered and checkpointed, until it ends.
+
+The clock counts active seconds: pauses are left out, and a resumed run goes on from where its checkpoint was.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from labcore.runs import checkpoint
+from labcore.runs.faults import Ended
+from labcore.runs.lifeline import Lifeline
+from labcore.runs.record import Record
+from labcore.runs.rows import RunRow
+from labcore.runs.steering import Steering
+from labcore.runs.store import Store
+
+CHECKPOINT_STEPS = 50
+CHECKPOINT_SECONDS = 10.0
+CHECKPOINT_SHARE = 20  # one that took t seconds is not followed by another within 20 t
+PAUSE_POLL_SECONDS = 0.05
+BEAT_SECONDS = 5.0
+
+OnRecord = Callable[[str, Record, float], object]
+
+
+class Clock:
+    """Active seconds: those between `start` and `stop`, on top of what a run had before."""
+
+    def __init__(self, seconds: float):
+        self._before = seconds
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def start(self) -> None:
+        self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        self._before, self._since = self.seconds, None
+
+    def at_least(self, seconds: float) -> None:
+        """Put the clock forward to `seconds` where it is behind."""
+        self._before += max(0.0, seconds - self.seconds)
+
+
+class Training:
+    """One run under way. `row` is it as the store had it when it began, `step` the checkpoint it goes on from.
+
+    `stop` asks whether somebody else wants it to stop: the run whose base it makes.
+    """
+
+    def __init__(self, store: Store, row: RunRow, session: Any, step: int, lifeline: Lifeline,
+                 on_record: OnRecord | None, stop: Callable[[], bool], folder: Path):
+        self.step = step
+        self._store, self._row, self._session, self._folder = store, row, session, folder
+        self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
+        self._steering = Steering(store, row.id, row.spec, session)
+        self._clock = Clock(self._seconds_at(step))
+        self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
+        self._speed_since: tuple[int, float] | None = None  # tokens and seconds at the step before
+        self._beaten = time.monotonic()
+        self._process = psutil.Process()
+
+    def run(self) -> None:
+        """Train to the end. Leaves by an exception: `Ended` where all went as it should."""
+        last = self._row.spec.steps
+        self._clock.start()
+        self._save()
+        if self.step < last:
+            self._obey()
+        for record in self._session.run():
+            if record is None:
+                self._steering.between_updates(self.step)
+                self._beat()
+                continue
+            self._commit(record)
+            if self.step < last:  # after the last step nothing can take effect any more
+                self._obey()
+        self._save()
+        raise Ended("finished", self._session.finished_because)
+
+    def _seconds_at(self, step: int) -> float:
+        rows = self._store.steps_after(self._row.id, step - 1)[:1] if step else []
+        return rows[0].seconds if rows and rows[0].step == step else 0.0
+
+    def _commit(self, record: Record) -> None:
+        """Log a step, write what there is to look at, checkpoint if it is time."""
+        if record.step > self._row.step:  # beyond what was logged before a resume, time only goes forward
+            self._clock.at_least(self._row.seconds)
+        seconds = self._clock.seconds
+        record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
+        self._store.append(self._row.id, record, seconds)
+        self.step, self._beaten = record.step, time.monotonic()
+        for folder, content in (("samples", record.samples), ("lines", record.line)):
+            if content is not None:
+                checkpoint.write_text(self._folder / folder / f"step-{record.step:06d}.json",
+                                      json.dumps(content, ensure_ascii=False, allow_nan=False))
+        if self._on_record:
+            self._on_record(self._row.id, record, seconds)
+        if self._due(seconds):
+            self._save()
+
+    def _machine(self, record: Record, seconds: float) -> dict[str, float]:
+        """What the step cost: speed (tokens/s, once there is a step before it) and memory (MB)."""
+        metrics: dict[str, float] = {}
+        before, self._speed_since = self._speed_since, (record.tokens, seconds)
+        if before and seconds > before[1]:
+            metrics["tokens_per_second"] = (record.tokens - before[0]) / (seconds - before[1])
+        device, torch = getattr(self._session, "device", None), sys.modules.get("torch")
+        on_gpu = torch is not None and getattr(device, "type", "") == "cuda"
+        used = torch.cuda.memory_allocated(device) if on_gpu else self._process.memory_info().rss
+        return {**metrics, "memory": used / 1e6}
+
+    def _due(self, seconds: float) -> bool:
+        since = seconds - self._saved_at
+        late = self.step - self._saved_step >= CHECKPOINT_STEPS or since >= CHECKPOINT_SECONDS
+        return late and since >= CHECKPOINT_SHARE * self._save_cost
+
+    def _save(self) -> None:
+        if self._saved_step == self.step:
+            return
+        begun = time.perf_counter()
+        checkpoint.save(self._folder, self.step, self._session.save)
+        self._save_cost = time.perf_counter() - begun
+        self._saved_step, self._saved_at = self.step, self._clock.seconds
+        self._store.log(self._row.id, "checkpoint", {"seconds": round(self._save_cost, 4)}, self.step)
+
+    def _obey(self) -> None:
+        """Apply what is asked; wait while paused; leave by `Ended` where the run is to end here."""
+        stepped = self._steering.stepping
+        if stepped:
+            self._steering.stepped(self.step)
+        self._look()
+        if not self._steering.waiting:
+            return
+        if not stepped:  # single steps can be made again from the checkpoint of the pause
+            self._save()
+        self._clock.stop()
+        while self._steering.waiting:
+            time.sleep(PAUSE_POLL_SECONDS)
+            self._beat()
+            self._look()
+        self._clock.start()
+
+    def _look(self) -> None:
+        self._steering.between_steps(self.step)
+        if self._steering.stopped or self._stop():
+            self._save()
+            raise Ended("stopped", f"The run was stopped at step {self.step}.")
+        if self._lifeline.cut:
+            self._save()
+            raise Ended("interrupted", f"The run was stopped with the lab at step {self.step}: resume it.")
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._beaten > BEAT_SECONDS:
+            self._store.beat(self._row.id)
+            self._beaten = time.monotonic()

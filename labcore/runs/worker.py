@@ -1,0 +1,138 @@
+"""The worker: takes one run from its row in the store to its end, and says there what became of it.
+
+`drive` works in any process: forked by the supervisor, started as `python -m labcore.runs.worker RUN` where there
+is no fork, or in the foreground of the command line. Left out: the training, which is the session's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.base import base_model
+from labcore.runs.faults import Ended, ending
+from labcore.runs.lifeline import Lifeline
+from labcore.runs.paths import made, run_folder
+from labcore.runs.spec import RunSpec
+from labcore.runs.steering import stop_asked
+from labcore.runs.store import Store
+from labcore.runs.training import OnRecord, Training
+
+SESSIONS = {"llm": "labcore.llm.session:Session"}  # kind of run -> what trains it; imported only when it runs
+
+StartSession = Callable[[RunSpec, Path | None, Path | None], Any]
+
+
+def start_session(spec: RunSpec, base: Path | None, resume: Path | None) -> Any:
+    """The session of `spec`, from the class that `SESSIONS` names for its kind."""
+    module, name = SESSIONS[spec.kind].split(":")
+    session_class = getattr(importlib.import_module(module), name)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(spec.threads)
+    return session_class.start(spec, base, resume)
+
+
+def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: OnRecord | None = None,
+          start: StartSession = start_session) -> str:
+    """Take the queued run `run_id` (or one that is this process's already) to its end; return its last state.
+
+    `lifeline_fd` is the pipe whose end means that the lab is gone. `on_record(run_id, record, seconds)` is called
+    after each committed step, also of the SFT run that makes the base.
+
+    Raises:
+        LabError: another process has the run, or the store cannot be written.
+    """
+    if not store.owns(run_id) and not store.claim(run_id):
+        raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
+
+    def too_late() -> None:
+        store.lost(os.getpid(), "the lab stopped in the middle of a step")
+
+    with Lifeline(lifeline_fd, too_late) as lifeline:
+        return _Drive(store, run_id, lifeline, on_record, start).go()
+
+
+class _Drive:
+    """One run on its way to its end. `stop` asks whether the run whose base it makes was told to stop."""
+
+    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, on_record: OnRecord | None,
+                 start: StartSession, stop: Callable[[], bool] = lambda: False):
+        self._store, self._run_id, self._lifeline = store, run_id, lifeline
+        self._on_record, self._start, self._stop = on_record, start, stop
+        self._folder = run_folder(run_id)
+        self._training: Training | None = None
+
+    def go(self) -> str:
+        """Train, then write the last state; return it."""
+        try:
+            self._training = self._prepare()
+            self._training.run()
+        except BaseException as error:
+            step = self._training.step if self._training else self._store.run(self._run_id).step
+            state, message = ending(error, self._run_id, step)
+        else:
+            raise AssertionError("a training leaves by an exception")
+        self._end(state, message)
+        return state
+
+    def _prepare(self) -> Training:
+        """Base model, session and checkpoint: all that there must be before the first step."""
+        row = self._store.run(self._run_id)
+        made(self._folder)
+        checkpoint.write_text(self._folder / "spec.json", row.spec.to_json())
+        base = base_model(self._store, self._run_id, row.spec, self._teach, self._may_go_on)
+        self._may_go_on()
+        self._store.set_message(self._run_id, "loading the model")
+        step, folder = self._resume_point(row.spec) or (0, None)
+        session = self._start(row.spec, base, folder)
+        if folder and not folder.is_relative_to(self._folder):
+            session.knobs.update(row.spec.knobs)  # a fork takes its parent's state, and knobs of its own
+        again = row.step > 0 or step > 0
+        self._store.set_state(self._run_id, "running",
+                              log=("resumed", {"from": step}) if again else ("started", {}))
+        return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
+
+    def _resume_point(self, spec: RunSpec) -> tuple[int, Path] | None:
+        """The run's own newest checkpoint, else for a fork its parent's of that step."""
+        found = checkpoint.newest(self._folder)
+        if found or not spec.parent:
+            return found
+        parent, step = spec.parent
+        for at, path in checkpoint.steps(run_folder(parent)):
+            if at == step:
+                return at, path
+        raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
+
+    def _teach(self, sft: str) -> str:
+        """Take the SFT run `sft` to its end, or stop it where this run is told to stop."""
+        return _Drive(self._store, sft, self._lifeline, self._on_record, self._start,
+                      lambda: stop_asked(self._store, self._run_id)).go()
+
+    def _may_go_on(self) -> None:
+        if self._lifeline.cut:
+            raise Ended("interrupted", "The run was stopped with the lab before its first step: resume it.")
+        if stop_asked(self._store, self._run_id):
+            raise Ended("stopped", "The run was stopped before its first step.")
+
+    def _end(self, state: str, message: str) -> None:
+        log = (state, {"text": message})
+        try:
+            self._store.set_state(self._run_id, state, message, log=log)
+        except LabError:  # perhaps the disk is full to the last page: make room for one row
+            checkpoint.prune(self._folder, keep=1)
+            self._store.set_state(self._run_id, state, message, log=log)
+
+
+def main() -> None:
+    """`python -m labcore.runs.worker RUN`: the lifeline is standard input."""
+    drive(Store(), sys.argv[1], lifeline_fd=sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A session without a model: cheap, exact, and as sensitive to knobs and random numbers as a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+from labcore.errors import Diverged
+from labcore.runs import spec as specs
+from labcore.runs.record import Record
+
+
+class FakeSession:
+    """A number `weight` drifts by random amounts times the knobs. FAKE_SLEEP is the seconds of an update."""
+
+    break_at: dict[int, Exception] = {}  # step -> what is raised there
+    save_error: Exception | None = None
+
+    def __init__(self, spec, base):
+        self.spec, self.base = spec, base
+        self.knobs = dict(spec.knobs)
+        self.random = random.Random(spec.seed)
+        self.step = self.updates = self.tokens = 0
+        self.weight = float(json.loads((base / "state.json").read_text())["weight"]) if base else 0.0
+        self.finished_because = ""
+
+    @classmethod
+    def start(cls, spec, base_folder=None, resume=None):
+        session = cls(spec, base_folder)
+        if resume:
+            state = json.loads((resume / "state.json").read_text())
+            session.knobs.update(state["knobs"])
+            session.step, session.updates, session.tokens = state["step"], state["updates"], state["tokens"]
+            session.weight = state["weight"]
+            version, numbers, gauss = state["random"]
+            session.random.setstate((version, tuple(numbers), gauss))
+        return session
+
+    def run(self):
+        while self.step < self.spec.steps:
+            group = int(self.knobs.get("group_size", 1))
+            for update in range(int(self.knobs.get("updates_per_batch", 1))):
+                if update:
+                    yield None
+                time.sleep(float(os.environ.get("FAKE_SLEEP", "0")))
+                drift = self.random.gauss() * float(self.knobs["learning_rate"]) * group
+                self.weight += drift - float(self.knobs.get("beta", 0.0)) * self.weight
+                self.updates += 1
+            self.step += 1
+            self.tokens += group
+            if self.step in self.break_at:
+                raise self.break_at[self.step]
+            metrics = {"reward": self.weight, "kl": self.weight**2, "updates": self.updates}
+            yield Record(self.step, self.tokens, metrics,
+                         samples={"step": self.step, "groups": []} if self.step % 5 == 0 else None,
+                         line={"step": self.step} if self.step % 20 == 0 else None)
+        self.finished_because = f"all {self.spec.steps} steps done"
+
+    def save(self, folder: Path):
+        (folder / "policy").mkdir()
+        version, numbers, gauss = self.random.getstate()
+        state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "weight": self.weight,
+                 "knobs": self.knobs, "random": [version, list(numbers), gauss]}
+        text = json.dumps(state)
+        (folder / "policy" / "state.json").write_text(text)
+        if self.save_error and self.step:
+            raise self.save_error
+        (folder / "state.json").write_text(text)
+
+
+def start(spec, base, resume):
+    return FakeSession.start(spec, base, resume)
+
+
+def grpo(steps: int = 30, **knobs) -> specs.RunSpec:
+    """A small run that needs no SFT."""
+    return specs.make(algorithm_key="grpo", task_key="sort", steps=steps, knobs={"sft_steps": 0, **knobs})
+
+
+def trained(store, run_id: str) -> list[tuple]:
+    """What the run learnt, step by step; speed and memory left out."""
+    return [(s.step, s.tokens, *(s.metrics[key] for key in ("reward", "kl", "updates")))
+            for s in store.steps_after(run_id)]
+
+
+def diverging() -> Diverged:
+    return Diverged(7, "policy loss")
