@@ -56,7 +56,7 @@ _ONLINE = (
          "more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer groups without "
          "signal, dearer steps. Lower: cheaper, noisier.", "next batch", 1, 1024, (4, 16), "G"),
-    Knob("prompts_per_step", "Prompts per step", 16, "Different prompts in a batch. Higher: a steadier gradient, "
+    Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
          "dearer steps. Lower: cheaper, noisier.", "next batch", 1, 4096, (4, 64), "P"),
     Knob("updates_per_batch", "Updates per batch", 1, "Passes over each batch. Higher: more learning per sample, but "
          "off-policy: ratios leave 1 and the clip starts to work. Lower: always on policy.", "next batch", 1, 64,
@@ -97,12 +97,13 @@ _CRITIC = (
 )
 
 _PREFERENCE = (
-    Knob("beta", "Inverse temperature", 0.1, "Higher: stays closer to the reference. Lower: separates the pairs "
-         "more strongly and drifts further.", "live", 1e-4, 100.0, (0.01, 0.5), r"\beta", "1/nat", scale="log"),
+    Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
+         "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
+         (0.05, 5), r"\beta", "1/nat", scale="log"),
     LEARNING_RATE,
-    Knob("pairs_per_step", "Pairs per step", 32, "Pairs in a batch. Higher: a steadier gradient, dearer steps. "
+    Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, dearer steps. "
          "Lower: cheaper, noisier.", "next batch", 1, 4096, (8, 128), "B"),
-    Knob("pair_prompts", "Prompts for pairs", 256, "Prompts that the reference answers before training to make the "
+    Knob("pair_prompts", "Prompts for pairs", 1024, "Prompts that the reference answers before training to make the "
          "pairs (unused with your own pairs). More: more varied pairs, a longer wait.", low=1, high=100_000,
          advanced=True),
     Knob("group_size", "Samples per prompt", 8, "Completions per prompt from which pairs are made. More: more prompts "
@@ -116,11 +117,11 @@ _PREFERENCE = (
 )
 
 _SFT = (
-    LEARNING_RATE.with_default(3e-3),
+    LEARNING_RATE,
     Knob("sequences_per_step", "Sequences per step", 64, "Examples in a batch. Higher: steadier, dearer steps. Lower: "
          "cheaper, noisier.", "next batch", 1, 4096, (8, 256), "B"),
     SFT_TARGET,
-    Knob("eval_every", "Evaluate every", 10, "Steps between two measurements by sampling. Lower: stops nearer to the "
+    Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     *_SAMPLING, MAX_GRAD_NORM, DTYPE,
 )

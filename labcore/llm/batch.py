@@ -74,16 +74,21 @@ def encode_prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], con
     return Prompts(ids, mask)
 
 
-def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int,
-                       device: torch.device) -> Completions:
-    """Tokenise given answers and end each with the end token; what does not fit into `limit` tokens is cut."""
+def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int, device: torch.device,
+                       unended: Sequence[bool] = ()) -> Completions:
+    """Tokenise given answers and end each with the end token; what does not fit into `limit` tokens is cut.
+
+    Where `unended` is True the answer was itself cut when it was sampled, and gets no end token.
+    """
     rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    ended = [[*row, tokenizer.eos_token_id][:limit] for row in rows]
+    ends = [[] if cut else [tokenizer.eos_token_id] for cut in (unended or [False] * len(rows))]
+    ended = [(row + end)[:limit] for row, end in zip(rows, ends, strict=True)]
     width = max(map(len, ended))
     fill = tokenizer.pad_token_id
     ids = torch.tensor([row + [fill] * (width - len(row)) for row in ended], device=device)
     mask = torch.tensor([[True] * len(row) + [False] * (width - len(row)) for row in ended], device=device)
-    truncated = torch.tensor([len(row) >= limit for row in rows], device=device)
+    truncated = torch.tensor([not end or len(row) >= limit for row, end in zip(rows, ends, strict=True)],
+                             device=device)
     return Completions(ids, mask, truncated)
 
 

@@ -49,25 +49,26 @@ def run(session: Session) -> Iterator[Record | None]:
 
 
 def sample_pairs(session: Session) -> list[Pair]:
-    """Ask the reference, let the verifier judge, and pair each right answer with a wrong one of the same prompt.
+    """Ask the reference, let the verifier judge, and pair better answers with worse ones of the same prompt.
 
-    Completions cut at the length limit are left out: as text they would look as if they had ended.
+    Completions cut at the length limit take part without an end token: were they left out, every rejected answer
+    would have ended, and the policy would learn not to end.
 
     Raises:
-        LabError: no prompt got both a right and a wrong answer.
+        LabError: no prompt got both a better and a worse answer.
     """
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
     for start in range(0, asked, SAMPLED_AT_ONCE):
         problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
         _, completions, texts = online.complete(session, session.reference, problems, group_size)
-        truncated = completions.truncated.tolist()
+        cut = completions.truncated.tolist()
         for index, problem in enumerate(problems):
-            rows = [row for row in range(index * group_size, (index + 1) * group_size) if not truncated[row]]
-            reward = {row: session.task.score(problem, texts[row]).reward for row in rows}
-            ordered = sorted(rows, key=reward.get)
-            better = zip(reversed(ordered), ordered, strict=True)
-            pairs += [Pair(problem.prompt, texts[high], texts[low], problem.line)
-                      for high, low in list(better)[: len(ordered) // 2] if reward[high] > reward[low]]
+            rows = range(index * group_size, (index + 1) * group_size)
+            reward = {row: session.task.score(problem, texts[row]).reward for row in rows if texts[row]}
+            ordered = sorted(reward, key=reward.__getitem__)
+            extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
+            pairs += [Pair(problem.prompt, texts[high], texts[low], problem.line, cut[high], cut[low])
+                      for high, low in extremes if reward[high] > reward[low]]
     if not pairs:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
                        "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
@@ -87,8 +88,9 @@ def encode(session: Session, pairs: list[Pair]) -> tuple[Prompts, Completions]:
     prompts = encode_prompts(session.tokenizer, [pair.prompt for pair in pairs], session.context - 1, session.device,
                              [f"line {pair.line}" if pair.line else "" for pair in pairs])
     sides = [text for pair in pairs for text in (pair.chosen, pair.rejected)]
+    cut = [side for pair in pairs for side in (pair.chosen_truncated, pair.rejected_truncated)]
     return prompts, encode_completions(session.tokenizer, sides, session.context - prompts.ids.shape[1],
-                                       session.device)
+                                       session.device, cut)
 
 
 def update(session: Session, pairs: list[Pair]) -> tuple[dict[str, Any], dict[str, Any]]:

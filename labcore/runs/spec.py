@@ -59,7 +59,7 @@ class RunSpec:
             fields = json.loads(text)
             fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
             return RunSpec(**fields)
-        except (json.JSONDecodeError, TypeError, KeyError) as error:
+        except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
 
     def hash(self) -> str:

@@ -175,6 +175,7 @@ class Spawning(Supervisor):
     """Workers are new processes whose lifeline is their standard input. Looks around while any of them lives."""
 
     TICK_SECONDS = 0.1
+    COMMAND = (sys.executable, "-m", "labcore.runs.worker")
 
     def __init__(self, store: Store):
         super().__init__(store)
@@ -195,8 +196,8 @@ class Spawning(Supervisor):
 
     def start(self, run_id: str) -> int:
         with _log(run_id) as log:
-            process = subprocess.Popen([sys.executable, "-m", "labcore.runs.worker", run_id], stdin=subprocess.PIPE,
-                                       stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen([*self.COMMAND, run_id], stdin=subprocess.PIPE, stdout=log, stderr=log,
+                                       start_new_session=True)
         self._processes[process.pid] = process
         return process.pid
 

@@ -10,11 +10,12 @@ import numpy as np
 from labcore.catalog.knob import Value
 from labcore.worlds.task import Problem, Score
 
-ALPHABET = "abcdefghij"
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+VARIETY = 10  # letters to choose from: few enough that a tiny model learns their order in seconds
 
 
 class Sort:
-    """`knobs["letters"]` letters, drawn independently, to be written in alphabetical order."""
+    """`knobs["letters"]` different letters to be written in alphabetical order."""
 
     size = None
     characters = ALPHABET + "="
@@ -23,8 +24,8 @@ class Sort:
         self.letters = int(knobs["letters"])
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
-        rows = rng.integers(len(ALPHABET), size=(count, self.letters))
-        words = ["".join(ALPHABET[index] for index in row) for row in rows]
+        variety = ALPHABET[: max(VARIETY, self.letters)]
+        words = ["".join(rng.permutation(list(variety))[: self.letters]) for _ in range(count)]
         return [Problem(word + "=", "".join(sorted(word))) for word in words]
 
     def score(self, problem: Problem, completion: str) -> Score:

@@ -30,12 +30,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Pair:
-    """A prompt with a preferred and a dispreferred completion; `line` as in `Problem`."""
+    """A prompt with a preferred and a dispreferred completion; `line` as in `Problem`.
+
+    A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
+    """
 
     prompt: str
     chosen: str
     rejected: str
     line: int | None = None
+    chosen_truncated: bool = False
+    rejected_truncated: bool = False
 
 
 @dataclass(frozen=True)
