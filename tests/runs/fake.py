@@ -7,8 +7,8 @@ import os
 import random
 import time
 from pathlib import Path
+from typing import ClassVar
 
-from labcore.errors import Diverged
 from labcore.runs import spec as specs
 from labcore.runs.record import Record
 
@@ -16,8 +16,8 @@ from labcore.runs.record import Record
 class FakeSession:
     """A number `weight` drifts by random amounts times the knobs. FAKE_SLEEP is the seconds of an update."""
 
-    break_at: dict[int, Exception] = {}  # step -> what is raised there
-    save_error: Exception | None = None
+    break_at: ClassVar[dict[int, BaseException]] = {}  # step -> what is raised there
+    save_error: ClassVar[Exception | None] = None
 
     def __init__(self, spec, base):
         self.spec, self.base = spec, base
@@ -84,7 +84,3 @@ def trained(store, run_id: str) -> list[tuple]:
     """What the run learnt, step by step; speed and memory left out."""
     return [(s.step, s.tokens, *(s.metrics[key] for key in ("reward", "kl", "updates")))
             for s in store.steps_after(run_id)]
-
-
-def diverging() -> Diverged:
-    return Diverged(7, "policy loss")
