@@ -1,0 +1,104 @@
+"""The bar on top: which run is open, and what can be done with it now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from app.lab import lab
+from app.session import Draft, close_run, show_run, tell
+from app.status import STATES
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+
+RECENT = 40
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button: `do` gets the open run, if any."""
+
+    label: str
+    icon: str
+    do: Callable[[RunRow | None], None]
+    shortcut: str | None = None
+    primary: bool = False
+    help: str = ""
+
+
+def _start(run: RunRow | None, seed_step: int = 0) -> None:
+    draft = Draft(run)
+    if seed_step:
+        draft.fields["seed"] += seed_step
+    show_run(lab().launcher.start(draft.spec()))
+
+
+def _ask(command: str) -> Callable[[RunRow | None], None]:
+    return lambda run: lab().store.ask(run.id, command, {})
+
+
+def _resume(run: RunRow | None) -> None:
+    lab().launcher.resume(run.id)
+
+
+RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
+AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
+SEED = Action("Another seed", ":material/casino:", lambda run: _start(run, 1),
+              help="The same settings with the next seed: is it luck?")
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this batch")
+GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
+STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One batch, then pause again")
+STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
+RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint")
+
+ACTIONS: dict[str, tuple[Action, ...]] = {
+    "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP), "paused": (GO_ON, STEP, STOP),
+    "finished": (AGAIN, SEED), "stopped": (RESUME, replace(AGAIN, primary=False)),
+    "interrupted": (RESUME, replace(AGAIN, primary=False)), "failed": (RESUME, replace(AGAIN, primary=False)),
+    "diverged": (RESUME, replace(AGAIN, primary=False)),
+}
+
+
+def bar(run: RunRow | None) -> None:
+    with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
+        _picker(run)
+        for action in ACTIONS[run.state if run else ""]:
+            st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
+                      type="primary" if action.primary else "secondary", help=action.help or None,
+                      on_click=_do, args=(action, run))
+        if run:
+            st.button("New run", icon=":material/add:", on_click=close_run, help="An empty page; this run goes on")
+            with st.popover("Link", icon=":material/link:", help="This run's address"):
+                st.code(f"{(st.context.url or '').split('?')[0]}?run={run.id}", language=None, wrap_lines=True)
+                st.caption("Opens this run again, in any browser on this machine.")
+
+
+def _do(action: Action, run: RunRow | None) -> None:
+    """Every fault is one sentence on the page."""
+    try:
+        action.do(run)
+    except LabError as error:
+        tell(str(error))
+
+
+def _picker(run: RunRow | None) -> None:
+    runs = lab().store.runs(limit=RECENT)
+    words = {"": "New run"} | {each.id: f"{each.id} · {STATES[each.state][1].lower()}" for each in runs}
+    if run and run.id not in words:
+        words[run.id] = f"{run.id} · {run.state}"
+    present = run.id if run else ""
+    key = f"picker:{hash(tuple(words.items()))}"  # the widget keeps its words as its value: new words, new widget
+    if st.session_state.get(key) != present:
+        st.session_state[key] = present
+
+    def picked() -> None:
+        chosen = st.session_state[key]
+        if chosen:
+            show_run(chosen)
+        else:
+            close_run()
+
+    st.selectbox("Run", list(words), format_func=words.get, key=key, on_change=picked, width=300,
+                 label_visibility="collapsed")

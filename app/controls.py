@@ -1,0 +1,146 @@
+"""A knob becomes a widget: one table from the knob's type and scale, nothing written per knob.
+
+The value of a knob lives in a plain dict of the session (`Target.values`), never only in the widget, so that a
+slider and its number box agree and a page change resets nothing. A running run hears of a change only from a
+widget's own `on_change`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.theme import plain
+from labcore.catalog.knob import Knob, Value
+from labcore.errors import LabError
+
+WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
+MANTISSAS = (1, 1.5, 2, 3, 5, 7)
+
+
+@dataclass
+class Target:
+    """What the knobs steer. `send` is told of a change (None for a draft); `going` locks what needs a new run."""
+
+    scope: str
+    values: dict[str, Value]
+    send: Callable[[Knob, Value], None] | None = None
+    going: bool = False
+    refused: Callable[[str], None] = st.warning
+
+
+def widget(target: Target, knob: Knob) -> None:
+    """Draw `knob` with the widget that its declaration asks for."""
+    WIDGETS[kind(knob)](target, knob)
+
+
+def kind(knob: Knob) -> str:
+    """The widget's name in WIDGETS."""
+    if knob.choices:
+        return "choice"
+    if knob.type is bool:
+        return "switch"
+    if knob.type is str:
+        return "text"
+    if not knob.safe:
+        return "number"
+    return "log slider" if knob.scale == "log" else "slider"
+
+
+def label(knob: Knob, going: bool = False) -> str:
+    """Name, symbol and when a change counts."""
+    symbol = f" **{plain(knob.symbol)}**" if knob.symbol else ""
+    unit = f" :gray[{knob.unit}]" if knob.unit else ""
+    return f"{knob.label}{symbol}{unit} :gray[· {WHEN[knob.effect]}]" if going else f"{knob.label}{symbol}{unit}"
+
+
+def words(knob: Knob, going: bool) -> str:
+    """The help: the trade-off, the range that usually works, and when a change counts."""
+    safe = f" Usually {knob.safe[0]:g} to {knob.safe[1]:g}." if knob.safe else ""
+    counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
+              "restart": "needs a new run"}[knob.effect]
+    locked = " Locked: this run is going." if going and knob.effect == "restart" else ""
+    return f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
+
+
+def log_grid(knob: Knob, value: float) -> list[float]:
+    """Round stops over the safe range, with the default and the present value among them.
+
+    >>> from labcore.catalog.algorithms import LEARNING_RATE
+    >>> log_grid(LEARNING_RATE, 0.0011)[-5:]
+    [0.001, 0.0011, 0.0015, 0.002, 0.003]
+    """
+    low, high = knob.safe
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    stops = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
+    inside = {stop for stop in stops if low <= stop <= high} | {float(low), float(high)}
+    return sorted(inside | {float(knob.default), float(value)})
+
+
+def _common(target: Target, knob: Knob, name: str) -> dict:
+    """Arguments that every widget shares, after its session value has been made to agree with the target's."""
+    key = f"knob:{target.scope}:{knob.key}:{name}"
+    value = target.values[knob.key]
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+    return {"label": label(knob, target.going), "key": key, "help": words(knob, target.going),
+            "disabled": target.going and knob.effect == "restart", "on_change": _changed, "args": (target, knob, key)}
+
+
+def _changed(target: Target, knob: Knob, key: str) -> None:
+    """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
+    before = target.values[knob.key]
+    try:
+        value = knob.check(st.session_state[key])
+        if value == before:
+            return
+        if target.send:
+            target.send(knob, value)
+    except LabError as error:
+        target.refused(str(error))
+        return
+    target.values[knob.key] = value
+
+
+def _slider(target: Target, knob: Knob) -> None:
+    value = target.values[knob.key]
+    low, high = (knob.type(edge) for edge in knob.safe)
+    low, high = min(low, value, knob.default), max(high, value, knob.default)
+    step = 1 if knob.type is int else float(f"{(knob.safe[1] - knob.safe[0]) / 100:.1g}")
+    st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, step=step,
+              format=None if knob.type is int else "%g" if step < 0.01 else "%.2f")
+
+
+def _log_slider(target: Target, knob: Knob) -> None:
+    grid = log_grid(knob, target.values[knob.key])
+    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid, format_func=lambda stop: f"{stop:g}")
+
+
+def number(target: Target, knob: Knob) -> None:
+    """A box that admits everything from `low` to `high`, beyond the slider's safe range too."""
+    bounds = {name: None if edge is None else knob.type(edge)
+              for name, edge in (("min_value", knob.low), ("max_value", knob.high))}
+    step = 1 if knob.type is int else float(f"{max(abs(float(target.values[knob.key])), 0.01) / 10:.1g}")
+    st.number_input(**_common(target, knob, "number"), **bounds, step=step,
+                    format=None if knob.type is int else "%g")
+
+
+def _choice(target: Target, knob: Knob) -> None:
+    st.selectbox(**_common(target, knob, "choice"), options=knob.choices)
+
+
+def _switch(target: Target, knob: Knob) -> None:
+    st.toggle(**_common(target, knob, "switch"))
+
+
+def _text(target: Target, knob: Knob) -> None:
+    st.text_input(**_common(target, knob, "text"))
+
+
+WIDGETS: dict[str, Callable[[Target, Knob], None]] = {
+    "slider": _slider, "log slider": _log_slider, "number": number, "choice": _choice, "switch": _switch,
+    "text": _text,
+}

@@ -1,0 +1,116 @@
+"""What the live view knows of a run: rows and events read as deltas, and the payload for the live charts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.theme import DARK, LIGHT, symbol
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
+from labcore.runs.rows import Event, Step
+from labcore.runs.spec import RunSpec
+
+OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
+MOST = 4000  # rows of a run that are drawn; beyond, every k-th
+
+
+@dataclass
+class Feed:
+    """Everything read of one run so far. `sent` is the last step that the browser was given."""
+
+    spec: RunSpec
+    steps: list[Step] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    sent: int = 0
+
+    def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
+        """Add what is new; rows that are here already are left as they are."""
+        self.steps.extend(step for step in steps if step.step > self.last_step)
+        self.events.extend(event for event in events if event.id > self.last_event)
+
+    @property
+    def last_step(self) -> int:
+        return self.steps[-1].step if self.steps else 0
+
+    @property
+    def last_event(self) -> int:
+        return self.events[-1].id if self.events else 0
+
+    @property
+    def stride(self) -> int:
+        """Every how many steps one is drawn."""
+        return 1 + max(0, len(self.steps) - 1) // MOST
+
+    def rows(self, after: int) -> list[list[Any]]:
+        """[step, tokens, seconds, metrics] of the steps beyond `after`."""
+        keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
+        return [[step.step, step.tokens, round(step.seconds, 3), {
+            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
+            for step in self.steps if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+
+    def value(self, key: str, first: bool = False) -> float | None:
+        """The newest (or first) value of a metric."""
+        for step in self.steps if first else reversed(self.steps):
+            if key in step.metrics:
+                return step.metrics[key]
+        return None
+
+    def knobs(self) -> dict[str, Value]:
+        """The knobs as they are now: those of the spec, changed by the knob events."""
+        changed = {event.payload["knob"]: event.payload["to"] for event in self.events if event.kind == "knob"}
+        return {**self.spec.knobs, **changed}
+
+    def rate(self, key: str = "") -> float | None:
+        """Steps (or growth of the metric `key`) per active second over the last rows."""
+        recent = self.steps[-20:]
+        if len(recent) < 2 or recent[-1].seconds <= recent[0].seconds:
+            return None
+        first, last = (step.metrics.get(key, step.step) for step in (recent[0], recent[-1]))
+        return (last - first) / (recent[-1].seconds - recent[0].seconds)
+
+
+def headline(spec: RunSpec, count: int = 5) -> list[Metric]:
+    """The first number of each of the first panels."""
+    return [METRICS[PANELS[key].metrics[0]] for key in spec.row.panels[:count]]
+
+
+def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
+    """The charts of a run, most telling first. Once it has ended, those that got no value are left out."""
+    feeds = list(feeds)
+    found = [PANELS[key] for key in spec.row.panels]
+    if ended and any(feed.steps for feed in feeds):
+        found = [panel for panel in found if any(feed.value(key) is not None for feed in feeds for key in panel.metrics)]
+    return [_panel(panel) for panel in found]
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    metrics = [METRICS[key] for key in panel.metrics]
+    first = metrics[0]
+    return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
+            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "symlog": first.scale == "symlog",
+            "range": [0, 1] if all(metric.scale == "rate" for metric in metrics) else None,
+            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2], "unit": metric.unit,
+                         "digits": metric.digits} for metric in metrics]}
+
+
+def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, first: int = 6) -> dict[str, Any]:
+    """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
+
+    All rows where `full`, else those that the browser may lack. Several runs are drawn over each other, each in
+    the next colour; the first one's algorithm decides which charts there are.
+    """
+    specs = [feed.spec for feed in feeds.values()]
+    runs, markers = {}, []
+    for place, (run_id, feed) in enumerate(feeds.items()):
+        after = 0 if full else max(0, feed.sent - OVERLAP * feed.stride)
+        runs[run_id] = {"colour": [LIGHT[place % 6], DARK[place % 6]], "label": run_id, "total": feed.spec.steps,
+                        "after": after, "rows": feed.rows(after)}
+        feed.sent = feed.last_step
+        markers += [{"run": run_id, "step": event.step, "update": event.payload.get("update"),
+                     "text": event.payload["text"]} for event in feed.events if event.kind == "knob"]
+    charts = panels(specs[0], feeds.values(), ended)
+    key = "+".join([*feeds, *(chart["key"] for chart in charts)])
+    return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
+            "height": 142}

@@ -1,0 +1,41 @@
+"""The run's sample and line files, as the worker wrote them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from labcore.runs.paths import run_folder
+
+
+def steps_of(run_id: str, kind: str) -> list[int]:
+    """The steps that have a file of `kind` ("samples" or "lines"), oldest first."""
+    folder = run_folder(run_id) / kind
+    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
+
+
+def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
+    """One file; None where a resumed or deleted run has taken it away since it was listed."""
+    path = run_folder(run_id) / kind / f"step-{step:06d}.json"
+    try:
+        return _read(str(path), path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _read(path: str, written: int) -> dict[str, Any]:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def picker(run_id: str, kind: str, title: str) -> dict[str, Any] | None:
+    """The newest file, or an earlier one that the user picks; None where there is none yet."""
+    steps = steps_of(run_id, kind)
+    if not steps:
+        return None
+    chosen = st.selectbox(title, [0, *reversed(steps)], key=f"{kind}:{run_id}", width=190,
+                          format_func=lambda step: f"newest (step {steps[-1]:,})" if step == 0 else f"step {step:,}")
+    return read(run_id, kind, chosen or steps[-1])

@@ -1,0 +1,133 @@
+"""The left column: what will run, or what is running, and its knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import streamlit as st
+
+from app import controls
+from app.lab import lab
+from app.session import Draft, models, tell
+from app.uploads import uploader
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.models import MODELS
+from labcore.catalog.tasks import TASKS
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.runs.spec import base_spec, knobs_of, with_knob
+
+
+def before_start(draft: Draft) -> None:
+    """The form of the next run. Nothing has to be touched."""
+    _pick(draft, "algorithm", "Algorithm", list(ALGORITHMS), lambda key: ALGORITHMS[key].label,
+          help=draft.row.summary)
+    left, right = st.columns(2, gap="small", wrap=False)
+    fitting = [key for key, row in TASKS.items() if draft.row.loop in row.loops]
+    if draft.fields["task"] not in fitting:
+        draft.fields["task"] = fitting[0]
+    with left:
+        _pick(draft, "task", "Task", fitting, lambda key: TASKS[key].label, help=draft.task_row.help)
+    with right:
+        _pick(draft, "model", "Model", models(), _model_label, accept_new_options=True,
+              help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
+    uploader(draft)
+    _knobs(draft)
+
+
+def _model_label(key: str) -> str:
+    return MODELS[key].label if key in MODELS else Path(key).name or key
+
+
+def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
+    key = f"{field}:{draft.scope}:{len(options)}"
+    value = draft.fields[field]
+    if value not in options:
+        options = [*options, value]
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+
+    def changed() -> None:
+        if st.session_state[key]:
+            draft.fields[field] = st.session_state[key]
+
+    st.selectbox(title, options, format_func=words, key=key, on_change=changed, **more)
+
+
+@st.fragment
+def _knobs(draft: Draft) -> None:
+    """The knobs rerun alone: moving one redraws nothing else."""
+    target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
+    _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
+    left, right = st.columns(2, gap="small", wrap=False)
+    with left:
+        _count(draft, "steps", "Steps", 1, 10_000_000, draft.steps)
+    with right:
+        _count(draft, "seed", "Seed", 0, 2**31 - 1, draft.fields["seed"])
+    try:
+        spec = draft.spec()
+    except LabError as error:
+        st.warning(str(error), icon=":material/rule:")
+    else:
+        base = base_spec(spec)
+        taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
+        st.caption(f"Base model: {spec.model}. {taught}")
+    draft.to_url()
+
+
+def _count(draft: Draft, field: str, title: str, low: int, high: int, value: int) -> None:
+    key = f"{field}:{draft.scope}:{draft.fields['algorithm']}"
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+
+    def changed() -> None:
+        if field == "steps":
+            draft.fields["steps"][draft.fields["algorithm"]] = st.session_state[key]
+        else:
+            draft.fields[field] = st.session_state[key]
+
+    st.number_input(title, low, high, step=1 if field == "seed" else 10, key=key, on_change=changed)
+
+
+@st.fragment
+def while_going(run: RunRow, values: dict[str, Value]) -> None:
+    """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
+    spec = run.spec
+    st.markdown(f"**{spec.row.label}** · {spec.task_row.label} · {_model_label(spec.model)}",
+                help=spec.row.summary)
+
+    def send(knob: Knob, value: Value) -> None:
+        with_knob(spec, knob.key, value)  # refuses in words before the worker is asked
+        lab().store.ask(run.id, "set", {"knob": knob.key, "value": value})
+
+    target = controls.Target(run.id, values, send, going=True, refused=tell)
+    _draw(target, knobs_of(spec.row, spec.task_row), first=set())
+    st.caption(f"Seed {spec.seed} · {spec.steps:,} steps · locked knobs need a new run.")
+
+
+def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
+    """The session's knob values of a going run, brought up to what changed elsewhere since the last look."""
+    seen = st.session_state.setdefault(f"seen:{run.id}", dict(current))
+    values = st.session_state.setdefault(f"values:{run.id}", dict(current))
+    for key, value in current.items():
+        if value != seen.get(key):
+            values[key] = seen[key] = value
+    return values
+
+
+def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str]) -> None:
+    knobs = sorted(knobs, key=lambda knob: knob.key not in first)
+    plain = [knob for knob in knobs if not knob.advanced]
+    for knob in plain:
+        controls.widget(target, knob)
+    numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
+    with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
+        st.caption("Any value within the bounds, beyond the sliders' usual range too.")
+        for knob in numeric:
+            controls.number(target, knob)
+    with st.expander("More knobs"):
+        for knob in knobs:
+            if knob.advanced:
+                controls.widget(target, knob)

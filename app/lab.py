@@ -1,0 +1,42 @@
+"""The store and the launcher: one of each per server process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from labcore.errors import LabError
+from labcore.runs.launcher import Launcher
+from labcore.runs.rows import ACTIVE, RunRow
+from labcore.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where runs are read and started. Everything else that must outlive a page lies in the store."""
+
+    store: Store
+    launcher: Launcher
+
+    def find(self, run_id: str | None) -> RunRow | None:
+        """The run of a link; None where there is none, or no longer."""
+        if not run_id:
+            return None
+        try:
+            return self.store.run(run_id)
+        except LabError:
+            return None
+
+
+@st.cache_resource(show_spinner=False, on_release=lambda lab: lab.launcher.close())
+def lab() -> Lab:
+    """Open the store, mark the runs whose process is gone, start the warm parent of the workers."""
+    store = Store()
+    store.reconcile()
+    return Lab(store, Launcher(store))
+
+
+def active(run: RunRow | None) -> bool:
+    """Whether a worker has this run or will have it."""
+    return run is not None and run.state in ACTIVE

@@ -1,0 +1,96 @@
+"""The one fragment that polls: status, numbers, live charts and the tabs below, while something goes."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import tabs
+from app.feed import Feed, payload
+from app.knobs import values_of
+from app.lab import active, lab
+from app.live_chart import live_chart
+from app.session import place, set_place, tell
+from app.status import line, numbers
+from labcore.runs.rows import RunRow
+
+EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
+AXES = {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}
+
+
+def panel(run: RunRow) -> None:
+    """Draw the run, and keep drawing while it is going."""
+    st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
+    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state)
+
+
+def feed_of(run: RunRow) -> Feed:
+    """The session's feed of a run, brought up to date from the store."""
+    feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
+    feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
+    return feed
+
+
+def stage_of(run: RunRow) -> tuple[RunRow, str]:
+    """The run to show and its stage: the SFT run that makes the base while that is being made."""
+    base = lab().find(run.base) if run.state == "starting" and run.step == 0 else None
+    if base is None or not active(base):
+        return run, ""
+    return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
+
+
+def _tick(run_id: str, state: str) -> None:
+    run = lab().store.run(run_id)
+    shown, stage = stage_of(run)
+    feed = feed_of(shown)
+    if run.state != state or _steered_elsewhere(run):
+        st.rerun()
+    st.html(line(shown, feed, stage))
+    left, right = st.columns([6, 1.35], vertical_alignment="center")
+    left.html(numbers(feed))
+    with right:
+        _view()
+    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != shown.id
+    st.session_state["charted"] = shown.id
+    data = payload({shown.id: feed}, full=full, x=place("x"), smooth=place("smooth"), ended=not active(shown))
+    live_chart(data, key="live_chart", on_resync=_resync)
+    if feed.stride > 1:
+        st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+    tabs.show(run, feed if shown is run else feed_of(run))
+
+
+def _resync() -> None:
+    st.session_state["send_all"] = True
+
+
+def _steered_elsewhere(run: RunRow) -> bool:
+    """Whether a knob moved without this page, or a control was refused: then the knobs must be drawn again."""
+    key = f"seen:{run.id}"
+    if not active(run) or key not in st.session_state:
+        return False
+    feed = feed_of(run)
+    told = st.session_state.setdefault(f"told:{run.id}", 0)
+    refused = [event for event in feed.events if event.kind == "refused" and event.id > told]
+    if refused:
+        st.session_state[f"told:{run.id}"] = refused[-1].id
+        tell(refused[-1].payload["text"])
+        st.session_state.pop(f"values:{run.id}", None)
+        return True
+    current, seen = feed.knobs(), st.session_state[key]
+    moved = {name: value for name, value in current.items() if value != seen.get(name)}
+    known = st.session_state.get(f"values:{run.id}", {})
+    elsewhere = any(known.get(name) != value for name, value in moved.items())
+    values_of(run, current)
+    return elsewhere
+
+
+def _view() -> None:
+    """How the charts are looked at: one axis and one smoothing for all of them."""
+    x, smooth = place("x"), place("smooth")
+    with st.popover(AXES[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
+                    help="The axis and the smoothing of all charts"):
+        st.segmented_control("Horizontal axis", list(AXES), format_func=AXES.get, default=x, required=True, key="view:x",
+                             on_change=lambda: set_place("x", st.session_state["view:x"]))
+        st.slider("Smoothing", 0.0, 0.99, smooth, 0.01, key="view:smooth",
+                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
+                  on_change=lambda: set_place("smooth", st.session_state["view:smooth"]))
+        st.caption("Drag on a chart to zoom all of them; double-click for the whole run.")

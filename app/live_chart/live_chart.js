@@ -1,0 +1,379 @@
+// Live charts: one grid of Plotly charts that grows by Plotly.extendTraces.
+//
+// Rows are kept here by run; the server sends what is new with some overlap and duplicates are dropped. When rows
+// are missing in between, `resync` asks for everything. The axis, the smoothing and the theme redraw from what is
+// kept, so they never need the server.
+
+const charts = new WeakMap();
+const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
+const DASHES = ["solid", "dot", "dash", "dashdot"];
+
+let plotly = null;
+function loadPlotly(url) {
+  plotly ??= window.Plotly ? Promise.resolve(window.Plotly) : new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL(url, document.baseURI);
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => { plotly = null; reject(new Error(`Could not load ${url}`)); };
+    document.head.appendChild(script);
+  });
+  return plotly;
+}
+
+const symlog = (y) => Math.sign(y) * Math.log10(1 + Math.abs(y) / KL_LINEAR);
+
+function niceCeil(value) {
+  if (value <= 10) return 10;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 1.5, 2, 3, 4, 5, 7.5, 10].map((m) => m * power).find((edge) => edge >= value);
+}
+
+export function format(value, digits) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) < 1e-9) return "0";
+  const text = Math.abs(value) < 10 ** -digits / 2 ? value.toExponential(0)
+    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return text.replace("-", "−");
+}
+
+function theme(element) {
+  const style = getComputedStyle(element);
+  const read = (name, other) => style.getPropertyValue(name).trim() || other;
+  const ground = read("--st-background-color", "#ffffff");
+  const [r, g, b] = ground.match(/[0-9a-f]{2}/gi)?.map((part) => parseInt(part, 16)) ?? [255, 255, 255];
+  const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128;
+  return { dark, ground, ink: read("--st-text-color", "#1b1f24"), line: dark ? "#2B323A" : "#E6E9ED",
+    mark: dark ? "#9AA4AF" : "#69727D", font: read("--st-font", "sans-serif") };
+}
+
+// ---- data ------------------------------------------------------------------------------------------------------
+
+function takeRows(chart, incoming) {
+  for (const [id, run] of Object.entries(incoming)) {
+    const kept = (chart.runs[id] ??= { rows: [], last: 0 });
+    Object.assign(kept, { label: run.label, colour: run.colour, total: run.total });
+    if (run.after > kept.last) return false;
+    for (const row of run.rows) {
+      if (row[0] > kept.last) { kept.rows.push(row); kept.last = row[0]; }
+    }
+  }
+  return true;
+}
+
+// a row is [step, tokens, seconds, {metric: value}]
+const positions = {
+  updates: (row) => row[3].updates ?? row[0], tokens: (row) => row[1], seconds: (row) => row[2],
+};
+const unitOf = { updates: "updates", tokens: "tokens", seconds: "active seconds" };
+
+function markerAt(chart, marker) {
+  const rows = chart.runs[marker.run]?.rows ?? [];
+  if (chart.x === "updates" && marker.update != null) return marker.update;
+  const before = rows.findLast((row) => row[0] <= marker.step) ?? rows[0];
+  return before ? positions[chart.x](before) : 0;
+}
+
+// Bias-corrected exponential average that starts anew at every knob marker.
+function smoother(weight, breaks) {
+  let mean = 0, mass = 0, next = 0;
+  return (x, y) => {
+    while (next < breaks.length && x > breaks[next]) { mean = 0; mass = 0; next += 1; }
+    mean = weight * mean + (1 - weight) * y;
+    mass = weight * mass + (1 - weight);
+    return mean / mass;
+  };
+}
+
+function breaksOf(chart, run) {
+  return chart.markers.filter((marker) => marker.run === run).map((marker) => markerAt(chart, marker))
+    .sort((a, b) => a - b);
+}
+
+function traceData(chart, spec, from, state) {
+  const run = chart.runs[spec.run];
+  const out = { x: [], y: [], text: [] };
+  for (let i = from; i < run.rows.length; i += 1) {
+    const value = run.rows[i][3][spec.metric.key];
+    if (value === undefined) continue;
+    const x = positions[chart.x](run.rows[i]);
+    const y = state ? state(x, value) : value;
+    out.x.push(x);
+    out.y.push(spec.symlog ? symlog(y) : y);
+    out.text.push(format(y, Math.max(spec.metric.digits, 3)));
+  }
+  return out;
+}
+
+// ---- drawing ---------------------------------------------------------------------------------------------------
+
+function layoutOf(chart, panel) {
+  const { ink, line, font, ground } = chart.theme;
+  const axis = { tickfont: { size: 12 }, fixedrange: false, zeroline: false, linecolor: line, tickcolor: line };
+  const y = { ...axis, gridcolor: line, nticks: 5, automargin: false };
+  if (panel.range) Object.assign(y, { range: [panel.range[0] - 0.03, panel.range[1] + 0.03], tickvals: [0, 0.5, 1] });
+  if (panel.symlog) Object.assign(y, symlogTicks(chart, panel));
+  if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
+  return {
+    height: chart.height, margin: { l: 46, r: 10, t: 8, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, family: font, size: 12 }, showlegend: false, hovermode: "x unified",
+    hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } }, dragmode: "zoom",
+    xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6 }, yaxis: y, ...markerLayout(chart),
+    uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
+  };
+}
+
+function symlogTicks(chart, panel) {
+  const values = Object.values(chart.runs).flatMap((run) => run.rows.map((row) => row[3][panel.metrics[0].key] ?? 0));
+  const top = Math.max(KL_LINEAR, ...values), low = Math.min(0, ...values);
+  const decades = [-10, -1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1, 10, 100, 1000];
+  const inside = decades.filter((tick) => tick >= low * 1.01 - 1e-9 && tick <= Math.max(top, 0.01) * 1.01);
+  const span = symlog(Math.max(top, 0.01)) - symlog(low);
+  const ticks = inside.filter((tick) => tick === 0 || Math.abs(symlog(tick)) > 0.14 * span);
+  return { tickvals: ticks.map(symlog), ticktext: ticks.map((tick) => String(tick).replace("-", "−")) };
+}
+
+// Dotted verticals; their words stand on up to three levels so that near neighbours do not overlap.
+function markerLayout(chart) {
+  const shapes = [], annotations = [];
+  const ends = [];
+  const perPixel = chart.xmax / Math.max(chart.plotWidth, 120);
+  for (const marker of [...chart.markers].sort((a, b) => markerAt(chart, a) - markerAt(chart, b))) {
+    const x = markerAt(chart, marker);
+    const width = marker.text.length * 6.6 * perPixel;
+    const right = x + width > chart.xmax;
+    const [start, end] = right ? [x - width, x] : [x, x + width];
+    let level = ends.findIndex((edge) => edge <= start);
+    if (level < 0) level = ends.length;
+    ends[level] = end + 8 * perPixel;
+    shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
+      line: { color: chart.theme.mark, width: 1, dash: "dot" } });
+    if (level < 4) annotations.push({ x, yref: "paper", y: 1, yshift: -14 * level, yanchor: "top", showarrow: false,
+      xanchor: right ? "right" : "left", xshift: right ? -2 : 2, text: marker.text.replace(/</g, "&lt;"),
+      font: { size: 12, color: chart.theme.mark }, bgcolor: chart.theme.ground, opacity: 0.92, borderpad: 0 });
+  }
+  return { shapes, annotations };
+}
+
+function traceSpecs(chart, panel) {
+  const specs = [];
+  for (const [run, kept] of Object.entries(chart.runs)) {
+    panel.metrics.forEach((metric, place) => {
+      const base = { run, metric, place, symlog: panel.symlog };
+      if (chart.smooth) specs.push({ ...base, raw: true });
+      specs.push({ ...base, smooth: chart.smooth > 0, label: kept.label });
+    });
+  }
+  return specs;
+}
+
+function traceOf(chart, spec) {
+  const run = chart.runs[spec.run];
+  spec.state = spec.smooth ? smoother(chart.smooth, breaksOf(chart, spec.run)) : null;
+  const data = traceData(chart, spec, 0, spec.state);
+  spec.drawn = run.rows.length;
+  const many = Object.keys(chart.runs).length > 1;
+  const name = (many ? `${run.label} · ` : "") + spec.metric.label;
+  return { ...data, type: "scatter", mode: data.x.length === 1 ? "lines+markers" : "lines", name,
+    opacity: spec.raw ? 0.25 : 1, hoverinfo: spec.raw ? "skip" : "text+name", hovertemplate: spec.raw ? undefined
+      : `%{text}<extra>${name}</extra>`, visible: chart.hidden.has(spec.metric.key) ? false : true,
+    line: { color: run.colour[chart.theme.dark ? 1 : 0], width: spec.place ? 1.4 : 1.75, dash: DASHES[spec.place % 4] },
+    marker: { size: 5 }, connectgaps: true };
+}
+
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false,
+  modeBarButtons: [["toImage", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
+
+function draw(chart, panel) {
+  const P = window.Plotly;
+  panel.specs = traceSpecs(chart, panel);
+  const traces = panel.specs.map((spec) => traceOf(chart, spec));
+  P.react(panel.plot, traces, layoutOf(chart, panel), { ...CONFIG,
+    toImageButtonOptions: { format: "svg", filename: panel.title.toLowerCase().replace(/\W+/g, "-") } });
+  if (!panel.listening) listen(chart, panel);
+}
+
+function listen(chart, panel) {
+  panel.listening = true;
+  panel.plot.on("plotly_relayout", (change) => {
+    if (chart.linking || !("xaxis.range[0]" in change)) return;
+    link(chart, { "xaxis.range": [change["xaxis.range[0]"], change["xaxis.range[1]"]] }, panel);
+    chart.zoomed = true;
+  });
+  panel.plot.on("plotly_doubleclick", () => { // back to the whole run, on every chart
+    chart.zoomed = false;
+    chart.looks += 1;
+    shown(chart).forEach((each) => draw(chart, each));
+  });
+}
+
+async function link(chart, change, except) {
+  chart.linking = true;
+  await Promise.all(shown(chart).filter((panel) => panel !== except)
+    .map((panel) => window.Plotly.relayout(panel.plot, { ...change })));
+  chart.linking = false;
+}
+
+function grow(chart, panel) {
+  const indices = [], update = { x: [], y: [], text: [] };
+  panel.specs.forEach((spec, index) => {
+    const rows = chart.runs[spec.run].rows.length;
+    if (rows === spec.drawn) return;
+    const data = traceData(chart, spec, spec.drawn, spec.state);
+    spec.drawn = rows;
+    if (!data.x.length) return;
+    indices.push(index);
+    for (const name of ["x", "y", "text"]) update[name].push(data[name]);
+  });
+  if (!indices.length) return;
+  window.Plotly.extendTraces(panel.plot, update, indices);
+  if (panel.plot.data.some((trace) => trace.mode !== "lines")) window.Plotly.restyle(panel.plot, { mode: "lines" });
+  if (panel.symlog && !chart.zoomed) {
+    const ticks = symlogTicks(chart, panel);
+    if (ticks.tickvals.length !== panel.plot.layout.yaxis.tickvals?.length) {
+      window.Plotly.relayout(panel.plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
+    }
+  }
+}
+
+// ---- page ------------------------------------------------------------------------------------------------------
+
+function shown(chart) {
+  return chart.open ? chart.panels : chart.panels.slice(0, chart.first);
+}
+
+function swatch(place) {
+  const dash = ["", "2 3", "6 3", "6 2 2 2"][place % 4];
+  return `<svg width="18" height="8" aria-hidden="true"><line x1="0" x2="18" y1="4" y2="4" stroke="currentColor" ` +
+    `stroke-width="2" stroke-dasharray="${dash}"/></svg>`;
+}
+
+function build(chart, data) {
+  chart.root.innerHTML = "";
+  const grid = document.createElement("div");
+  grid.className = "rl-grid";
+  chart.root.append(grid);
+  chart.panels = data.panels.map((declared) => {
+    const panel = { ...declared, specs: [] };
+    const box = document.createElement("figure");
+    const keys = panel.metrics.map((metric, place) => `<button type="button" data-metric="${metric.key}" ` +
+      `title="Hide or show ${metric.label}">${swatch(place)}${metric.short}</button>`).join("");
+    box.innerHTML = `<figcaption><span class="rl-name" title="${panel.help}"><b>${panel.title}</b> ` +
+      `<i>${panel.symbol}</i> <small>${panel.unit}</small></span><output></output></figcaption>` +
+      `<div class="rl-keys">${panel.metrics.length > 1 ? keys : ""}</div><div class="rl-plot" role="img"></div>`;
+    panel.box = box;
+    panel.plot = box.querySelector(".rl-plot");
+    panel.value = box.querySelector("output");
+    box.querySelectorAll("button").forEach((button) => button.addEventListener("click", () => {
+      const key = button.dataset.metric;
+      if (!chart.hidden.delete(key)) chart.hidden.add(key);
+      button.classList.toggle("rl-off", chart.hidden.has(key));
+      draw(chart, panel);
+    }));
+    grid.append(box);
+    return panel;
+  });
+  if (chart.panels.length > chart.first) {
+    const more = document.createElement("button");
+    more.className = "rl-more";
+    more.type = "button";
+    more.addEventListener("click", () => { chart.open = !chart.open; refreshOpen(chart, more); });
+    chart.root.append(more);
+    refreshOpen(chart, more);
+  }
+}
+
+function refreshOpen(chart, more) {
+  const rest = chart.panels.slice(chart.first);
+  more.textContent = chart.open ? "Fewer charts" : `${rest.length} more charts: ` +
+    rest.map((panel) => panel.title.toLowerCase()).join(", ");
+  more.setAttribute("aria-expanded", String(chart.open));
+  rest.forEach((panel) => { panel.box.hidden = !chart.open; });
+  if (chart.open && chart.ready) rest.forEach((panel) => draw(chart, panel));
+}
+
+function newest(chart, key) {
+  for (const run of Object.values(chart.runs)) {
+    const row = run.rows.findLast((each) => each[3][key] !== undefined);
+    if (row) return row[3][key];
+  }
+  return null;
+}
+
+function caption(chart, panel) {
+  const first = panel.metrics[0];
+  const last = newest(chart, first.key);
+  panel.value.textContent = format(last, first.digits);
+  const rows = Object.values(chart.runs)[0]?.rows ?? [];
+  const start = rows.find((row) => row[3][first.key] !== undefined)?.[3][first.key];
+  panel.plot.setAttribute("aria-label", last === null ? `${panel.title}: no values yet`
+    : `${panel.title} over ${unitOf[chart.x]}: from ${format(start, 3)} to ${format(last, 3)} ${first.unit}`);
+}
+
+function furthest(chart) {
+  const ends = Object.values(chart.runs).map((run) => {
+    const last = run.rows.at(-1);
+    return last ? positions[chart.x](last) : 0;
+  });
+  return niceCeil(Math.max(1, ...ends));
+}
+
+function signature(chart) {
+  return JSON.stringify([chart.x, chart.smooth, chart.theme, chart.blank, Object.keys(chart.runs)]);
+}
+
+export async function update(component) {
+  const { data, parentElement, setTriggerValue } = component;
+  const root = parentElement.querySelector(".rl-live");
+  let chart = charts.get(parentElement);
+  if (!chart) {
+    chart = { runs: {}, markers: [], hidden: new Set(), open: false, ready: false, looks: 0 };
+    charts.set(parentElement, chart);
+    chart.observer = new ResizeObserver(() => { chart.plotWidth = root.querySelector(".rl-plot")?.clientWidth ?? 300; });
+    chart.observer.observe(root);
+  }
+  chart.root = root;
+  const fresh = chart.key !== data.key;
+  if (fresh) Object.assign(chart, { key: data.key, runs: {}, zoomed: false, xmax: 0, drawn: "", first: data.first });
+  if (!takeRows(chart, data.runs)) { setTriggerValue("resync", Date.now()); return; }
+  const marks = JSON.stringify(data.markers);
+  const newMarks = marks !== chart.marks;
+  Object.assign(chart, { markers: data.markers, marks, x: data.x, smooth: data.smooth, theme: theme(parentElement),
+    height: data.height });
+  if (fresh) build(chart, data);
+  const plotted = await loadPlotly(data.plotly);
+  if (!plotted || charts.get(parentElement) !== chart || chart.key !== data.key) return;
+  chart.ready = true;
+  render(chart, newMarks);
+}
+
+function render(chart, newMarks) {
+  chart.plotWidth = (chart.root.querySelector(".rl-plot")?.clientWidth ?? 300) - 56;
+  const xmax = furthest(chart);
+  const wider = xmax !== chart.xmax;
+  chart.xmax = xmax;
+  chart.panels.forEach((panel) => caption(chart, panel));
+  chart.blank = Object.values(chart.runs).every((run) => !run.rows.length);
+  const drawn = signature(chart);
+  if (drawn !== chart.drawn || (newMarks && chart.smooth)) {
+    if (chart.drawn && JSON.parse(chart.drawn)[0] !== chart.x) { // on another axis the old zoom means nothing
+      chart.zoomed = false;
+      chart.looks += 1;
+    }
+    chart.drawn = drawn;
+    shown(chart).forEach((panel) => draw(chart, panel));
+    return;
+  }
+  shown(chart).forEach((panel) => (panel.specs.length ? grow(chart, panel) : draw(chart, panel)));
+  if (wider || newMarks) {
+    const change = markerLayout(chart);
+    if (wider && !chart.zoomed) change["xaxis.range"] = [0, chart.xmax];
+    link(chart, change, null);
+  }
+}
+
+export function dispose(parentElement) {
+  const chart = charts.get(parentElement);
+  charts.delete(parentElement);
+  chart?.observer.disconnect();
+  chart?.panels?.forEach((panel) => window.Plotly?.purge(panel.plot));
+}

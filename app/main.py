@@ -1,0 +1,21 @@
+"""The lab's entry: `streamlit run app/main.py`. Page config and navigation, nothing else."""
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).resolve().parents[1])
+if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
+    sys.path.insert(0, ROOT)
+
+import streamlit as st  # noqa: E402
+
+from app import live_chart, theme  # noqa: E402
+
+st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
+live_chart.publish()
+theme.style()
+st.navigation([
+    st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", default=True),
+    st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
+    st.Page("../pages/runs.py", title="Runs", url_path="runs"),
+], position="top").run()

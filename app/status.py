@@ -1,0 +1,99 @@
+"""Plain words for what a run is doing: the status line, the numbers row and what to do next. Pure."""
+
+from __future__ import annotations
+
+import html
+import time
+
+from app.feed import Feed, headline
+from app.theme import number
+from labcore.catalog.metrics import METRICS
+from labcore.runs.rows import RunRow
+
+# state: (colour of its dot, its name, what to do next). Red is for failure only.
+STATES: dict[str, tuple[str, str, str]] = {
+    "queued": ("#8A939D", "Queued", "It starts when a place is free: as many runs go at once as there are cores."),
+    "starting": ("#56B4E9", "Starting", ""),
+    "running": ("#009E73", "Running", ""),
+    "paused": ("#E69F00", "Paused", "Step makes one batch; Go on continues. Knobs can be moved meanwhile."),
+    "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or take the model from Export."),
+    "stopped": ("#8A939D", "Stopped", "Go on continues from the last checkpoint."),
+    "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Go on continues from the last checkpoint."),
+    "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
+    "failed": ("#D32F2F", "Failed", "Its metrics so far are kept."),
+}
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.84), duration(12.4), duration(75), duration(3700)
+    ('0.8 s', '12 s', '1 min 15 s', '1 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def progress(run: RunRow, feed: Feed) -> str:
+    """How far, how fast, how long still."""
+    parts = [f"step {run.step:,} of {run.spec.steps:,}"]
+    if (updates := feed.rate("updates")) is not None:
+        parts.append(f"{number(updates, 1 if updates < 10 else 0)} updates/s")
+    if steps := feed.rate():
+        parts.append(f"at most {duration((run.spec.steps - run.step) / steps)} left")
+    return " · ".join(parts)
+
+
+def outcome(run: RunRow, feed: Feed) -> str:
+    """What came out: the headline numbers, from first to last."""
+    found = []
+    for metric in headline(run.spec, 3):
+        first, last = feed.value(metric.key, first=True), feed.value(metric.key)
+        if last is not None:
+            found.append(f"{metric.label.lower() if metric.label[:2] != 'KL' else metric.label} "
+                         f"{number(first, metric.digits)} → {number(last, metric.digits)}")
+    return ", ".join(found)
+
+
+def line(run: RunRow, feed: Feed, stage: str = "") -> str:
+    """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"."""
+    colour, name, following = STATES[run.state]
+    share = min(1.0, run.step / run.spec.steps) if run.spec.steps else 0
+    ink = html.escape
+    if run.state == "running":
+        rest = (f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(run.spec.row.watch.split(". ")[0].rstrip("."))}.'
+                f"</span>")
+        words = progress(run, feed) if feed.steps else run.message or "the first batch is on its way"
+    elif run.state in ("queued", "starting"):
+        waited = time.time() - (run.started or run.created)
+        words, rest = f"{run.message or 'waking a worker'} · {duration(max(0.0, waited))}", following
+    else:
+        said = "" if run.state == "finished" and run.step == run.spec.steps else run.message
+        done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
+        words = " · ".join(part for part in (said, done, outcome(run, feed)) if part)
+        rest = f'<span class="rl-muted">{ink(following)}</span>'
+    head = f"<b>{ink(stage)}</b> · " if stage else ""
+    return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
+            f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
+            f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+
+
+def numbers(feed: Feed) -> str:
+    """The row of numbers as HTML: newest value, its unit, and how it moved since the first step."""
+    cells = []
+    for metric in (*headline(feed.spec), METRICS["tokens_per_second"]):
+        last, first = feed.value(metric.key), feed.value(metric.key, first=True)
+        moved = ""
+        if last is not None and metric.about == "training" and last != first:
+            change = last - first
+            moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)}</em>"
+        shown = "–" if last is None else number(last, metric.digits)
+        unit = f" {html.escape(metric.unit)}" if "/" in metric.unit else ""
+        cells.append(f'<div title="{html.escape(metric.help)}"><span>{html.escape(metric.label)}'
+                     f"{unit}</span><b>{shown}</b>{moved}</div>")
+    return f'<div class="rl-numbers">{"".join(cells)}</div>'

@@ -1,0 +1,127 @@
+"""Colours, chart layout and the few CSS rules that Streamlit's theme cannot say.
+
+Left out: anything a widget option or `config.toml` already does.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import streamlit as st
+
+# Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
+LIGHT = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+DARK = ("#4FA8E0", "#F2B84B", "#3FC79A", "#E3A0C4", "#8CD0F2", "#F08A4B")
+POSITIVE = {"light": "#0072B2", "dark": "#4FA8E0"}  # an advantage above zero; below: orange, always with its sign
+NEGATIVE = {"light": "#B85C00", "dark": "#F2B84B"}
+FONT = "Source Sans, Source Sans Pro, sans-serif"  # what Streamlit ships
+GREEK = {r"\beta": "β", r"\eta": "η", r"\tau": "τ", r"\mu": "μ", r"\gamma": "γ", r"\lambda": "λ", r"\Delta": "Δ",
+         r"\varepsilon": "ε", r"\rho": "ρ", r"\nabla": "∇", r"\lVert": "‖", r"\rVert": "‖", r"\max": "max ",
+         r"\pi": "π", r"\,": " "}
+
+CSS = """
+<style>
+.stMainBlockContainer{padding:3.9rem 1.25rem 2rem;max-width:1680px}
+.stVerticalBlock{gap:.55rem}
+.st-key-knobs .stVerticalBlock{gap:.3rem}
+.st-key-knobs [data-testid=stSliderTickBar]{display:none}
+.st-key-knobs label p{font-size:14px}
+.st-key-knobs .stColumn{min-width:0}
+.st-key-show_knobs{display:none}
+@media (min-width:641px){.st-key-knobs{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;padding-right:8px;
+  scrollbar-width:thin;position:sticky;top:4rem}}
+@media (max-width:640px){.st-key-show_knobs{display:block}.st-key-knobs{display:none}
+  .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}}
+.rl-status{display:flex;gap:.6rem;align-items:center;flex-wrap:wrap;font-size:15px;line-height:1.35;min-height:28px}
+.rl-status .rl-dot{width:9px;height:9px;border-radius:50%;flex:none}
+.rl-status .rl-muted,.rl-muted{opacity:.72}
+.rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
+.rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
+sub,sup{line-height:0}
+.rl-numbers{display:flex;gap:1.25rem;overflow-x:auto;scrollbar-width:none;padding:2px 0}
+.rl-numbers div{flex:none;line-height:1.25}
+.rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
+.rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}
+.rl-numbers em{font-style:normal;font-size:14px;opacity:.75;margin-left:.3em}
+.rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
+.rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
+  border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
+.rl-table th{font-weight:500;opacity:.72}
+.rl-table code,.rl-mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
+  overflow-wrap:anywhere;padding:0}
+.rl-scroll{overflow-x:auto}
+.rl-strip{display:flex;flex-wrap:wrap;gap:4px}
+.rl-strip span{padding:2px 5px 3px;border-radius:5px;text-align:center;
+  border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}
+.rl-strip small{display:block;font-size:12px;opacity:.85;font-variant-numeric:tabular-nums}
+.rl-pos{color:light-dark(#0072B2,#4FA8E0);font-weight:600}.rl-neg{color:light-dark(#B85C00,#F2B84B);font-weight:600}
+@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}}
+</style>
+"""
+
+
+def style() -> None:
+    """Write the page's CSS once per script run."""
+    st.html(CSS)
+
+
+def ground() -> str:
+    """'light' or 'dark': the theme the browser shows; light until it has said so."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def palette(kind: str) -> tuple[str, ...]:
+    return DARK if kind == "dark" else LIGHT
+
+
+def layout(kind: str, height: int = 300) -> dict:
+    """Plotly layout of a static picture on a light or dark ground."""
+    ink, line = ("#E7EAEE", "#343B44") if kind == "dark" else ("#1B1F24", "#E3E6EA")
+    axis = {"gridcolor": line, "zerolinecolor": line, "linecolor": line, "title": {"font": {"size": 13}},
+            "tickfont": {"size": 12}, "automargin": True}
+    return {"height": height, "margin": {"l": 8, "r": 8, "t": 34, "b": 8}, "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": ink, "size": 13, "family": FONT}, "colorway": list(palette(kind)),
+            "xaxis": {**axis, "showgrid": False}, "yaxis": axis, "hovermode": "closest",
+            "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
+
+
+def symbol(latex: str) -> str:
+    r"""A catalog symbol as HTML, for places where LaTeX is not drawn.
+
+    >>> symbol(r"\varepsilon_{low}")
+    'ε<sub>low</sub>'
+    >>> symbol(r"\widehat{KL}_{k3}")
+    'K̂L<sub>k3</sub>'
+    """
+    text = re.sub(r"\\(?:bar|hat) ?\{?(\w)\}?", lambda m: m[1] + "\u0304", latex)
+    text = re.sub(r"\\widehat\{(\w)(\w*)\}", lambda m: m[1] + "\u0302" + m[2], text)
+    for name, letter in GREEK.items():
+        text = text.replace(name, letter)
+    text = html.escape(text.replace("\\", ""))
+    text = re.sub(r"_\{([^}]*)\}|_(\w)", lambda m: f"<sub>{m[1] or m[2]}</sub>", text)
+    return re.sub(r"\^\{([^}]*)\}|\^(\w)", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
+
+
+def plain(latex: str) -> str:
+    r"""A catalog symbol as one line of text.
+
+    >>> plain(r"\varepsilon_{low}")
+    'ε_low'
+    """
+    return re.sub(r"</?su[bp]>", "", symbol(latex).replace("<sub>", "_").replace("<sup>", "^"))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with a sensible count of digits.
+
+    >>> number(0.04213), number(1234.5, 0), number(1e-05), number(0.0), number(-0.5)
+    ('0.042', '1,234', '1e-05', '0', '−0.500')
+    """
+    if abs(value) < 1e-9:
+        return "0"
+    if abs(value) < 10 ** -digits / 2:
+        text = f"{value:.0e}"
+    else:
+        text = f"{value:,.{digits}f}"
+    return text.replace("-", "−", 1) if value < 0 else text

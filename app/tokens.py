@@ -1,0 +1,150 @@
+"""What the model writes: the group table, and one completion token by token.
+
+Everything a model or a file wrote is escaped; spaces and line breaks are made visible.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.theme import number
+
+VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍"}
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to colour tokens. `signed`: blue above zero, orange below; else blue only, by size."""
+
+    label: str
+    unit: str
+    values: Callable[[dict], list[float | None]]
+    signed: bool = False
+    centre: float = 0.0
+
+
+def _listed(key: str) -> Callable[[dict], list[float | None]]:
+    return lambda completion: completion.get(key) or []
+
+
+def kl_of(completion: dict) -> list[float | None]:
+    """k3 of each token, from the policy's and the reference's log-probs: e^d − 1 − d with d = ref − policy."""
+    pairs = zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [], strict=False)
+    return [math.exp(min(ref - own, 50.0)) - 1 - (ref - own) if own is not None and ref is not None else None
+            for own, ref in pairs]
+
+
+VIEWS: dict[str, View] = {
+    "advantage": View("Advantage", "", _listed("advantages"), signed=True),
+    "logprob": View("Log-prob", "nats", _listed("logprobs")),
+    "ratio": View("Ratio", "π/π_old", _listed("ratio"), signed=True, centre=1.0),
+    "kl": View("KL, k3", "nats", kl_of),
+    "entropy": View("Entropy", "nats", _listed("entropy")),
+    "value": View("Value", "reward", _listed("values"), signed=True),
+}
+
+
+def visible(text: str) -> str:
+    """`text` as safe HTML, with spaces, tabs and line breaks as signs.
+
+    >>> visible("a <b>\\n")
+    'a·&lt;b&gt;↵'
+    """
+    return html.escape("".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}")
+                               for letter in text))
+
+
+def readable(text: str) -> str:
+    """`text` as safe HTML for a table: inner spaces stay spaces, those at the ends and line breaks are signs."""
+    inner = text.strip(" ")
+    if not inner:
+        return visible(text) or '<span class="rl-muted">(empty)</span>'
+    lead, tail = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+    return "·" * lead + visible(inner).replace("·", " ") + "·" * tail
+
+
+def signed(value: float | None) -> str:
+    """An advantage: sign, number, blue above zero and orange below.
+
+    >>> signed(-0.5)
+    '<span class="rl-neg">−0.50</span>'
+    """
+    if value is None:
+        return "–"
+    if abs(value) < 5e-3:
+        return '<span class="rl-muted">0</span>'
+    return f'<span class="rl-{"pos" if value > 0 else "neg"}">{"+" if value > 0 else ""}{number(value, 2)}</span>'
+
+
+def group_table(group: dict[str, Any]) -> str:
+    """One prompt with its completions, best first, as HTML."""
+    head = f'<code>{readable(group["prompt"])}</code>'
+    if group.get("answer"):
+        head += f' <span class="rl-muted">answer</span> <code>{readable(str(group["answer"]))}</code>'
+    rows = "".join(_row(index, each) for index, each in ranked(group))
+    return (f'<div class="rl-scroll"><table class="rl-table"><caption style="text-align:left;caption-side:top;'
+            f'padding:2px 0 4px">{head}</caption><tr><th>#</th><th>completion</th><th></th><th>reward</th>'
+            f"<th>advantage</th></tr>{rows}</table></div>")
+
+
+def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
+    """(index, completion), best reward first."""
+    numbered = list(enumerate(group["completions"]))
+    return sorted(numbered, key=lambda pair: -(pair[1].get("reward") or 0.0))
+
+
+def _row(index: int, completion: dict[str, Any]) -> str:
+    mark = '<span class="rl-pos" title="right">✓</span>' if completion.get("exact") else \
+        '<span class="rl-muted" title="not right">✗</span>'
+    cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if completion.get("truncated") else ""
+    reward = completion.get("reward")
+    return (f'<tr><td class="rl-muted">{index + 1}</td><td><code>{readable(completion["text"])}</code>{cut}</td>'
+            f"<td>{mark}</td><td>{'–' if reward is None else number(reward, 2)}</td>"
+            f"<td>{signed(completion.get('advantage'))}</td></tr>")
+
+
+def pair_table(pairs: list[dict[str, Any]]) -> str:
+    """Preference pairs with the policy's log-probs and the margin, as HTML."""
+    rows = "".join(
+        f'<tr><td><code>{readable(pair["prompt"])}</code></td>'
+        + "".join(f'<td><code>{readable(pair[side]["text"])}</code></td><td>{number(pair[side]["logprob"], 1)}</td>'
+                  for side in ("chosen", "rejected"))
+        + f"<td>{signed(pair['margin'])}</td></tr>" for pair in pairs)
+    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>chosen</th><th>log π, nats</th>'
+            f"<th>rejected</th><th>log π, nats</th><th>margin β·Δ</th></tr>{rows}</table></div>")
+
+
+def strip(completion: dict[str, Any], view: View) -> str:
+    """One completion's tokens as boxes coloured by `view`, each with its number; the rest is in the tooltip."""
+    tokens, values = completion.get("tokens") or [], view.values(completion)
+    values = values + [None] * (len(tokens) - len(values))
+    reach = max((abs(value - view.centre) for value in values if value is not None), default=0.0) or 1.0
+    boxes = []
+    for place, (token, value) in enumerate(zip(tokens, values, strict=False)):
+        share = 0.0 if value is None else (value - view.centre) / reach
+        hue = "light-dark(#E69F00,#F2B84B)" if view.signed and share < 0 else "light-dark(#0072B2,#4FA8E0)"
+        ground = f"color-mix(in srgb,{hue} {abs(share) * 45:.0f}%,transparent)"
+        shown = "–" if value is None else ("+" if view.signed and not view.centre and value > 0 else "") + number(value, 2)
+        boxes.append(f'<span style="background:{ground}" title="{_arithmetic(completion, place)}">'
+                     f'<span class="rl-mono" style="border:0;padding:0">{visible(token) or "∅"}</span>'
+                     f"<small>{shown}</small></span>")
+    return f'<div class="rl-strip">{"".join(boxes)}</div>'
+
+
+def _arithmetic(completion: dict[str, Any], place: int) -> str:
+    """Every number of one token, for its tooltip."""
+    parts = [f"token {place + 1}"]
+    for view in VIEWS.values():
+        values = view.values(completion)
+        if place < len(values) and values[place] is not None:
+            parts.append(f"{view.label} {number(values[place], 3)} {view.unit}".strip())
+    return html.escape(" · ".join(parts))
+
+
+def offered(completion: dict[str, Any]) -> list[str]:
+    """The views that this completion has numbers for."""
+    return [key for key, view in VIEWS.items() if any(value is not None for value in view.values(completion))]

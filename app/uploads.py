@@ -1,0 +1,55 @@
+"""The user's own files: kept once by the hash of their content, checked before a run may use them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import streamlit as st
+
+from app.session import Draft
+from labcore.errors import LabError
+from labcore.runs.paths import home, made
+from labcore.worlds.task import check_data
+
+WANTED = {
+    "prompts": ("Your prompts", ["jsonl", "json", "txt"],
+                'One JSON object per line: {"prompt": "2+3=", "answer": "5"}. "question" works as "prompt" does.'),
+    "preferences": ("Your preferences", ["jsonl", "json", "txt"],
+                    'One JSON object per line: {"prompt": "…", "chosen": "…", "rejected": "…"}.'),
+    "text": ("Your text", ["txt", "md", "text"], "A plain text file in UTF-8."),
+}
+
+
+def keep(name: str, content: bytes) -> Path:
+    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name."""
+    folder = made(home() / "uploads" / hashlib.sha256(content).hexdigest()[:16])
+    target = folder / (Path(name.replace("\\", "/")).name or "upload")
+    if not target.exists():
+        part = target.with_suffix(".part")
+        part.write_bytes(content)
+        part.replace(target)
+    return target
+
+
+def uploader(draft: Draft) -> None:
+    """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it."""
+    wanted = draft.task_row.data
+    if not wanted:
+        return
+    title, types, form = WANTED[wanted]
+    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}")
+    kept = draft.fields["data"].get(wanted)
+    if file is not None:
+        kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
+    if not kept:
+        st.caption(form)
+        return
+    try:
+        size = check_data(draft.task_row, kept, draft.values)
+    except LabError as error:
+        draft.fields["data"].pop(wanted, None)
+        st.error(str(error))
+        return
+    count = f"{size:,} {'pairs' if wanted == 'preferences' else 'problems'}" if size else "ready"
+    st.caption(f":green[:material/check:] {Path(kept).name}: {count}.")
