@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import Task, task
 from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
 
 KINDS = ("llm",)
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -113,6 +116,19 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
+def default_threads(model: str) -> int:
+    """Torch threads for `model`: the built-in ones gain nothing from more than one."""
+    return 1 if model in MODELS else os.cpu_count() or 1
+
+
+def model_of_run(run_id: str) -> str | None:
+    """The folder of the model that the run `run_id` left, to start another from; None where there is no such run."""
+    if not run_id or set(run_id) & set("/\\."):
+        return None
+    found = checkpoint.newest(run_folder(run_id))
+    return str(found[1] / "policy") if found else None
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -138,14 +138,12 @@ class Training:
 
     def _obey(self) -> None:
         """Apply what is asked; wait while paused; leave by `Ended` where the run is to end here."""
-        stepped = self._steering.stepping
-        if stepped:
+        if self._steering.stepping:
             self._steering.stepped(self.step)
         self._look()
         if not self._steering.waiting:
             return
-        if not stepped:  # single steps can be made again from the checkpoint of the pause
-            self._save()
+        self._save()
         self._clock.stop()
         while self._steering.waiting:
             time.sleep(PAUSE_POLL_SECONDS)

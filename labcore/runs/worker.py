@@ -26,6 +26,8 @@ from labcore.runs.training import OnRecord, Training
 
 SESSIONS = {"llm": "labcore.llm.session:Session"}  # kind of run -> what trains it; imported only when it runs
 
+RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
+
 StartSession = Callable[[RunSpec, Path | None, Path | None], Any]
 
 
@@ -66,6 +68,7 @@ class _Drive:
         self._store, self._run_id, self._lifeline = store, run_id, lifeline
         self._on_record, self._start, self._stop = on_record, start, stop
         self._folder = run_folder(run_id)
+        self._reserve = self._folder / ".reserve"
         self._training: Training | None = None
 
     def go(self) -> str:
@@ -86,6 +89,7 @@ class _Drive:
         row = self._store.run(self._run_id)
         made(self._folder)
         checkpoint.write_text(self._folder / "spec.json", row.spec.to_json())
+        self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
         base = base_model(self._store, self._run_id, row.spec, self._teach, self._may_go_on)
         self._may_go_on()
         self._store.set_message(self._run_id, "loading the model")
@@ -121,12 +125,8 @@ class _Drive:
             raise Ended("stopped", "The run was stopped before its first step.")
 
     def _end(self, state: str, message: str) -> None:
-        log = (state, {"text": message})
-        try:
-            self._store.set_state(self._run_id, state, message, log=log)
-        except LabError:  # perhaps the disk is full to the last page: make room for one row
-            checkpoint.prune(self._folder, keep=1)
-            self._store.set_state(self._run_id, state, message, log=log)
+        self._reserve.unlink(missing_ok=True)
+        self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
 
 
 def main() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
 
@@ -222,6 +224,7 @@ def test_pause_single_step_resume_and_stop(store, monkeypatch):
         until(lambda n=n: store.run(run_id).step == at + n)
         time.sleep(0.1)
         assert (store.run(run_id).step, store.run(run_id).state) == (at + n, "paused")
+        assert checkpoint.newest(run_folder(run_id))[0] == at + n
     assert store.run(run_id).seconds - paused_seconds < 0.15  # the waiting is not counted
     store.ask(run_id, "set", {"knob": "beta", "value": 0.2})
     until(lambda: knob_events(store, run_id) == [(at + 3, "β 0.04 → 0.2")])  # while paused, for the next step
@@ -377,6 +380,29 @@ def test_a_full_database_disk_is_told_when_there_is_room_for_a_row(store, monkey
     monkeypatch.setattr(Store, "append", append)
     assert run(store, run_id) == "failed"
     assert "is full" in store.run(run_id).message and store.run(run_id).step == 4
+
+
+@pytest.fixture
+def small_disk(tmp_path, monkeypatch):
+    """A lab on a disk of 900 KB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    monkeypatch.setenv("RL_LAB_HOME", str(folder))
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="no mount here")
+def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk):
+    store = Store()
+    run_id = store.create(fake.grpo(100_000))
+    assert run(store, run_id) == "failed"
+    row = store.run(run_id)
+    assert (row.state, row.step) == ("failed", len(store.steps_after(run_id))) and "is full" in row.message
+    store.dispose()
 
 
 def test_a_signal_makes_the_worker_checkpoint_and_leave(store):
