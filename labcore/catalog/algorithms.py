@@ -49,7 +49,7 @@ _SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 _ONLINE = (
     Knob("beta", "KL price", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to move, "
          "and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
-    LEARNING_RATE,
+    LEARNING_RATE.with_default(7e-4),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: bad tokens may lose more probability per batch. Lower: more "
          "careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: rare good tokens may grow faster, entropy lasts longer. Lower: "
@@ -149,7 +149,7 @@ class Algorithm:
     knobs: tuple[Knob, ...]
     models: tuple[str, ...]
     panels: tuple[str, ...]
-    steps: int = 150
+    steps: int = 200
 
     def knob(self, key: str) -> Knob:
         """The knob `key` of this algorithm.

@@ -144,7 +144,7 @@ def update(session: Session, rollout: Rollout) -> dict[str, float]:
                                                  entropy_grad=knobs["entropy_coef"] > 0)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         loss.backward()
-        losses.append(float(loss))
+        losses.append(loss.item())
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
@@ -168,7 +168,7 @@ def _critic_backward(session: Session, part: Rollout, totals: objective.Totals) 
     loss = value_loss(values, part.old_values, part.returns, part.completion_mask, session.knobs["value_clip"],
                       totals.total_tokens)
     loss.backward()
-    return float(loss)
+    return loss.item()
 
 
 def score_metrics(scores: list[Score], completions: Completions) -> dict[str, float]:

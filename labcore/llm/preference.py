@@ -112,7 +112,7 @@ def update(session: Session, pairs: list[Pair]) -> tuple[dict[str, Any], dict[st
                                       "log_ratio_rejected": log_ratios[:, 1]})
         part = losses.sum() / len(pairs)
         part.backward()
-        loss += float(part)
+        loss += part.item()
         columns.append(torch.stack([logprobs.detach().view(-1, 2), ref_logprobs.view(-1, 2)], 2))
         entropies += float(entropy)
     tokens = int(completions.mask.sum())

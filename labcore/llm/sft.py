@@ -51,7 +51,7 @@ def update(session: Session) -> dict[str, Any]:
         logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
         part = -(logprobs * mask).sum() / total
         part.backward()
-        loss += float(part)
+        loss += part.item()
         right += int(((logits.argmax(-1) == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
     session.tokens += int(total)

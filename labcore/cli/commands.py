@@ -1,0 +1,195 @@
+"""What each command does. All of them speak to the store; only `run` and `resume` train, in this process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.models import MODELS
+from labcore.catalog.tasks import TASKS, task
+from labcore.cli.progress import Progress
+from labcore.errors import LabError
+from labcore.runs.export import export_run
+from labcore.runs.rows import RESUMABLE, RunRow
+from labcore.runs.spec import RunSpec, default_threads, make, model_of_run
+from labcore.runs.store import Store
+from labcore.runs.uploads import keep_file
+from labcore.worlds.jsonl import LIMIT
+from labcore.worlds.task import check_data
+
+OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
+INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
+
+
+def list_catalog(options: argparse.Namespace) -> int:
+    """Print what there is to choose from."""
+    if options.json:
+        print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
+            ("algorithms", ALGORITHMS), ("tasks", TASKS), ("models", MODELS))}, ensure_ascii=False, indent=2))
+        return 0
+    for row in ALGORITHMS.values():
+        print(f"\n{row.key}  {row.summary}")
+        for knob in row.knobs:
+            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}")
+    print("\nTasks")
+    for entry in TASKS.values():
+        print(f"    {entry.key:<14} {entry.help}")
+        for knob in entry.knobs:
+            print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
+    print("\nModels")
+    for size in MODELS.values():
+        print(f"    {size.key:<14} {size.label}")
+    print("    or a Hugging Face folder, a hub id, or the id of an earlier run")
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train a new run to its end."""
+    spec = spec_of(options)
+    if options.out:
+        check_out(Path(options.out))
+    store = Store()
+    return train(store, store.create(spec, mine=True), options.json, options.out)
+
+
+def spec_of(options: argparse.Namespace) -> RunSpec:
+    """The spec that the options of `run` ask for.
+
+    Raises:
+        LabError: they do not go together, or something named is not there.
+    """
+    files = {key: getattr(options, key) for key in ("prompts", "preferences", "text") if getattr(options, key)}
+    if len(files) > 1:
+        raise LabError(f"--{' and --'.join(files)} cannot be given together: a run learns from one file.")
+    task_key = options.task or next(iter(files), "sort")
+    if files and task(task_key).data not in files:
+        raise LabError(f"The task {task_key!r} reads no {next(iter(files))} file: leave --task out.")
+    knobs = assignments(options.knobs)
+    if options.verifier:
+        knobs["verifier"] = options.verifier
+    kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
+    model = model_of_run(options.model) or options.model
+    spec = make(kind=options.kind, algorithm_key=options.algorithm, task_key=task_key, model=model, knobs=knobs,
+                seed=options.seed, steps=options.steps, device=options.device,
+                threads=options.threads or default_threads(model), data=kept[0] if kept else None)
+    if spec.data:
+        check_data(spec.task_row, spec.data, spec.knobs)
+    return spec
+
+
+def assignments(words: Sequence[str]) -> dict[str, str]:
+    """{"beta": "0.1"} from ["beta=0.1"]. Raises LabError where a word is no assignment."""
+    for word in words:
+        if "=" not in word:
+            raise LabError(f"{word!r} is no KNOB=VALUE: write for example beta=0.1.")
+    return {key.strip(): value for key, _, value in (word.partition("=") for word in words)}
+
+
+def check_out(folder: Path) -> None:
+    """Raises LabError where an export could not be written to `folder`: told before the training, not after."""
+    if folder.is_file():
+        raise LabError(f"{folder} is a file: give --out a folder.")
+
+
+def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> int:
+    """Drive `run_id` in the foreground. Returns 0 if it finished."""
+    from labcore.runs.worker import drive  # brings torch in, which the other commands do without
+
+    progress = Progress(store, quiet=as_json)
+    print(f"run {run_id}", file=sys.stderr)
+    state = drive(store, run_id, on_record=progress.show)
+    progress.close()
+    row = store.run(run_id)
+    written = str(export_run(store, run_id, out)) if out and row.step else None
+    if as_json:
+        print(json.dumps(summary(store, row) | {"out": written}, ensure_ascii=False))
+    else:
+        print(f"{row.state}: {row.message}" + (f"\nwritten to {written}" if written else ""), file=sys.stderr)
+    if state == "finished":
+        return 0
+    if as_json:
+        print(f"labcore: {row.message}", file=sys.stderr)
+    return INTERRUPTED if state == "interrupted" else 1
+
+
+def summary(store: Store, row: RunRow) -> dict[str, Any]:
+    """What a program wants to know of a run: id, state, last metrics, active seconds."""
+    last = store.steps_after(row.id, row.step - 1)[-1:] if row.step else []
+    return {"run": row.id, "state": row.state, "message": row.message, "algorithm": row.spec.algorithm,
+            "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed, "step": row.step,
+            "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {}}
+
+
+def runs(options: argparse.Namespace) -> int:
+    """Print the runs."""
+    store = Store()
+    store.reconcile()
+    rows = store.runs()
+    if options.json:
+        print(json.dumps([summary(store, row) for row in rows], ensure_ascii=False, indent=2))
+        return 0
+    if not rows:
+        print("No runs yet: python -m labcore run --algorithm grpo --task sort")
+    for row in rows:
+        print(f"{row.id:<24} {row.state:<12} {row.step:>6}/{row.spec.steps:<6} {row.seconds:>8.1f} s  {row.message}")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a run's files."""
+    check_out(Path(options.out))
+    print(export_run(Store(), options.run, options.out))
+    return 0
+
+
+def ask(options: argparse.Namespace) -> int:
+    """Pause, step or stop a run."""
+    store = Store()
+    store.reconcile()
+    control = store.ask(options.run, options.ask)
+    return answer(store, options.run, [control], options.ask)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Let a paused run go on where it runs, or an ended one here."""
+    store = Store()
+    store.reconcile()
+    if store.run(options.run).state in RESUMABLE:
+        store.requeue(options.run, mine=True)
+        return train(store, options.run, options.json)
+    return answer(store, options.run, [store.ask(options.run, "resume")], "resume")
+
+
+def set_knobs(options: argparse.Namespace) -> int:
+    """Change knobs of a run."""
+    store = Store()
+    store.reconcile()
+    controls = [store.ask(options.run, "set", {"knob": key, "value": value})
+                for key, value in assignments(options.knobs).items()]
+    return answer(store, options.run, controls, " ".join(options.knobs))
+
+
+def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> int:
+    """Wait for the worker to settle the controls, and say what became of them. Returns 1 if one was refused."""
+    deadline = time.monotonic() + OBEY_SECONDS
+    while True:
+        settled = [control for control in store.controls(run_id) if control.id in control_ids]
+        if all(control.state != "asked" for control in settled):
+            break
+        if time.monotonic() > deadline:
+            print(f"{run_id}: asked for {what}; it will obey at its next step.")
+            return 0
+        time.sleep(0.05)
+    refused = [control.refused for control in settled if control.refused]
+    for reason in refused:
+        print(f"labcore: {reason}", file=sys.stderr)
+    if not refused:
+        print(f"{run_id}: {what} at step {settled[-1].step}.")
+    return 1 if refused else 0

@@ -1,0 +1,79 @@
+"""Commands and their options. Every command is a function in `commands` that takes the parsed options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from labcore.catalog.tasks import VERIFIERS
+from labcore.cli import commands
+from labcore.errors import LabError
+from labcore.runs.spec import DEVICES, KINDS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit status; a user's error is one sentence on standard error and status 1."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except LabError as error:
+        print(f"labcore: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser("python -m labcore", description="RL Visual Lab without a browser.")
+    adders = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, command, help: str) -> argparse.ArgumentParser:
+        sub = adders.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=command)
+        return sub
+
+    listing = add("list", commands.list_catalog, "algorithms, tasks and models with their knobs")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+    _add_run(add("run", commands.run, "train in the foreground; the page can watch it"))
+
+    runs = add("runs", commands.runs, "the runs in the store, newest first")
+    runs.add_argument("--json", action="store_true", help="print JSON")
+
+    export = add("export", commands.export, "write a run's metrics, events, spec and checkpoint into a folder")
+    export.add_argument("run")
+    export.add_argument("--out", required=True, metavar="DIR")
+
+    for name, help in (("pause", "pause a running run"), ("step", "let a paused run make one step"),
+                       ("stop", "stop a run; it keeps its checkpoint")):
+        sub = add(name, commands.ask, help)
+        sub.set_defaults(ask=name)
+        sub.add_argument("run")
+
+    resume = add("resume", commands.resume, "go on: a paused run where it runs, an ended one here in the foreground")
+    resume.add_argument("run")
+    resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+    change = add("set", commands.set_knobs, "change knobs of a running run")
+    change.add_argument("run")
+    change.add_argument("knobs", nargs="+", metavar="KNOB=VALUE")
+    return top
+
+
+def _add_run(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--kind", default="llm", choices=KINDS)
+    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list")
+    sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences or --text")
+    sub.add_argument("--model", default="tiny", help="tiny, small, medium, a Hugging Face folder or hub id, or the id "
+                     "of an earlier run whose result to start from")
+    sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
+    sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
+    sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected")
+    sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
+    sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are judged")
+    sub.add_argument("--device", default="auto", choices=DEVICES)
+    sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")
+    sub.add_argument("--out", metavar="DIR", help="also export the result here")
+    sub.add_argument("--json", action="store_true", help="print one JSON object at the end")
