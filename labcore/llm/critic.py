@@ -18,6 +18,7 @@ class Critic(nn.Module):
     def __init__(self, policy: PreTrainedModel):
         super().__init__()
         self.config = policy.config
+        self._is_stateful = getattr(policy, "_is_stateful", False)  # the cache is a state, not positions
         self.trunk = copy.deepcopy(policy.base_model)
         self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
         nn.init.zeros_(self.head.weight)
@@ -27,5 +28,6 @@ class Critic(nn.Module):
     def forward(self, *args, logits_to_keep: int = 0, **inputs) -> CausalLMOutputWithPast:
         output = self.trunk(*args, **inputs)
         values: Tensor = self.head(output.last_hidden_state[:, -logits_to_keep:])
-        return CausalLMOutputWithPast(logits=values.float(), past_key_values=output.past_key_values)
+        cache = getattr(output, "past_key_values", None)  # recurrent and cacheless models have none
+        return CausalLMOutputWithPast(logits=values.float(), past_key_values=cache)
 

@@ -8,6 +8,7 @@ reference that the tests hold `shared` to, and the path of models whose cache ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ def shares_prefixes(model: Network) -> bool:
     recurrent = any(kind not in ("full_attention", "sliding_attention", "chunked_attention")
                     for kind in getattr(config, "layer_types", None) or ())
     stateful = getattr(model, "_is_stateful", False)
-    return not (recurrent or stateful or getattr(config, "is_encoder_decoder", False))
+    cacheless = "past_key_values" not in signature(getattr(model, "trunk", model).forward).parameters
+    return not (recurrent or stateful or cacheless or getattr(config, "is_encoder_decoder", False))
 
 
 def positions(mask: Tensor) -> Tensor:
