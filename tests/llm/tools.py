@@ -1,0 +1,140 @@
+"""Small random models of several kinds, ragged prompts, a task that gives rewards, and sessions on it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MambaConfig,
+    OpenAIGPTConfig,
+    Qwen2Config,
+)
+
+from labcore.llm.batch import Prompts
+from labcore.llm.rollout import Rollout
+from labcore.llm.session import Session
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.worlds.task import Problem, Score
+
+VOCABULARY = 11
+LENGTHS = (3, 1, 6)  # of the prompts: two of them need padding
+# Weights far from zero: with the usual 0.02 all logits are nearly equal, and a mistake would drown in rounding.
+WIDE = {"initializer_range": 0.3, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+SIZE = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, **WIDE}
+HEADS = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, **WIDE}
+
+CONFIGS = {
+    "llama": lambda vocabulary: LlamaConfig(vocab_size=vocabulary, num_key_value_heads=1, **SIZE),
+    "gpt2": lambda vocabulary: GPT2Config(vocab_size=vocabulary, **HEADS),
+    "qwen2": lambda vocabulary: Qwen2Config(vocab_size=vocabulary, num_key_value_heads=1, **SIZE),
+    "gpt_neox": lambda vocabulary: GPTNeoXConfig(vocab_size=vocabulary, **SIZE),
+    "mamba": lambda vocabulary: MambaConfig(vocab_size=vocabulary, hidden_size=16, state_size=4, num_hidden_layers=2,
+                                            **WIDE),
+    "openai-gpt": lambda vocabulary: OpenAIGPTConfig(vocab_size=vocabulary, **HEADS),
+}
+CACHED, CACHELESS = ("llama", "gpt2", "qwen2", "gpt_neox"), ("mamba", "openai-gpt")
+
+
+def model(kind: str = "llama", vocabulary: int = VOCABULARY, seed: int = 0, dtype: torch.dtype = torch.float32):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(CONFIGS[kind](vocabulary)).to(dtype).eval()
+
+
+def prompts(lengths=LENGTHS, vocabulary: int = VOCABULARY, seed: int = 0) -> Prompts:
+    """Left-padded prompts with tokens from 2 on, and noise under the padding: what is masked must not be read."""
+    width = max(lengths)
+    ids = torch.randint(2, vocabulary, (len(lengths), width), generator=torch.Generator().manual_seed(seed))
+    return Prompts(ids, torch.arange(width) >= width - torch.tensor(lengths)[:, None])
+
+
+def completion_ids(rows: int, length: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:
+    return torch.randint(0, vocabulary, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def alone(network, asked: Prompts, ids: Tensor) -> Tensor:
+    """The output that predicts each completion token, one row at a time and with no padding at all."""
+    group_size, outputs = len(ids) // len(asked), []
+    for row, completion in enumerate(ids):
+        prompt = asked.ids[row // group_size][asked.mask[row // group_size]]
+        whole = torch.cat([prompt, completion])[None]
+        outputs.append(network(input_ids=whole).logits[0, len(prompt) - 1: -1])
+    return torch.stack(outputs)
+
+
+def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Tensor]:
+    """All completions of up to `length` tokens, those that end earlier padded with 0: ids and mask (N, length)."""
+    rows = []
+    for count in range(1, length + 1):
+        for body in itertools.product([token for token in range(vocabulary) if token != eos], repeat=count - 1):
+            lasts = range(vocabulary) if count == length else [eos]
+            rows += [(*body, last) for last in lasts]
+    ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])
+    return ids, torch.tensor([[True] * len(row) + [False] * (length - len(row)) for row in rows])
+
+
+class Letters:
+    """A task on which even a random model earns something: the share of letters before "n"."""
+
+    size, characters = None, "abc="
+
+    def problems(self, count, rng):
+        return [Problem("abc="[: 1 + rng.integers(4)], "abc", line=7) for _ in range(count)]
+
+    def score(self, problem, completion):
+        share = sum(letter < "n" for letter in completion) / 8
+        return Score(share, share == 1)
+
+
+SMALL = {"online": {"prompts_per_step": 4, "group_size": 4}, "sft": {"sequences_per_step": 8},
+         "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
+
+
+def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, **knobs):
+    """A run of `algorithm` so small that a step takes milliseconds."""
+    loop = make(algorithm_key=algorithm, task_key=task, data=data).row.loop
+    return make(algorithm_key=algorithm, task_key=task, steps=steps, seed=seed, device="cpu", data=data,
+                knobs={**SMALL[loop], "max_new_tokens": 6, **knobs})
+
+
+def session(algorithm: str, letters: bool = True, resume=None, **given) -> Session:
+    """A session on random weights, on the task that gives rewards (or, without `letters`, on its own)."""
+    started = Session.start(spec(algorithm, **given), resume=resume)
+    if letters:
+        started.task = Letters()
+    return started
+
+
+def records(started: Session) -> list[Record]:
+    return [record for record in started.run() if record is not None]
+
+
+def weights(network) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in network.parameters()]).clone()
+
+
+def shake(network, seed: int = 0, by: float = 0.05) -> None:
+    """Move every weight a little: an update after the first finds the policy off its old self and its reference."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += by * torch.randn(parameter.shape, generator=generator)
+
+
+def ragged(rollout: Rollout, seed: int = 0) -> Rollout:
+    """The rollout with completions of many lengths and rewards that all differ."""
+    rows, width = rollout.ids.shape
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, width + 1, (rows, 1), generator=generator)
+    mask = torch.arange(width) < lengths
+    values = None if rollout.old_values is None else torch.randn(rows, width, generator=generator) * mask
+    return replace(rollout, completion_mask=mask, rewards=torch.randn(rows, generator=generator), old_values=values,
+                   old_logprobs=rollout.old_logprobs * mask, ref_logprobs=rollout.ref_logprobs * mask)
