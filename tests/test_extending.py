@@ -1,0 +1,64 @@
+"""docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice and a task."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from labcore.catalog import algorithms, choices, tasks
+from labcore.llm.session import Session
+from labcore.maths import surrogates
+from labcore.maths.call import call, member
+from labcore.runs.spec import make
+
+DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
+FEW = {"prompts_per_step": 2, "group_size": 4, "sft_steps": 0}
+
+
+def evaluated(block: str, module: types.ModuleType) -> object:
+    """The value of an expression of the page, in the file that it is to be written into."""
+    return eval(BLOCKS[block], dict(vars(module)))
+
+
+@pytest.fixture
+def reverse(monkeypatch: pytest.MonkeyPatch) -> str:
+    module = types.ModuleType("labcore.worlds.reverse")
+    exec(BLOCKS["task"], vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    row = evaluated("row", tasks)
+    monkeypatch.setitem(tasks.TASKS, row.key, row)
+    return row.key
+
+
+def test_an_algorithm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = evaluated("algorithm", algorithms)
+    monkeypatch.setitem(algorithms.ALGORITHMS, row.key, row)
+    records = list(Session.start(make(algorithm_key=row.key, task_key="sort", knobs=FEW, steps=2)).run())
+    assert [record.step for record in records] == [1, 2]
+    assert records[0].metrics["grad_norm"] >= 0
+
+
+def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    exec(BLOCKS["choice"], vars(surrogates))
+    try:
+        family = replace(choices.SURROGATE, members=(*choices.SURROGATE.members, evaluated("member", choices)))
+        ratio = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
+        quantities = {"ratio": ratio, "advantages": torch.tensor([[2.0, -3.0]], dtype=torch.float64)}
+        call(member(family, "soft_gate"), quantities).sum().backward()
+        assert torch.allclose(ratio.grad, quantities["advantages"])  # at ρ = 1 the gate's slope is 1: the gradient is A
+    finally:
+        del surrogates.soft_gate
+
+
+def test_a_task_is_one_class_and_its_row(reverse: str) -> None:
+    session = Session.start(make(algorithm_key="grpo", task_key=reverse, knobs=FEW, steps=1))
+    (record,) = session.run()
+    first = record.samples["groups"][0]
+    assert first["answer"] == first["prompt"][:-1][::-1]
