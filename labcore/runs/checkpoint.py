@@ -89,9 +89,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _sync(path: str | Path) -> None:
-    if os.name != "posix" and os.path.isdir(path):
+    folder = os.path.isdir(path)
+    if folder and os.name != "posix":
         return  # only POSIX can open a folder
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

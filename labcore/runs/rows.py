@@ -13,16 +13,13 @@ RESUMABLE = ("interrupted", "stopped", "failed", "diverged")
 ENDED = ("finished", *RESUMABLE)
 STATES = (*ACTIVE, *ENDED)
 
-_ENDINGS = ("finished", "stopped", "diverged", "failed", "interrupted")
-
-# state -> the states it may become
+# state -> the states that its worker may give it
 MOVES: dict[str, tuple[str, ...]] = {
     "queued": ("starting", "stopped", "failed"),
-    "starting": ("running", "paused", *_ENDINGS),
-    "running": ("paused", *_ENDINGS),
-    "paused": ("running", *_ENDINGS),
-    "finished": (),
-    **{state: ("queued", "starting") for state in RESUMABLE},
+    "starting": ("running", "paused", *ENDED),
+    "running": ("paused", *ENDED),
+    "paused": ("running", *ENDED),
+    **{state: () for state in ENDED},  # only a resume leads out of an ending
 }
 
 COMMANDS = ("pause", "resume", "step", "stop", "set")

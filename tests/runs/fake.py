@@ -75,9 +75,12 @@ def start(spec, base, resume):
     return FakeSession.start(spec, base, resume)
 
 
+PLAIN = {"sft_steps": 0, "learning_rate": 1e-3, "beta": 0.04, "group_size": 8}
+
+
 def grpo(steps: int = 30, **knobs) -> specs.RunSpec:
     """A small run that needs no SFT."""
-    return specs.make(algorithm_key="grpo", task_key="sort", steps=steps, knobs={"sft_steps": 0, **knobs})
+    return specs.make(algorithm_key="grpo", task_key="sort", steps=steps, knobs=PLAIN | knobs)
 
 
 def trained(store, run_id: str) -> list[tuple]:

@@ -180,6 +180,24 @@ def test_a_lab_that_ends_leaves_no_orphan(store, end):
     assert states(store, run_id) == ["interrupted"] and "resume it" in store.run(run_id).message
 
 
+@pytest.mark.parametrize("victim", ["lab", "supervisor"])
+def test_a_worker_in_the_middle_of_a_long_step_is_ended_too(store, open_lab, monkeypatch, victim):
+    monkeypatch.setenv("FAKE_SLEEP", "60")
+    quick = "from labcore.runs import lifeline; lifeline.GRACE_SECONDS = 0.3; " + FAKE
+    lab = open_lab((sys.executable, "-c", quick + "supervisor.main(preload=(), fork=True)"))
+    run_id = lab.start(fake.grpo(5))
+    until(lambda: store.events_after(run_id)[-1].kind == "checkpoint")
+    time.sleep(0.5)  # now it is in its first step
+    worker = psutil.Process(store.run(run_id).pid)
+    if victim == "lab":
+        lab.close()
+    else:
+        os.kill(lab._process.pid, signal.SIGKILL)
+    worker.wait(5)
+    until(lambda: states(store, run_id) == ["interrupted"])
+    assert "in the middle of a step" in store.run(run_id).message
+
+
 def test_a_dead_supervisor_is_replaced(store, open_lab):
     lab = open_lab()
     run_id = lab.start(fake.grpo(100_000))

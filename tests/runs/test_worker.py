@@ -421,3 +421,12 @@ def test_the_end_of_the_lifeline_makes_the_worker_checkpoint_and_leave(store):
     os.close(reader)
     assert state == "interrupted"
     assert checkpoint.newest(run_folder(run_id))[0] == store.run(run_id).step >= 9
+
+
+def test_a_data_file_that_is_gone_is_told(store, tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    run_id = store.create(make(algorithm_key="grpo", task_key="prompts", steps=3, data=str(path)))
+    path.unlink()
+    assert run(store, run_id) == "failed"
+    assert "There is no file" in store.run(run_id).message
