@@ -1,0 +1,234 @@
+"""The one line of every online algorithm, with the catalog's rows: TRL's losses, and the exact policy gradient."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from labcore.catalog import choices
+from labcore.catalog.algorithms import algorithm
+from labcore.llm import objective
+from labcore.llm.batch import Prompts
+from labcore.llm.forward import completion_outputs
+from labcore.llm.objective import Totals
+from labcore.llm.rollout import Rollout, credit
+from labcore.maths import surrogates
+from labcore.maths.logprobs import logprobs_and_entropy
+from tests.llm.tools import every_completion, model, prompts
+
+FILES = Path(__file__).parents[1] / "golden"
+GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
+RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
+
+
+def knobs(key: str, **changed):
+    return {knob.key: knob.default for knob in algorithm(key).knobs} | changed
+
+
+# ---------------------------------------------------------------------------- against TRL
+
+def same_as(config, loss_type: str, beta: float) -> bool:
+    """Whether a TRL case is the row: per token, plain k3, nothing extra."""
+    return config == {**config, "loss_type": loss_type, "beta": beta, "importance_sampling_level": "token",
+                      "delta": None, "top_entropy_quantile": 1.0, "off_policy_mask_threshold": None,
+                      "entropy_coef": 0.0, "dtype": "float64", "gradient_accumulation_steps": 1,
+                      "old_logps_given": True} and (beta == 0 or not config["use_bias_correction_kl"])
+
+
+def cases():
+    for case in GRPO["cases"]:
+        config = case["config"]
+        for key, loss_type, beta in (("grpo", "grpo", 0.0), ("grpo", "grpo", 0.04), ("ppo", "dapo", 0.0)):
+            if same_as(config, loss_type, beta):
+                yield pytest.param(key, GRPO["inputs"], case, config | {"max_new_tokens": 8},
+                                   id=f"{key}-{beta}-{config['epsilon_high']}")
+    for case in RLOO["cases"]:
+        yield pytest.param("rloo", RLOO["inputs"], case, case, id=f"rloo-{case['epsilon_high']}")
+
+
+CASES = list(cases())
+
+
+def row_loss(key, inputs, config):
+    """The loss by the row's own choices, and its gradient by the log-probs."""
+    given = {name: torch.tensor(value, dtype=torch.float64) for name, value in inputs.items()}
+    logprobs = given["per_token_logps"].requires_grad_()
+    zeros = torch.zeros_like(logprobs)
+    rollout = Rollout(prompts([1] * 6), zeros.long(), given["completion_mask"].bool(), torch.zeros(6) > 0,
+                      given["advantages"], given["old_per_token_logps"], given.get("ref_per_token_logps", zeros),
+                      advantages=given["advantages"][:, None].expand_as(logprobs))
+    changed = {"clip_low": config["epsilon"], "clip_high": config["epsilon_high"]}
+    if "beta" in config:
+        changed["beta"] = config["beta"]
+    total, ratio = objective.loss(knobs(key, **changed), rollout, logprobs, zeros, Totals.of(rollout, 8))
+    return total, torch.autograd.grad(total, logprobs)[0], ratio
+
+
+def agrees(case, total, gradient) -> bool:
+    expected = torch.tensor(case["grad_logps"], dtype=torch.float64)
+    return total.item() == pytest.approx(case["loss"], rel=1e-9) and torch.allclose(gradient, expected, 1e-9, 1e-11)
+
+
+def test_each_row_is_compared():
+    assert {param.values[0] for param in CASES} == {"grpo", "ppo", "rloo"} and len(CASES) >= 6
+
+
+@pytest.mark.parametrize("key, inputs, case, config", CASES)
+def test_rows_match_trl(key, inputs, case, config):
+    total, gradient, _ = row_loss(key, inputs, config)
+    assert agrees(case, total, gradient)
+    assert not agrees(case, -total, -gradient)
+
+
+@pytest.mark.parametrize("key, inputs, case, config", CASES)
+def test_a_flipped_surrogate_does_not(key, inputs, case, config, monkeypatch):
+    real = objective.member
+
+    def flipped(ratio, advantages, clip_low, clip_high):
+        return -surrogates.clip(ratio, advantages, clip_low, clip_high)
+    monkeypatch.setattr(objective, "member",
+                        lambda family, name: flipped if family is choices.SURROGATE else real(family, name))
+    assert not agrees(case, *row_loss(key, inputs, config)[:2])
+
+
+# ---------------------------------------------------------------------------- the exact gradient
+
+LENGTH, EOS, BETA = 3, 1, 0.3
+
+
+class World:
+    """A model of two tokens, all its completions, a reward for each, and J = E[R − β log π/π_ref]."""
+
+    def __init__(self):
+        self.policy = model("gpt2", vocabulary=2, dtype=torch.float64)  # Llama norms in float32
+        self.prompt = Prompts(torch.tensor([[0, 1, 0]]), torch.ones(1, 3, dtype=torch.bool))
+        self.ids, self.mask = every_completion(2, LENGTH, EOS)
+        self.rewards = torch.tensor([0.3, -1.0, 2.0, 0.7], dtype=torch.float64)
+        self.ref = self.tokens(model("gpt2", vocabulary=2, seed=5, dtype=torch.float64)).detach()
+
+    def tokens(self, network):
+        logits = completion_outputs(network, self.prompt, self.ids)
+        return logprobs_and_entropy(logits, self.ids)[0].masked_fill(~self.mask, 0)
+
+    def gradient(self, scalar):
+        return torch.cat([g.flatten() for g in torch.autograd.grad(scalar, list(self.policy.parameters()))])
+
+    def ascent(self):
+        logprobs = self.tokens(self.policy).sum(1)
+        objective_value = (logprobs.exp() * (self.rewards - BETA * (logprobs - self.ref.sum(1)))).sum()
+        assert logprobs.exp().sum().item() == pytest.approx(1, abs=1e-9)
+        return self.gradient(objective_value)
+
+    def rollout(self, rows, logprobs):
+        return Rollout(self.prompt, self.ids[rows], self.mask[rows], torch.zeros(len(rows)) > 0, self.rewards[rows],
+                       logprobs.detach()[rows], self.ref[rows])
+
+    def loss(self, given, rollout, rows, logprobs):
+        totals = Totals.of(rollout, LENGTH)
+        return objective.loss(given, rollout, logprobs[rows], torch.zeros_like(logprobs[rows]), totals)[0]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def assert_descends(got, ascent):
+    torch.testing.assert_close(got, -ascent, rtol=1e-8, atol=1e-10)
+    assert (got - ascent).norm() > 0.1 * ascent.norm()
+
+
+def test_the_gradient_of_reinforce_is_the_policy_gradient(world):
+    """Every completion once, weighed by its probability: any one baseline for all leaves the expectation exact."""
+    given, everyone = knobs("reinforce", beta=BETA), list(range(len(world.ids)))
+    logprobs = world.tokens(world.policy)
+    credited = credit(given, world.rollout(everyone, logprobs))
+    expected_loss = 0
+    for row, probability in enumerate(logprobs.sum(1).exp().detach()):
+        alone = replace(world.rollout([row], logprobs), advantages=credited.advantages[[row]])
+        expected_loss = expected_loss + probability * world.loss(given, alone, [row], logprobs)
+    assert_descends(world.gradient(expected_loss), world.ascent())
+
+
+def test_the_gradient_of_rloo_is_the_policy_gradient(world):
+    """Every pair of completions, weighed by its probability: the other's reward is a baseline without bias."""
+    given = knobs("rloo", beta=BETA)
+    logprobs = world.tokens(world.policy)
+    probabilities = logprobs.sum(1).exp().detach()
+    expected_loss = 0
+    for first in range(len(world.ids)):
+        for second in range(len(world.ids)):
+            rows = [first, second]
+            credited = credit(given, world.rollout(rows, logprobs))
+            loss = world.loss(given, credited, rows, logprobs)
+            expected_loss = expected_loss + probabilities[first] * probabilities[second] * loss
+    assert_descends(world.gradient(expected_loss), world.ascent())
+
+
+def test_at_ratio_one_the_clip_is_the_score_function(world):
+    logprobs, rows = world.tokens(world.policy), [0, 1, 2, 3]
+    given = knobs("grpo", beta=0.0)
+    rollout = credit(given, world.rollout(rows, logprobs))
+    score = given | {"surrogate": "score_function", "ratio": "none"}
+    gradients = [world.gradient(world.loss(choice, rollout, rows, world.tokens(world.policy)))
+                 for choice in (given, score)]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------- the other terms, and what is logged
+
+def small(advantages, mask=None):
+    """Two completions of two tokens; the old log-probs are all −1."""
+    mask = torch.ones(2, 2, dtype=torch.bool) if mask is None else mask
+    return Rollout(prompts([1, 1]), torch.zeros(2, 2).long(), mask, torch.zeros(2) > 0, torch.zeros(2),
+                   -torch.ones(2, 2), torch.full((2, 2), -1.5), advantages=torch.tensor(advantages).view(2, 1) * mask)
+
+
+def test_the_entropy_bonus_lowers_the_loss():
+    rollout, entropy = small([1.0, -1.0]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    losses = [objective.loss(knobs("grpo", entropy_coef=coefficient), rollout, rollout.old_logprobs, entropy,
+                             Totals.of(rollout, 2))[0].item() for coefficient in (0.0, 0.1)]
+    assert losses[1] - losses[0] == pytest.approx(-0.25)
+
+
+@pytest.mark.parametrize("placement, expected", [("loss", 2 * (0.60653066 - 0.5)), ("reward", 0.0), ("off", 0.0)])
+def test_the_kl_is_in_the_loss_only_where_it_is_placed_there(placement, expected):
+    rollout = small([1.0, -1.0])
+    total, _ = objective.loss(knobs("grpo", beta=2.0, kl_placement=placement), rollout, rollout.old_logprobs,
+                              torch.zeros(2, 2), Totals.of(rollout, 2))
+    assert total.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_nothing_under_the_mask_reaches_loss_or_gradient():
+    mask = torch.tensor([[True, True], [True, False]])
+    rollout = small([1.0, -1.0], mask)
+    logprobs = torch.tensor([[-1.0, -1.2], [-0.8, -200.0]], requires_grad=True)
+    total, ratio = objective.loss(knobs("grpo"), rollout, logprobs, torch.zeros(2, 2), Totals.of(rollout, 2))
+    total.backward()
+    assert total.isfinite() and logprobs.grad.isfinite().all() and logprobs.grad[1, 1] == 0 and ratio[1, 1] == 1
+
+
+def test_measures_are_means_over_counted_tokens():
+    """Ratios 1.5, 1 | 0.5, — with A = 1 and −1: one of three clipped high, one low."""
+    rollout = small([1.0, -1.0], torch.tensor([[True, True], [True, False]]))
+    ratio = torch.tensor([[1.5, 1.0], [0.5, 9.0]])
+    logprobs = rollout.old_logprobs + ratio.log()
+    got = objective.measures(knobs("grpo", beta=0.0), rollout, logprobs, ratio, torch.tensor([[1.0, 2], [6, 99]]))
+    assert got == {key: pytest.approx(value, abs=1e-6) for key, value in {
+        "entropy": 3.0, "clip_frac/low": 1 / 3, "clip_frac/high": 1 / 3, "clip_frac/region": 2 / 3,
+        "surrogate/cpi": 2 / 3, "surrogate/clip": (1.2 + 1 - 0.8) / 3, "surrogate/kl_penalised": 2 / 3,
+        "ratio/max": 1.5}.items()}
+    penalised = objective.measures(knobs("grpo", beta=1.0), rollout, logprobs, ratio, torch.zeros(2, 2))
+    # KL(π_old ‖ π) per token is k3 of the old policy's samples: ρ − 1 − log ρ.
+    kl = (0.5 - torch.tensor(1.5).log() + 0 - 0.5 - torch.tensor(0.5).log()) / 3
+    assert penalised["surrogate/kl_penalised"] == pytest.approx(2 / 3 - kl.item(), abs=1e-6)
+
+
+def test_a_row_without_a_clip_measures_none():
+    rollout = small([1.0, -1.0])
+    got = objective.measures(knobs("reinforce"), rollout, rollout.old_logprobs, torch.ones(2, 2), torch.ones(2, 2))
+    assert set(got) == {"entropy"}

@@ -1,0 +1,111 @@
+"""Credit: what a completion's tokens earn, with the KL paid where the row says; groups stay whole when cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.catalog.algorithms import algorithm
+from labcore.llm.rollout import Rollout, credit
+from tests.llm.tools import prompts
+
+MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False], [True, True, True]])
+OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.3, 0, 0], [-1.0, -1.0, 0], [-2.0, -0.5, -1.5]])
+REF = torch.tensor([[-1.5, -1.0, -0.5], [-0.1, 0, 0], [-1.0, -2.0, 0], [-2.5, -0.5, -0.5]])
+REWARDS = torch.tensor([1.0, 0.0, 0.5, 0.25])
+VALUES = torch.tensor([[0.5, 0.2, 0.1], [0.3, 0, 0], [-0.1, 0.4, 0], [0.0, 0.0, 0.6]])
+
+
+def rollout(group_size: int = 2, values=None) -> Rollout:
+    return Rollout(prompts([2] * (4 // group_size)), torch.arange(12).view(4, 3), MASK, torch.tensor([0, 1, 0, 1]) > 0,
+                   REWARDS, OLD, REF, values)
+
+
+def knobs(key: str, **changed):
+    return {knob.key: knob.default for knob in algorithm(key).knobs} | changed
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, torch.as_tensor(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_the_kl_is_taken_off_the_sequence_reward():
+    """Σ k1 of the rows: 0.5 − 1 + 0, −0.2, 0 + 1, 0.5 + 0 − 1; R' = R − 0.1 Σ k1 = 1.05, 0.02, 0.4, 0.3."""
+    got = credit(knobs("rloo", beta=0.1), rollout()).advantages
+    close(got, torch.tensor([[1.03], [-1.03], [0.1], [-0.1]]) * MASK)
+    close(credit(knobs("reinforce", beta=0.1), rollout()).advantages,
+          (torch.tensor([[1.05], [0.02], [0.4], [0.3]]) - 1.77 / 4) * MASK)
+
+
+def test_the_estimator_is_the_rows():
+    """k2: ½(0.25 + 1), ½ 0.04, ½, ½(0.25 + 1); k3 needs its own sum."""
+    k2 = torch.tensor([0.625, 0.02, 0.5, 0.625])
+    log_ratio = (REF - OLD) * MASK
+    k3 = (log_ratio.exp() - 1 - log_ratio).sum(1)
+    for name, paid in (("k2", k2), ("k3", k3), ("ratio_k3", k3)):
+        got = credit(knobs("reinforce", beta=0.5, kl_estimator=name), rollout()).advantages
+        left = REWARDS - 0.5 * paid
+        close(got, (left - left.mean())[:, None] * MASK)
+
+
+@pytest.mark.parametrize("placement", ["loss", "off"])
+def test_a_kl_placed_elsewhere_is_not_in_the_reward(placement):
+    got = credit(knobs("rloo", beta=5.0, kl_placement=placement), rollout()).advantages
+    close(got, torch.tensor([[1.0], [-1.0], [0.25], [-0.25]]) * MASK)
+
+
+def test_the_kl_is_taken_off_each_token_and_the_reward_comes_last():
+    """γ = λ = 1 and a critic that says nothing: A_t is the sum of the rewards from t on."""
+    given = knobs("ppo", beta=0.1, gae_lambda=1.0, whiten_advantages=False)
+    got = credit(given, rollout(1, torch.zeros(4, 3)))
+    expected = [[1.05, 1.10, 1.0], [0.02, 0, 0], [0.4, 0.4, 0], [0.3, 0.35, 0.35]]
+    close(got.advantages, expected)
+    close(got.returns, expected)
+
+
+def test_gae_worked_by_hand():
+    """Row 0, β = 0: δ = 0.9·0.2 − 0.5, 0.9·0.1 − 0.2, 1 − 0.1 = −0.32, −0.11, 0.9, and γλ = 0.45."""
+    given = knobs("ppo", beta=0.0, gamma=0.9, gae_lambda=0.5, whiten_advantages=False)
+    got = credit(given, rollout(1, VALUES))
+    close(got.advantages, [[-0.32 + 0.45 * (-0.11 + 0.45 * 0.9), -0.11 + 0.45 * 0.9, 0.9], [-0.3, 0, 0],
+                           [0.9 * 0.4 + 0.1 + 0.45 * 0.1, 0.1, 0],
+                           [0.45 * (0.54 - 0.45 * 0.35), 0.54 - 0.45 * 0.35, -0.35]])
+    close(got.returns, (got.advantages + VALUES) * MASK)
+
+
+def test_whitening_changes_the_advantages_but_not_the_returns():
+    plain = credit(knobs("ppo", whiten_advantages=False), rollout(1, VALUES))
+    white = credit(knobs("ppo"), rollout(1, VALUES))
+    counted = white.advantages[MASK]
+    close(counted.mean(), 0.0)
+    close(counted.std(), 1.0)
+    assert (white.advantages[~MASK] == 0).all()
+    assert torch.equal(white.returns, plain.returns)
+    assert torch.equal(plain.advantages[MASK].argsort(), counted.argsort())
+
+
+def test_groups_are_compared_with_themselves():
+    got = credit(knobs("grpo"), rollout()).advantages
+    assert got[0, 0] > 0.7 > -0.7 > got[1, 0] and got[2, 0] > 0.7 > -0.7 > got[3, 0]
+    whole = credit(knobs("grpo"), rollout(4)).advantages
+    assert whole[2, 0] > 0 > whole[3, 0] and whole[0, 0] > 3 * whole[2, 0]
+
+
+def test_select_keeps_groups_and_their_order():
+    given = credit(knobs("ppo"), rollout(2, VALUES))
+    got = given.select(torch.tensor([1, 0]))
+    assert got.group_size == 2 and got.ids.tolist() == given.ids[[2, 3, 0, 1]].tolist()
+    assert got.prompts.ids.tolist() == given.prompts.ids[[1, 0]].tolist()
+    for name in ("completion_mask", "truncated", "rewards", "old_logprobs", "ref_logprobs", "old_values", "advantages",
+                 "returns"):
+        assert torch.equal(getattr(got, name), getattr(given, name)[[2, 3, 0, 1]]), name
+    one = given.select(torch.tensor([1]))
+    cut = given.slice(slice(1, 2), slice(2, 4))
+    assert all(torch.equal(getattr(one, name), getattr(cut, name)) for name in ("ids", "rewards", "advantages"))
+
+
+def test_what_is_missing_stays_missing():
+    got = replace(rollout(), advantages=None).select(torch.tensor([0]))
+    assert (got.old_values, got.advantages, got.returns) == (None, None, None)
