@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 
 from app import theme
 
+
 def clip_surrogate(ratio: float, advantage_sign: int, clip_low: float, clip_high: float) -> float:
     """min(ρA, clip(ρ)A) for A = ±1."""
     clipped = min(max(ratio, 1 - clip_low), 1 + clip_high)
@@ -40,7 +41,8 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
     points = token_points(samples)
     figure = make_subplots(1, 2, subplot_titles=("advantage > 0", "advantage < 0"), horizontal_spacing=0.16)
     ends = [ratio for ratio, _ in points]
-    left, right = min([0.4, 1 - 2 * clip_low, *ends]), max([1.6, 1 + 2 * clip_high, *ends])
+    left = max(0.0, min([0.4, 1 - 2 * clip_low, *ends]) - 0.05)
+    right = min(3.0, max([1.6, 1 + 2 * clip_high, *ends]) + 0.05)
     grid = sorted({left + (right - left) * place / 120 for place in range(121)}
                   | {edge for edge in (1 - clip_low, 1 + clip_high) if left < edge < right})
     for column, sign in ((1, 1), (2, -1)):
@@ -54,12 +56,13 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
                            marker={"color": colour, "size": 9, "opacity": 0.35}, name=f"{len(ours)} tokens", row=1,
                            col=column, customdata=[advantage for _, advantage in ours],
                            hovertemplate="ratio %{x:.3f}<br>advantage %{customdata:+.2f}<extra></extra>")
-        for edge, name in ((1 - clip_low, f"1 − {clip_low:g}"), (1 + clip_high, f"1 + {clip_high:g}")):
-            figure.add_vline(x=edge, line={"dash": "dot", "width": 1}, opacity=0.6, row=1, col=column,
-                             annotation_text=name, annotation_position="bottom", annotation_font_size=12)
+        for edge in (1 - clip_low, 1 + clip_high):
+            figure.add_vline(x=edge, line={"dash": "dot", "width": 1}, opacity=0.6, row=1, col=column)
     _finish(figure, kind, 320)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right])
+    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0,
+                        tickvals=[1 - clip_low, 1, 1 + clip_high],
+                        ticktext=[f"{1 - clip_low:g}", "1", f"{1 + clip_high:g}"])
     figure.update_yaxes(title_text="L<sup>CLIP</sup> / |A|")
     return figure
 

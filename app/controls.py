@@ -52,7 +52,8 @@ def kind(knob: Knob) -> str:
 
 def label(knob: Knob, going: bool = False) -> str:
     """Name, symbol and when a change counts."""
-    symbol = f" **{plain(knob.symbol)}**" if knob.symbol else ""
+    symbol = plain(knob.symbol)
+    symbol = f" **{symbol}**" if symbol and not knob.label.endswith(symbol) else ""
     unit = f" :gray[{knob.unit}]" if knob.unit else ""
     return f"{knob.label}{symbol}{unit} :gray[· {WHEN[knob.effect]}]" if going else f"{knob.label}{symbol}{unit}"
 
@@ -105,18 +106,29 @@ def _changed(target: Target, knob: Knob, key: str) -> None:
     target.values[knob.key] = value
 
 
+def nice_step(span: float) -> float:
+    """The 1, 2 or 5 × 10^k that cuts `span` into about fifty.
+
+    >>> nice_step(0.2), nice_step(0.3), nice_step(1.0)
+    (0.005, 0.01, 0.02)
+    """
+    power = 10.0 ** math.floor(math.log10(span / 50))
+    return next(float(f"{m * power:.3g}") for m in (1, 2, 5, 10) if m * power >= span / 50 * (1 - 1e-9))
+
+
 def _slider(target: Target, knob: Knob) -> None:
     value = target.values[knob.key]
     low, high = (knob.type(edge) for edge in knob.safe)
     low, high = min(low, value, knob.default), max(high, value, knob.default)
-    step = 1 if knob.type is int else float(f"{(knob.safe[1] - knob.safe[0]) / 100:.1g}")
+    step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
     st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, step=step,
-              format=None if knob.type is int else "%g" if step < 0.01 else "%.2f")
+              format=None if knob.type is int else "%g")
 
 
 def _log_slider(target: Target, knob: Knob) -> None:
     grid = log_grid(knob, target.values[knob.key])
-    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid, format_func=lambda stop: f"{stop:g}")
+    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid,
+                     format_func=lambda stop: f"{stop:g}")
 
 
 def number(target: Target, knob: Knob) -> None:

@@ -30,7 +30,8 @@ GRID = '<div class="rl-frame"></div>'
 def picture(row: Algorithm, task: Task) -> None:
     """Three steps and the frames of the charts to come."""
     st.html('<div class="rl-status"><span class="rl-dot" style="background:#8A939D"></span>'
-            f"<span><b>Ready.</b> Press <b>Run</b>: the curves move within seconds. {html.escape(row.summary)}</span></div>")
+            "<span><b>Ready.</b> Press <b>Run</b>: the curves move within seconds. "
+            f"{html.escape(row.summary)}</span></div>")
     prompt, _, answer = task.example.partition(" → ")
     tiles = "".join(f"<div><b>{PANELS[key].title}</b> <i>{symbol(METRICS[PANELS[key].metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[PANELS[key].metrics[0]].unit}</small>{GRID}</div>" for key in row.panels[:6])
@@ -49,20 +50,22 @@ def _steps(row: Algorithm, prompt: str, answer: str) -> list[tuple[str, str, str
     slip = html.escape(answer[:-2] + answer[:-3:-1]) if answer.isalnum() else "…"
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{slip} <span class="rl-muted">✗</span>'
     loops = {
-        "online": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes several answers to each prompt."),
-                   ("2 · Answers are judged", '<span class="rl-pos">+ above the others</span><br><span class="rl-neg">− '
-                    "below the others</span><br>&nbsp;", "A verifier pays a reward; better than expected is an "
-                    "advantage above zero."),
+        "online": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes several answers to each "
+                    "prompt."),
+                   ("2 · Answers are judged", '<span class="rl-pos">+ above the others</span><br>'
+                    '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier pays a reward; better than "
+                    "expected is an advantage above zero."),
                    ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
                     "advantage, and the next batch is sampled.")),
-        "preference": (("1 · Pairs are made", f"{asked}<br>{good}<br>{bad}", "Answers of the reference model, or your "
-                        "file: one chosen, one rejected."),
-                       ("2 · Sides are compared", "log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;", "How much more "
-                        "than the reference does the policy like each side?"),
+        "preference": (("1 · Pairs are made", f"{asked}<br>{good}<br>{bad}", "Answers of the reference model, or "
+                        "your file: one chosen, one rejected."),
+                       ("2 · Sides are compared", "log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;", "How much "
+                        "more than the reference does the policy like each side?"),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
                         "sides is trained; nothing is sampled.")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", "Prompts with the right answers."),
                 ("2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"),
-                ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", "Until its sampled answers reach the target.")),
+                ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", "Until its sampled answers reach the "
+                 "target.")),
     }
     return list(loops[row.loop])

@@ -41,12 +41,18 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
             for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
+def _home_of(name: str, module: str) -> str | None:
+    """The module that defines `name`: the family's own, or the one it takes it from."""
+    others = sorted(path.stem for path in MATHS.glob("*.py"))
+    return next((each for each in (module, *others) if name in _functions(each)), None)
+
+
 def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
     """The functions that the row's choices name, in the order of the equation."""
     found = []
     for knob in row.knobs:
         module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))
-        if module and name in _functions(module):
+        if module and (module := _home_of(name, module)):
             line, text = _functions(module)[name]
             found.append(Source(f"{knob.label}: {name}", f"labcore/maths/{module}.py", line, text))
     return found

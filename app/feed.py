@@ -48,7 +48,8 @@ class Feed:
         keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
         return [[step.step, step.tokens, round(step.seconds, 3), {
             key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
-            for step in self.steps if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+            for step in self.steps
+            if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
 
     def value(self, key: str, first: bool = False) -> float | None:
         """The newest (or first) value of a metric."""
@@ -81,7 +82,8 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     feeds = list(feeds)
     found = [PANELS[key] for key in spec.row.panels]
     if ended and any(feed.steps for feed in feeds):
-        found = [panel for panel in found if any(feed.value(key) is not None for feed in feeds for key in panel.metrics)]
+        found = [panel for panel in found
+                 if any(feed.value(key) is not None for feed in feeds for key in panel.metrics)]
     return [_panel(panel) for panel in found]
 
 
@@ -91,11 +93,12 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
             "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "symlog": first.scale == "symlog",
             "range": [0, 1] if all(metric.scale == "rate" for metric in metrics) else None,
-            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2], "unit": metric.unit,
-                         "digits": metric.digits} for metric in metrics]}
+            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2],
+                         "unit": metric.unit, "digits": metric.digits} for metric in metrics]}
 
 
-def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, first: int = 6) -> dict[str, Any]:
+def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool,
+            first: int = 6) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
     All rows where `full`, else those that the browser may lack. Several runs are drawn over each other, each in
@@ -113,4 +116,4 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
     charts = panels(specs[0], feeds.values(), ended)
     key = "+".join([*feeds, *(chart["key"] for chart in charts)])
     return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
-            "height": 142}
+            "height": 148}

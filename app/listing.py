@@ -25,8 +25,9 @@ def resume_banner(interrupted: list[RunRow]) -> None:
         return
     many = len(interrupted) > 1
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="resume_banner"):
-        st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** Nothing is "
-                    f"lost: {'they go' if many else 'it goes'} on from the last checkpoint.", width="stretch")
+        st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** "
+                    f"Nothing is lost: {'they go' if many else 'it goes'} on from the last checkpoint.",
+                    width="stretch")
         st.button(f"Resume {'all' if many else interrupted[0].id}", type="primary", icon=":material/play_arrow:",
                   on_click=_resume, args=([run.id for run in interrupted],), key="resume_all")
 
@@ -116,5 +117,5 @@ def _words(run: RunRow, step: Step | None) -> str:
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span><b>{run.id}</b> '
             f'{state.lower()} <span class="rl-muted">· {run.spec.row.label} · {run.spec.task_row.label} · '
             f"{html.escape(run.spec.model)} · seed {run.spec.seed} · step {run.step:,} of {run.spec.steps:,}"
-            f'{shown} · started {since} ago{said}</span></span></div><div class="rl-bar"><i style="width:{share:.1%};background:{colour}">'
-            "</i></div>")
+            f'{shown} · started {since} ago{said}</span></span></div>'
+            f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')

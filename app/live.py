@@ -88,8 +88,8 @@ def _view() -> None:
     x, smooth = place("x"), place("smooth")
     with st.popover(AXES[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
                     help="The axis and the smoothing of all charts"):
-        st.segmented_control("Horizontal axis", list(AXES), format_func=AXES.get, default=x, required=True, key="view:x",
-                             on_change=lambda: set_place("x", st.session_state["view:x"]))
+        st.segmented_control("Horizontal axis", list(AXES), format_func=AXES.get, default=x, required=True,
+                             key="view:x", on_change=lambda: set_place("x", st.session_state["view:x"]))
         st.slider("Smoothing", 0.0, 0.99, smooth, 0.01, key="view:smooth",
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
                   on_change=lambda: set_place("smooth", st.session_state["view:smooth"]))

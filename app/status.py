@@ -65,13 +65,14 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     colour, name, following = STATES[run.state]
     share = min(1.0, run.step / run.spec.steps) if run.spec.steps else 0
     ink = html.escape
+    waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running":
-        rest = (f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(run.spec.row.watch.split(". ")[0].rstrip("."))}.'
-                f"</span>")
-        words = progress(run, feed) if feed.steps else run.message or "the first batch is on its way"
+        hint = run.spec.row.watch.split(". ")[0].rstrip(".")
+        rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
+        words = progress(run, feed) if feed.steps else f"{run.message or 'the first batch is on its way'} · {waited}"
     elif run.state in ("queued", "starting"):
-        waited = time.time() - (run.started or run.created)
-        words, rest = f"{run.message or 'waking a worker'} · {duration(max(0.0, waited))}", following
+        words = f"{run.message or 'waking a worker'} · {waited}"
+        rest = f'<span class="rl-muted">{ink(following)}</span>'
     else:
         said = "" if run.state == "finished" and run.step == run.spec.steps else run.message
         done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""

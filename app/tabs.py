@@ -11,7 +11,6 @@ import streamlit as st
 from app import charts, equation, export, files, theme, tokens
 from app.feed import Feed
 from app.lab import active
-from app.theme import number
 from labcore.runs.rows import RunRow
 
 
@@ -37,7 +36,10 @@ def _samples(run: RunRow, feed: Feed) -> None:
         _inside(groups)
     if pairs := samples.get("pairs"):
         st.html(tokens.pair_table(pairs))
-    for start in range(0, len(groups), 2):
+    alone = groups and all(len(group["completions"]) == 1 for group in groups)
+    if alone:
+        st.html(tokens.flat_table(groups))
+    for start in range(0, 0 if alone else len(groups), 2):
         for column, group in zip(st.columns(2, gap="large"), groups[start:start + 2], strict=False):
             column.html(tokens.group_table(group))
     if len(steps) > 1:
@@ -92,12 +94,12 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
     if not counts["tokens"]:
         st.caption("No tokens yet: the dots come with the first samples.")
     elif counts["one"] == counts["tokens"]:
-        st.caption(f"All {counts['tokens']:,} tokens sit at ratio 1: with one update per batch (μ = {knobs['updates_per_batch']}) "
-                   "the gradient is taken where old and new policy are equal, so the clip does nothing. Raise μ "
-                   "or the mini-batches to see the dots spread.")
+        st.caption(f"All {counts['tokens']:,} tokens sit at ratio 1: with one update per batch "
+                   f"(μ = {knobs['updates_per_batch']}) the gradient is taken where old and new policy are equal, so "
+                   "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
-        st.caption(f"{counts['tokens']:,} tokens: {counts['clipped']:,} clipped (no gradient), {counts['still']:,} with "
-                   f"advantage 0, {counts['one']:,} at ratio 1, the others inside the range of ε.")
+        st.caption(f"{counts['tokens']:,} tokens: {counts['clipped']:,} clipped (no gradient), {counts['still']:,} "
+                   f"with advantage 0, {counts['one']:,} at ratio 1, the others inside the range of ε.")
 
 
 def _equation(run: RunRow, feed: Feed) -> None:
@@ -120,8 +122,8 @@ def _data(run: RunRow, feed: Feed) -> None:
     frame = pd.DataFrame([{"step": step.step, "tokens": step.tokens, "seconds": round(step.seconds, 2), **step.metrics}
                           for step in recent])
     st.dataframe(frame, hide_index=True, height=380)
-    st.caption(f"The newest {len(recent):,} of {len(feed.steps):,} steps; metrics.csv under Export has all, exactly as logged. "
-               f"Speed now: {number(feed.value('tokens_per_second') or 0, 0)} tokens/s.")
+    st.caption(f"The newest {len(recent):,} of {len(feed.steps):,} steps; metrics.csv under Export has all, "
+               "exactly as logged.")
 
 
 def _export(run: RunRow, feed: Feed) -> None:

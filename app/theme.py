@@ -29,12 +29,13 @@ CSS = """
 .st-key-knobs label p{font-size:14px}
 .st-key-knobs .stColumn{min-width:0}
 .st-key-show_knobs{display:none}
-@media (min-width:641px){.st-key-knobs{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;padding-right:8px;
-  scrollbar-width:thin;position:sticky;top:4rem}}
+@media (min-width:641px){.st-key-knobs{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;
+  padding-right:8px;scrollbar-width:thin;position:sticky;top:4rem}}
 @media (max-width:640px){.st-key-show_knobs{display:block}.st-key-knobs{display:none}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}}
-.rl-status{display:flex;gap:.6rem;align-items:center;flex-wrap:wrap;font-size:15px;line-height:1.35;min-height:28px}
-.rl-status .rl-dot{width:9px;height:9px;border-radius:50%;flex:none}
+.rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
+.rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
+.rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
@@ -81,9 +82,9 @@ def layout(kind: str, height: int = 300) -> dict:
     axis = {"gridcolor": line, "zerolinecolor": line, "linecolor": line, "title": {"font": {"size": 13}},
             "tickfont": {"size": 12}, "automargin": True}
     return {"height": height, "margin": {"l": 8, "r": 8, "t": 34, "b": 8}, "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": ink, "size": 13, "family": FONT}, "colorway": list(palette(kind)),
-            "xaxis": {**axis, "showgrid": False}, "yaxis": axis, "hovermode": "closest",
-            "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
+            "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": ink, "size": 13, "family": FONT},
+            "colorway": list(palette(kind)), "xaxis": {**axis, "showgrid": False}, "yaxis": axis,
+            "hovermode": "closest", "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
 
 
 def symbol(latex: str) -> str:
@@ -120,8 +121,5 @@ def number(value: float, digits: int = 3) -> str:
     """
     if abs(value) < 1e-9:
         return "0"
-    if abs(value) < 10 ** -digits / 2:
-        text = f"{value:.0e}"
-    else:
-        text = f"{value:,.{digits}f}"
+    text = f"{value:.0e}" if abs(value) < 10 ** -digits / 2 else f"{value:,.{digits}f}"
     return text.replace("-", "−", 1) if value < 0 else text

@@ -91,6 +91,15 @@ def group_table(group: dict[str, Any]) -> str:
             f"<th>advantage</th></tr>{rows}</table></div>")
 
 
+def flat_table(groups: list[dict[str, Any]]) -> str:
+    """Groups of one completion each, as one table: HTML."""
+    rows = "".join(
+        f'<tr><td><code>{readable(group["prompt"])}</code></td><td><code>{readable(str(group.get("answer") or ""))}'
+        f"</code></td>{_cells(group['completions'][0])}</tr>" for group in groups)
+    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>answer</th><th>completion</th>'
+            f"<th></th><th>reward</th><th>advantage</th></tr>{rows}</table></div>")
+
+
 def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
     """(index, completion), best reward first."""
     numbered = list(enumerate(group["completions"]))
@@ -98,13 +107,16 @@ def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
 
 
 def _row(index: int, completion: dict[str, Any]) -> str:
+    return f'<tr><td class="rl-muted">{index + 1}</td>{_cells(completion)}</tr>'
+
+
+def _cells(completion: dict[str, Any]) -> str:
     mark = '<span class="rl-pos" title="right">✓</span>' if completion.get("exact") else \
         '<span class="rl-muted" title="not right">✗</span>'
     cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if completion.get("truncated") else ""
     reward = completion.get("reward")
-    return (f'<tr><td class="rl-muted">{index + 1}</td><td><code>{readable(completion["text"])}</code>{cut}</td>'
-            f"<td>{mark}</td><td>{'–' if reward is None else number(reward, 2)}</td>"
-            f"<td>{signed(completion.get('advantage'))}</td></tr>")
+    return (f'<td><code>{readable(completion["text"])}</code>{cut}</td><td>{mark}</td>'
+            f"<td>{'–' if reward is None else number(reward, 2)}</td><td>{signed(completion.get('advantage'))}</td>")
 
 
 def pair_table(pairs: list[dict[str, Any]]) -> str:
@@ -128,7 +140,8 @@ def strip(completion: dict[str, Any], view: View) -> str:
         share = 0.0 if value is None else (value - view.centre) / reach
         hue = "light-dark(#E69F00,#F2B84B)" if view.signed and share < 0 else "light-dark(#0072B2,#4FA8E0)"
         ground = f"color-mix(in srgb,{hue} {abs(share) * 45:.0f}%,transparent)"
-        shown = "–" if value is None else ("+" if view.signed and not view.centre and value > 0 else "") + number(value, 2)
+        plus = "+" if view.signed and not view.centre and value is not None and value > 0 else ""
+        shown = "–" if value is None else plus + number(value, 2)
         boxes.append(f'<span style="background:{ground}" title="{_arithmetic(completion, place)}">'
                      f'<span class="rl-mono" style="border:0;padding:0">{visible(token) or "∅"}</span>'
                      f"<small>{shown}</small></span>")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import streamlit as st
 
 from app.session import Draft
 from labcore.errors import LabError
-from labcore.runs.paths import home, made
+from labcore.runs.uploads import keep
 from labcore.worlds.task import check_data
 
 WANTED = {
@@ -19,17 +18,6 @@ WANTED = {
                     'One JSON object per line: {"prompt": "…", "chosen": "…", "rejected": "…"}.'),
     "text": ("Your text", ["txt", "md", "text"], "A plain text file in UTF-8."),
 }
-
-
-def keep(name: str, content: bytes) -> Path:
-    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name."""
-    folder = made(home() / "uploads" / hashlib.sha256(content).hexdigest()[:16])
-    target = folder / (Path(name.replace("\\", "/")).name or "upload")
-    if not target.exists():
-        part = target.with_suffix(".part")
-        part.write_bytes(content)
-        part.replace(target)
-    return target
 
 
 def uploader(draft: Draft) -> None:

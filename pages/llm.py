@@ -3,21 +3,20 @@
 import streamlit as st
 
 from app import bar, empty, knobs, live, session
-from app.lab import active
 
 run = session.open_run()
+draft = session.follow(run)
 bar.bar(run)
 session.problem()
 st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
 left, right = st.columns([1, 3.7], gap="medium")
 with left, st.container(key="knobs"):
-    if active(run):
+    if draft is None:
         knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
     else:
-        knobs.before_start(session.Draft(run))
+        knobs.before_start(draft)
 with right:
     if run is None:
-        draft = session.Draft(None)
         empty.picture(draft.row, draft.task_row)
     else:
         live.panel(run)

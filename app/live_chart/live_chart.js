@@ -6,6 +6,7 @@
 
 const charts = new WeakMap();
 const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
+const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 let plotly = null;
@@ -25,7 +26,7 @@ const symlog = (y) => Math.sign(y) * Math.log10(1 + Math.abs(y) / KL_LINEAR);
 function niceCeil(value) {
   if (value <= 10) return 10;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 3, 4, 5, 7.5, 10].map((m) => m * power).find((edge) => edge >= value);
+  return [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * power).find((edge) => edge >= value);
 }
 
 export function format(value, digits) {
@@ -113,11 +114,12 @@ function layoutOf(chart, panel) {
   if (panel.range) Object.assign(y, { range: [panel.range[0] - 0.03, panel.range[1] + 0.03], tickvals: [0, 0.5, 1] });
   if (panel.symlog) Object.assign(y, symlogTicks(chart, panel));
   if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
+  const { "margin.t": top, ...marks } = markerLayout(chart);
   return {
-    height: chart.height, margin: { l: 46, r: 10, t: 8, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)",
+    height: chart.height, margin: { l: 46, r: 10, t: top, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, family: font, size: 12 }, showlegend: false, hovermode: "x unified",
     hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } }, dragmode: "zoom",
-    xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6 }, yaxis: y, ...markerLayout(chart),
+    xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6 }, yaxis: y, ...marks,
     uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
   };
 }
@@ -132,7 +134,7 @@ function symlogTicks(chart, panel) {
   return { tickvals: ticks.map(symlog), ticktext: ticks.map((tick) => String(tick).replace("-", "−")) };
 }
 
-// Dotted verticals; their words stand on up to three levels so that near neighbours do not overlap.
+// Dotted verticals with their words above the plot, on as many levels as near neighbours need.
 function markerLayout(chart) {
   const shapes = [], annotations = [];
   const ends = [];
@@ -147,11 +149,11 @@ function markerLayout(chart) {
     ends[level] = end + 8 * perPixel;
     shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
       line: { color: chart.theme.mark, width: 1, dash: "dot" } });
-    if (level < 4) annotations.push({ x, yref: "paper", y: 1, yshift: -14 * level, yanchor: "top", showarrow: false,
-      xanchor: right ? "right" : "left", xshift: right ? -2 : 2, text: marker.text.replace(/</g, "&lt;"),
-      font: { size: 12, color: chart.theme.mark }, bgcolor: chart.theme.ground, opacity: 0.92, borderpad: 0 });
+    if (level < LEVELS) annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom",
+      showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
+      text: marker.text.replace(/</g, "&lt;"), font: { size: 12, color: chart.theme.mark } });
   }
-  return { shapes, annotations };
+  return { shapes, annotations, "margin.t": 8 + 14 * Math.min(ends.length, LEVELS) };
 }
 
 function traceSpecs(chart, panel) {
@@ -334,7 +336,11 @@ export async function update(component) {
   chart.root = root;
   const fresh = chart.key !== data.key;
   if (fresh) Object.assign(chart, { key: data.key, runs: {}, zoomed: false, xmax: 0, drawn: "", first: data.first });
-  if (!takeRows(chart, data.runs)) { setTriggerValue("resync", Date.now()); return; }
+  if (!takeRows(chart, data.runs)) { // rows are missing: start anew with everything
+    chart.key = "";
+    setTriggerValue("resync", Date.now());
+    return;
+  }
   const marks = JSON.stringify(data.markers);
   const newMarks = marks !== chart.marks;
   Object.assign(chart, { markers: data.markers, marks, x: data.x, smooth: data.smooth, theme: theme(parentElement),

@@ -1,0 +1,53 @@
+"""A lab in a temporary folder, without processes: pages are run in this one by AppTest."""
+
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import app.lab
+from tests.app.seeding import ran
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class FakeLauncher:
+    """Creates runs and starts nothing."""
+
+    def __init__(self, store):
+        self.store, self.resumed = store, []
+
+    def start(self, spec):
+        return self.store.create(spec)
+
+    def resume(self, run_id):
+        self.resumed.append(run_id)
+        self.store.requeue(run_id)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
+    monkeypatch.delenv("RL_LAB_STORE", raising=False)
+    monkeypatch.setattr(app.lab, "Launcher", FakeLauncher)
+    st.cache_resource.clear()
+    st.cache_data.clear()
+    yield app.lab.lab()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def page(lab):
+    """page("llm", run="…") opens a page as a link would, and fails on any exception shown in it."""
+    def opened(name="home", **query):
+        test = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=30).run()
+        if name != "home":
+            test.switch_page(f"../pages/{name}.py")
+        for key, value in query.items():
+            test.query_params[key] = value
+        return ran(test)
+    return opened

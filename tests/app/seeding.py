@@ -1,0 +1,58 @@
+"""Runs with rows, events, samples and lines, without a worker."""
+
+import json
+
+from streamlit.testing.v1 import AppTest
+
+from labcore.runs.paths import run_folder
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.runs.store import Store
+
+
+def ran(test: AppTest) -> AppTest:
+    test.run()
+    assert not test.exception, [element.value for element in test.exception]
+    return test
+
+
+def seed(store: Store, state: str = "running", steps: int = 6, message: str = "", algorithm: str = "grpo",
+         **more) -> str:
+    """A run of this process with `steps` rows, one knob event, samples and a line, brought into `state`."""
+    spec = make(algorithm_key=algorithm, task_key="sort", steps=10, **more)
+    run_id = store.create(spec, mine=True)
+    if state == "starting":
+        return run_id
+    store.set_state(run_id, "running")
+    for step in range(1, steps + 1):
+        metrics = {"reward": 0.1 * step, "exact_match": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step,
+                   "updates": float(step), "tokens_per_second": 1000.0}
+        store.append(run_id, Record(step, 100 * step, metrics), 0.5 * step)
+    store.log(run_id, "knob", {"knob": "beta", "from": 0.04, "to": 0.2, "update": 3, "text": "β 0.04 → 0.2"}, 3)
+    for kind, content in (("samples", samples()), ("lines", line())):
+        folder = run_folder(run_id) / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"step-{content['step']:06d}.json").write_text(json.dumps(content))
+    if state != "running":
+        store.set_state(run_id, state, message)
+    return run_id
+
+
+def samples(ratio: float = 1.0) -> dict:
+    """Two groups; the second completion of each has markup, a line break and no exact match."""
+    def completion(text, reward, advantage):
+        count = len(text)
+        return {"text": text, "reward": reward, "exact": reward == 1, "advantage": advantage, "truncated": reward == 0,
+                "tokens": list(text), "logprobs": [-0.1] * count, "old_logprobs": [-0.1] * count,
+                "ref_logprobs": [-0.3] * count, "advantages": [advantage] * count, "entropy": [0.5] * count,
+                "ratio": [ratio] * count}
+    return {"step": 5, "clip_low": 0.2, "clip_high": 0.2, "beta": 0.04, "groups": [
+        {"prompt": "dbca=", "answer": "abcd", "completions": [completion("abcd", 1.0, 0.7),
+                                                              completion("<b>é\n", 0.0, -0.7)]} for _ in range(2)]}
+
+
+def line() -> dict:
+    alpha = [-0.5, 0.0, 0.5, 1.0, 2.0]
+    return {"step": 5, "alpha": alpha, "kl": [0.01 * a * a for a in alpha], "cpi": [0.1 * a for a in alpha],
+            "clip": [0.1 * a - 0.02 * a * a for a in alpha], "kl_penalised": [0.1 * a - 0.001 for a in alpha],
+            "beta": 0.04, "clip_low": 0.2, "clip_high": 0.2, "tokens": 64}

@@ -1,0 +1,152 @@
+"""Every page in every state of a run: no exception, the right words, the right buttons."""
+
+import pytest
+
+from app.status import STATES
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.runs.rows import ACTIVE, RESUMABLE
+from tests.app.seeding import ran, seed
+
+MOVABLE = [state for state in STATES if state not in ("queued", "starting")]
+
+
+def html(test) -> str:
+    return " ".join(element.proto.body for element in test.get("html"))
+
+
+def _link(test) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
+
+
+def labels(test) -> list[str]:
+    return [button.label for button in test.button]
+
+
+def test_home_is_one_button_away_from_the_lab(page):
+    test = page()
+    test.button[0].click()
+    assert labels(ran(test))[0] == "Run"
+
+
+def test_home_and_runs_offer_to_resume_what_was_interrupted(page, lab):
+    for _ in range(2):
+        seed(lab.store, "interrupted", message="stopped with the lab; resume it")
+    for name in ("home", "runs"):
+        assert "Resume all" in labels(page(name))
+    test = page("runs")
+    test.button(key="resume_all").click()
+    ran(test)
+    assert len(lab.launcher.resumed) == 2
+    assert {run.state for run in lab.store.runs()} == {"queued"}
+
+
+def test_run_needs_no_touch_and_puts_the_run_into_the_link(page, lab):
+    test = page("llm")
+    test.button(key="do:Run").click()
+    ran(test)
+    run, = lab.store.runs()
+    assert _link(test)["run"] == run.id
+    assert run.spec.row.key == "grpo" and run.spec.task == "sort" and run.state == "queued"
+    assert "Queued" in html(test)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_each_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
+    test = page("llm", algorithm=algorithm)
+    assert ALGORITHMS[algorithm].summary[:20] in html(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    assert lab.store.runs()[0].spec.algorithm == algorithm
+
+
+@pytest.mark.parametrize("state", MOVABLE)
+def test_each_state_says_what_it_is_and_what_can_be_done(page, lab, state):
+    run_id = seed(lab.store, state, message="A sentence about it.")
+    test = page("llm", run=run_id)
+    assert STATES[state][1] in html(test)
+    assert state not in RESUMABLE or "Go on" in labels(test)
+    assert ("New run" in labels(test)) and (state not in ACTIVE or "Stop" in labels(test))
+    assert state in ("running", "finished") or "A sentence about it." in html(test)
+
+
+def test_a_run_that_makes_its_base_shows_the_sft_run(page, lab):
+    run_id = seed(lab.store, "starting")
+    base = seed(lab.store, "running", algorithm="sft")
+    lab.store.set_base(run_id, base, cached=False)
+    test = page("llm", run=run_id)
+    assert "Stage 1 of 2: SFT, then GRPO" in html(test) and "step 6 of 10" in html(test)
+
+
+def test_a_moved_knob_is_asked_of_the_run_once_and_only_by_its_callback(page, lab):
+    run_id = seed(lab.store)
+    test = page("llm", run=run_id)
+    assert not lab.store.controls(run_id)
+    beta = next(slider for slider in test.slider if slider.label.startswith("KL price"))
+    assert beta.value == 0.2, "the widget shows the run's present value, not the spec's"
+    beta.set_value(0.1)
+    ran(test)
+    ran(test)
+    control, = lab.store.controls(run_id)
+    assert (control.command, control.payload) == ("set", {"knob": "beta", "value": 0.1})
+
+
+def test_restart_knobs_are_locked_while_the_run_is_going(page, lab):
+    test = page("llm", run=seed(lab.store))
+    letters = next(slider for slider in test.slider if slider.label.startswith("Letters"))
+    assert letters.disabled and "Locked" in letters.help
+
+
+def test_pause_and_step_reach_the_store(page, lab):
+    run_id = seed(lab.store)
+    test = page("llm", run=run_id)
+    test.button(key="do:Pause").click()
+    ran(test)
+    lab.store.set_state(run_id, "paused")
+    test = page("llm", run=run_id)
+    test.button(key="do:Step").click()
+    ran(test)
+    assert [control.command for control in lab.store.controls(run_id)] == ["pause", "step"]
+
+
+def test_settings_that_do_not_go_together_are_told_in_the_form_and_start_nothing(page, lab):
+    test = page("llm", group_size="1")
+    assert "group_size is 1" in test.warning[0].value
+    test.button(key="do:Run").click()
+    ran(test)
+    assert not lab.store.runs() and "group_size is 1" in test.error[0].value
+
+
+def test_every_choice_that_is_not_a_default_is_in_the_link(page):
+    test = page("llm", algorithm="ppo", task="add", seed="3", steps="70", beta="0.1")
+    assert not test.error
+    picked = _link(test)
+    assert picked == {"algorithm": "ppo", "task": "add", "seed": "3", "steps": "70", "beta": "0.1"}
+
+
+def test_a_link_with_settings_that_do_not_fit_says_so(page):
+    test = page("llm", algorithm="gpro", beta="9999999999")
+    assert "algorithm=gpro" in test.error[0].value and "beta" in test.error[0].value
+
+
+def test_a_link_to_a_deleted_run_says_so(page):
+    assert "There is no run gone" in page("llm", run="gone").error[0].value
+
+
+def test_a_new_tab_finds_the_run_that_is_going(page, lab):
+    run_id = seed(lab.store)
+    assert _link(page("llm"))["run"] == run_id
+
+
+@pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
+def test_tabs(page, lab, tab):
+    test = page("llm", run=seed(lab.store, "finished"))
+    test.session_state["why"] = tab
+    ran(test)
+
+
+def test_deleting_a_run_asks_first(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = page("runs")
+    test.button(key=f"delete:{run_id}").click()
+    ran(test)
+    assert not lab.store.runs() and "No runs yet" in test.markdown[-1].value

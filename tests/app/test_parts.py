@@ -1,0 +1,132 @@
+"""The pure parts: feed and payload, words, tokens, knobs as widgets, the equation's sources."""
+
+import doctest
+import importlib
+import json
+
+import pytest
+
+from app import controls, equation, status, tokens, uploads
+from app.feed import MOST, Feed, payload
+from app.knobs import knobs_of
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.choices import FAMILIES
+from labcore.catalog.metrics import PANELS
+from labcore.catalog.tasks import TASKS
+from labcore.runs.rows import Event, Step
+from labcore.runs.spec import make
+from tests.app.seeding import samples
+
+
+def feed(count: int, algorithm: str = "grpo") -> Feed:
+    found = Feed(make(algorithm_key=algorithm, task_key="sort", steps=max(count, 1)))
+    found.take([Step(step, 10 * step, 0, step / 4, {"reward": step / 10, "updates": 2.0 * step})
+                for step in range(1, count + 1)], [])
+    return found
+
+
+@pytest.mark.parametrize("name", ["theme", "status", "tokens", "controls"])
+def test_doctests(name):
+    tried = doctest.testmod(importlib.import_module(f"app.{name}"))
+    assert tried.attempted and not tried.failed
+
+
+def test_only_new_rows_and_an_overlap_are_sent():
+    one = feed(200)
+    full = payload({"a": one}, full=True, x="updates", smooth=0.0, ended=False)
+    assert len(full["runs"]["a"]["rows"]) == 200
+    one.take([Step(201, 2010, 0, 51.0, {"reward": 1.0})], [])
+    delta = payload({"a": one}, full=False, x="updates", smooth=0.0, ended=False)["runs"]["a"]
+    assert delta["after"] == 150 and len(delta["rows"]) == 51
+    assert len(json.dumps(delta)) < 6000
+
+
+def test_rows_are_never_taken_twice():
+    one = feed(5)
+    one.take(one.steps[2:], [])
+    assert [step.step for step in one.steps] == [1, 2, 3, 4, 5]
+
+
+def test_a_very_long_run_is_thinned_and_keeps_its_last_row():
+    one = feed(2 * MOST + 3)
+    rows = one.rows(0)
+    assert len(rows) <= MOST and rows[-1][0] == 2 * MOST + 3
+
+
+def test_runs_lie_over_each_other_in_their_own_colours_with_their_own_markers():
+    feeds = {"a": feed(3), "b": feed(3)}
+    moved = {"knob": "beta", "from": 0, "to": 1, "update": 4, "text": "β 0 → 1"}
+    feeds["b"].take([], [Event(1, 2, "knob", moved, 0.0)])
+    data = payload(feeds, full=True, x="tokens", smooth=0.5, ended=False)
+    assert data["runs"]["a"]["colour"] != data["runs"]["b"]["colour"]
+    assert data["markers"] == [{"run": "b", "step": 2, "update": 4, "text": "β 0 → 1"}]
+    assert feeds["b"].knobs()["beta"] == 1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_charts_of_an_algorithm_are_its_row_s(algorithm):
+    data = payload({"a": feed(0, algorithm)}, full=True, x="updates", smooth=0.0, ended=False)
+    assert [panel["key"] for panel in data["panels"]] == list(ALGORITHMS[algorithm].panels)
+    for panel in data["panels"]:
+        rates = all(key.endswith(("match", "frac", "zero_std", "accuracies", "accuracy", "region", "low", "high"))
+                    or "frac" in key for key in PANELS[panel["key"]].metrics)
+        assert (panel["range"] == [0, 1]) == rates, panel["key"]
+
+
+def test_an_ended_run_shows_no_chart_without_values():
+    assert [p["key"] for p in payload({"a": feed(3)}, full=True, x="updates", smooth=0, ended=True)["panels"]] == [
+        "reward"]
+
+
+def test_progress_in_words():
+    run = type("Run", (), {"step": 4, "spec": make(algorithm_key="grpo", task_key="sort", steps=12)})
+    assert status.progress(run, feed(4)) == "step 4 of 12 · 8.0 updates/s · at most 2.0 s left"
+
+
+def test_numbers_row_says_how_far_each_moved():
+    row = status.numbers(feed(5))
+    assert "<b>0.500</b><em>+0.400</em>" in row and "nats/token" in row
+
+
+def test_what_a_model_wrote_is_escaped_and_visible():
+    group = samples()["groups"][0]
+    table = tokens.group_table(group)
+    assert "<b>é" not in table and "&lt;b&gt;é↵" in table and "(cut)" in table
+    strip = tokens.strip(group["completions"][1], tokens.VIEWS["logprob"])
+    assert "<b>" not in strip and "↵" in strip and "−0.10" in strip
+
+
+def test_right_answers_come_first_and_advantages_have_a_sign():
+    table = tokens.group_table({**samples()["groups"][0], "completions": samples()["groups"][0]["completions"][::-1]})
+    assert table.index("abcd</code>") < table.index("&lt;b") and "+0.70" in table and "−0.70" in table
+
+
+def test_kl_of_a_token_by_hand():
+    """d = ref − policy = −0.2: e^d − 1 − d = 0.0187."""
+    assert tokens.kl_of(samples()["groups"][0]["completions"][0])[0] == pytest.approx(0.018730753)
+
+
+def test_every_knob_has_a_widget_and_a_help_that_says_when_it_counts():
+    for row in ALGORITHMS.values():
+        for task in TASKS.values():
+            for knob in knobs_of(row, task):
+                assert controls.kind(knob) in controls.WIDGETS
+                assert knob.help in controls.words(knob, True)
+                if controls.kind(knob) == "log slider":
+                    grid = controls.log_grid(knob, knob.default)
+                    assert knob.default in grid and grid == sorted(grid) and len(grid) < 40
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "reinforce", "dpo"])
+def test_the_source_of_the_row_s_choices_is_found_without_importing_it(algorithm):
+    row = ALGORITHMS[algorithm]
+    found = equation.sources(row, {})
+    keys = {family.key for family in FAMILIES} | {"preference_loss"}
+    wanted = [knob for knob in row.knobs if knob.key in keys and (knob.key, knob.default) != ("ratio", "none")]
+    assert len(found) >= len(wanted) > 0 and all(source.text.startswith("def ") for source in found)
+
+
+def test_an_upload_is_kept_once_by_its_content(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
+    first, again = uploads.keep("../a.jsonl", b"{}"), uploads.keep("a.jsonl", b"{}")
+    assert first == again and first.is_relative_to(tmp_path) and first.name == "a.jsonl"
