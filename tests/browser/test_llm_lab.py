@@ -1,0 +1,87 @@
+"""The main job, as a person does it: run, turn a knob, pause, come back, export. In a real browser."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms: a busy machine is no reason to fail
+# The drawn lines of all charts that have a path of more than one point.
+DRAWN = """() => [...document.querySelectorAll('.scatterlayer path.js-line')]
+    .filter(line => (line.getAttribute('d') || '').includes('L')).length"""
+
+
+def start_run(page: Page, server: Server, query: str = "") -> str:
+    """Open the LLM lab, press Run, wait for curves. Returns the run's id."""
+    page.goto(f"{server.url}/llm{query}")
+    page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+    page.wait_for_function(f"() => ({DRAWN})() > 0", timeout=SLOW)
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
+    return re.search(r"run=([\w-]+)", page.url)[1]
+
+
+
+def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, server: Server) -> None:
+    run_id = start_run(page, server, "?steps=2000")
+    page.get_by_role("button", name=re.compile("^Pause")).wait_for(timeout=SLOW)  # SFT is over, RL is running
+    expect(page.get_by_role("slider", name=re.compile("KL price"))).to_be_enabled(timeout=SLOW)
+
+    page.get_by_role("slider", name=re.compile("KL price")).press("ArrowRight")
+    expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
+
+    page.get_by_role("button", name=re.compile("^Pause")).click()
+    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+
+    page.reload()
+    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    assert run_id in page.url
+    expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
+
+    page.get_by_role("button", name=re.compile("^Step")).click()
+    page.get_by_role("button", name=re.compile("^Go on")).click()
+    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+
+def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, tmp_path: Path) -> None:
+    start_run(page, server, "?steps=60")
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
+    page.get_by_role("tab", name="Export").click()
+    with page.expect_download(timeout=SLOW) as download:
+        page.get_by_role("button", name=re.compile("zip", re.IGNORECASE)).click(timeout=SLOW)
+    packed = tmp_path / "run.zip"
+    download.value.save_as(packed)
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(tmp_path)
+    (metrics,) = tmp_path.rglob("metrics.csv")
+    header, *rows = metrics.read_text(encoding="utf-8").splitlines()
+    assert header.startswith("step,tokens,seconds,")
+    exact = [float(row.split(",")[header.split(",").index("exact_match")]) for row in rows]
+    assert len(rows) == 60
+    assert sum(exact[-5:]) / 5 > sum(exact[:5]) / 5 + 0.1
+    checkpoint = next(tmp_path.rglob("model.safetensors")).parent
+    model = AutoModelForCausalLM.from_pretrained(checkpoint)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    assert tokenizer.decode(tokenizer("dbca=")["input_ids"]) == "dbca="
+    assert model.num_parameters() > 100_000
+    assert {"events.csv", "spec.json"} <= {path.name for path in tmp_path.rglob("*")}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("where", ["", "llm", "runs"])
+def test_no_page_scrolls_sideways(page: Page, server: Server, where: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 720})
+    page.goto(f"{server.url}/{where}")
+    page.locator("[data-testid=stMain] .stHtml, [data-testid=stMain] [data-testid=stMarkdown]").first.wait_for(
+        timeout=SLOW)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator("[data-testid=stException]").count() == 0
