@@ -22,11 +22,11 @@ def learnt(store, run_id) -> list[dict[str, float]]:
             for step in store.steps_after(run_id)]
 
 
-def until(condition, seconds: float = 40.0):
+def until(condition, seconds: float = 90.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.002)
+        time.sleep(0.005)
     return value
 
 
