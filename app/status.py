@@ -76,7 +76,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     else:
         said = "" if run.state == "finished" and run.step == run.spec.steps else run.message
         done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
-        words = " · ".join(part for part in (said, done, outcome(run, feed)) if part)
+        words = " · ".join(part for part in (said.rstrip("."), done, outcome(run, feed)) if part)
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'

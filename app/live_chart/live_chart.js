@@ -377,7 +377,10 @@ function render(chart, newMarks) {
   }
 }
 
-export function dispose(parentElement) {
+// Streamlit also calls this when newer data came while `update` was waiting: then the charts live on.
+export async function dispose(parentElement) {
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  if (parentElement.isConnected) return;
   const chart = charts.get(parentElement);
   charts.delete(parentElement);
   chart?.observer.disconnect();
