@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from transformers import (
     Qwen2Config,
 )
 
+from labcore.catalog.models import MODELS, ModelSize
 from labcore.llm.batch import Prompts
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import Session
@@ -94,6 +96,7 @@ class Letters:
         return Score(share, share == 1)
 
 
+TINIER = ModelSize("tiny", "tinier", hidden=32, layers=1, heads=2, intermediate=48, parameters="0.01 M", context=64)
 SMALL = {"online": {"prompts_per_step": 4, "group_size": 4}, "sft": {"sequences_per_step": 8},
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
 
@@ -107,7 +110,8 @@ def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, d
 
 def session(algorithm: str, letters: bool = True, resume=None, **given) -> Session:
     """A session on random weights, on the task that gives rewards (or, without `letters`, on its own)."""
-    started = Session.start(spec(algorithm, **given), resume=resume)
+    with patch.dict(MODELS, {"tiny": TINIER}):
+        started = Session.start(spec(algorithm, **given), resume=resume)
     if letters:
         started.task = Letters()
     return started
