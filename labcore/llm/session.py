@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -151,19 +152,23 @@ class Session:
 
     def _load(self, folder: Path) -> None:
         try:
-            state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-            weights = load_file(folder / "policy" / "model.safetensors", device=str(self.device))
-            generator = load_file(folder / "generator.safetensors")["generator"]
-        except (OSError, ValueError) as error:
-            raise LabError(f"The checkpoint {folder.name} cannot be read ({error}): resume from an earlier one, or "
+            self._read(folder)
+        except torch.OutOfMemoryError:  # a RuntimeError that is not the checkpoint's fault
+            raise
+        except (LabError, SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+            raise LabError(f"The checkpoint {folder.name} cannot be read ({reason}): resume from an earlier one, or "
                            "start the run again.") from error
-        self.policy.load_state_dict(weights, strict=False)  # tied weights are stored once
-        self.policy.tie_weights()
+
+    def _read(self, folder: Path) -> None:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
+        self.policy.load_state_dict(load(folder / "policy")[0].state_dict())
         if self.critic is not None:
             self.critic.load_state_dict(load_file(folder / "critic.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
-        self.generator.set_state(generator)
+        self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
         self.pairs = [Pair(**pair) for pair in state["pairs"]]
         self.knobs.update(state["knobs"])

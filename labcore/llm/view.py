@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from labcore.llm import online
 from labcore.llm.batch import Completions
@@ -47,6 +47,13 @@ def parameters(model: nn.Module) -> Tensor:
     return parameters_to_vector(model.parameters()).detach().clone()
 
 
+def _put(model: nn.Module, vector: Tensor) -> None:
+    """Write `parameters` back in place: torch's own way would make every parameter a view of one vector."""
+    targets = list(model.parameters())
+    for target, values in zip(targets, vector.split([target.numel() for target in targets]), strict=True):
+        target.copy_(values.view_as(target))
+
+
 @torch.no_grad()
 def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
     """Mean KL and the surrogates at θ_old + α(θ_new − θ_old), on a part of the batch; the policy is left as it was.
@@ -60,7 +67,7 @@ def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
     after = parameters(session.policy)
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
     for alpha in ALPHAS:
-        vector_to_parameters(before + alpha * (after - before), session.policy.parameters())
+        _put(session.policy, before + alpha * (after - before))
         logprobs, _ = _logprobs_and_entropy(session, part)
         ratio = token(logprobs, part.old_logprobs, mask)
         kl = k3(part.old_logprobs, logprobs)
@@ -68,7 +75,7 @@ def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
                  "kl_penalised": kl_penalised(ratio, part.advantages, kl, beta)}
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
-    vector_to_parameters(after, session.policy.parameters())
+    _put(session.policy, after)
     return {"step": session.step, "alpha": list(ALPHAS), **curves, "beta": beta, "clip_low": bounds[0],
             "clip_high": bounds[1], "tokens": int(mask.sum())}
 
