@@ -1,0 +1,184 @@
+"""A session saved and loaded goes on bit for bit; what it writes is plain; what is broken is told in words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from labcore.errors import LabError
+from labcore.llm.session import Session, pick_device
+from tests.llm.tools import Letters, completion_ids, records, session, spec, weights
+
+ALGORITHMS = ["grpo", "ppo", "dpo", "sft"]
+STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
+
+
+def given(algorithm):
+    return {"mini_batches": 2} if algorithm in ("ppo", "grpo") else {"eval_every": 2, "sft_target": 1.0}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(algorithm, steps=STEPS):
+        started = session(algorithm, steps=steps, **given(algorithm))
+        for record in started.run():
+            if record is not None and record.step == SAVED_AT:
+                break
+        folder = tmp_path / "checkpoint"
+        folder.mkdir()
+        started.save(folder)
+        return folder, started
+    return save
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_resumed_run_is_the_uninterrupted_one(algorithm, saved):
+    whole = session(algorithm, steps=STEPS, **given(algorithm))
+    expected = records(whole)[SAVED_AT:]
+    folder, _ = saved(algorithm)
+    resumed = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
+    assert (resumed.step, resumed.updates > 0, resumed.tokens > 0) == (SAVED_AT, True, True)
+    got = records(resumed)
+    assert [r.metrics for r in got] == [r.metrics for r in expected]
+    assert [r.samples for r in got] == [r.samples for r in expected]
+    for name, network in whole.models.items():
+        assert torch.equal(weights(resumed.models[name]), weights(network)), name
+    assert torch.equal(resumed.generator.get_state(), whole.generator.get_state())
+    assert resumed.rng.bit_generator.state == whole.rng.bit_generator.state
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_saving_changes_nothing(algorithm, tmp_path):
+    plain, saving = (session(algorithm, steps=3, **given(algorithm)) for _ in range(2))
+    expected, got = records(plain), []
+    for record in saving.run():
+        if record is not None:
+            got.append(record)
+            (tmp_path / str(record.step)).mkdir()
+            saving.save(tmp_path / str(record.step))
+    assert [r.metrics for r in got] == [r.metrics for r in expected]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dpo"])
+def test_saved_before_the_first_step_it_starts_the_same(algorithm, tmp_path):
+    fresh = session(algorithm)
+    fresh.save(tmp_path)
+    resumed = session(algorithm, resume=tmp_path)
+    assert [r.metrics for r in records(resumed)] == [r.metrics for r in records(fresh)]
+
+
+def test_changed_knobs_are_kept(tmp_path):
+    started = session("grpo")
+    started.knobs |= {"beta": 0.7, "group_size": 3}
+    started.save(tmp_path)
+    resumed = session("grpo", resume=tmp_path)
+    assert resumed.knobs == started.knobs and resumed.spec.knobs["beta"] == 0.04
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_checkpoint_is_safetensors_and_json(algorithm, saved):
+    folder, _ = saved(algorithm)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".safetensors", ".json"}
+    for path in files:
+        if path.suffix == ".json":
+            json.loads(path.read_text("utf-8"))
+        assert path.read_bytes()[:2] not in (b"PK", b"\x80\x02", b"\x80\x04")  # archives and pickles
+
+
+def test_an_export_is_a_hugging_face_folder(saved, tmp_path):
+    _, started = saved("grpo")
+    started.export(tmp_path / "export")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "export").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "export")
+    ids = completion_ids(2, 8, started.policy.config.vocab_size)
+    assert torch.equal(model(input_ids=ids).logits, started.policy(input_ids=ids).logits)
+    assert tokenizer("dbca=")["input_ids"] == started.tokenizer("dbca=")["input_ids"]
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1) and tokenizer.padding_side == "left"
+
+
+def test_a_run_starts_from_a_folder(saved):
+    """As RL starts from its SFT base, and a user from a model of their own."""
+    folder, taught = saved("sft")
+    by_base = Session.start(spec("ppo"), base_folder=folder / "policy")
+    assert torch.equal(weights(by_base.policy), weights(taught.policy))
+    assert torch.equal(weights(by_base.reference), weights(taught.policy))
+    assert torch.equal(weights(by_base.critic.trunk), weights(taught.policy.base_model))
+    assert (by_base.step, by_base.updates) == (0, 0)
+    by_base.task = Letters()
+    assert len(records(by_base)) == 2
+
+
+def broken_state(folder):
+    (folder / "state.json").write_text('{"step": 3}')
+
+
+def no_json(folder):
+    (folder / "state.json").write_text('{"step": 3')
+
+
+def other_weights(folder):
+    shutil.copy(folder / "generator.safetensors", folder / "policy" / "model.safetensors")
+
+
+def cut(name):
+    def fault(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+    return fault
+
+
+def removed(name):
+    return lambda folder: (folder / name).unlink()
+
+
+FILES = ["state.json", "policy/model.safetensors", "critic.safetensors", "optimizer_policy.safetensors",
+         "optimizer_critic.safetensors", "generator.safetensors"]
+FAULTS = {"broken state": broken_state, "no JSON": no_json, "other weights": other_weights,
+          **{f"{name} cut": cut(name) for name in FILES}, **{f"{name} gone": removed(name) for name in FILES}}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_checkpoint_is_told_in_words(fault, saved):
+    folder, _ = saved("ppo")
+    FAULTS[fault](folder)
+    with pytest.raises(LabError, match=r"checkpoint .* cannot be read .*resume from an earlier one"):
+        session("ppo", resume=folder)
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert pick_device("auto") == pick_device("cpu") == torch.device("cpu")
+    for name in ("cuda", "mps"):
+        with pytest.raises(LabError, match=f"no {name} device: use auto or cpu"):
+            pick_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == torch.device("cuda")
+
+
+def test_an_optimizer_step_is_clipped_and_says_the_norm_before():
+    started = session("grpo", max_grad_norm=0.5)
+    parameters = list(started.policy.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    count = sum(parameter.numel() for parameter in parameters)
+    seen = []
+    started.optimizers["policy"].register_step_pre_hook(
+        lambda *_: seen.append(torch.cat([p.grad.flatten() for p in parameters]).norm().item()))
+    assert started.optimise("policy", 1e-3, 0.0) == pytest.approx(count ** 0.5, rel=1e-5)
+    assert seen == [pytest.approx(0.5, rel=1e-4)]
+    assert all(parameter.grad is None for parameter in parameters)
+
+
+def test_what_it_holds_is_ready_to_train():
+    started = session("ppo")
+    assert not any(network.training for network in started.models.values())  # no dropout anywhere
+    assert not any(p.requires_grad for p in started.reference.parameters())
+    assert started.context == 64 and started.prompt_room == 58
+    held = {id(p) for group in started.optimizers["policy"].param_groups for p in group["params"]}
+    assert held == {id(p) for p in started.policy.parameters()}
