@@ -21,6 +21,9 @@ _VERIFIER = (
          unit="characters", advanced=True),
 )
 
+# Real text: SFT stops at its step limit, and sampling long completions is too dear for many evaluation prompts.
+_FILE = {"sft_target": 1.0, "eval_prompts": 32}
+
 
 @dataclass(frozen=True)
 class Task:
@@ -58,10 +61,10 @@ TASKS: dict[str, Task] = {
         ), defaults={"max_new_tokens": 5}, example="47+85= → 132"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
-             defaults={"max_new_tokens": 64, "sft_target": 1.0}, example="question, answer → ####"),
+             defaults=_FILE | {"max_new_tokens": 64}, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
              "labcore.worlds.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
-             defaults={"max_new_tokens": 64, "sft_target": 1.0}, example="prompt, chosen, rejected"),
+             defaults=_FILE | {"max_new_tokens": 64}, example="prompt, chosen, rejected"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.worlds.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
@@ -69,7 +72,7 @@ TASKS: dict[str, Task] = {
                       high=1024, unit="characters"),
                  Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT.", low=8, high=2048,
                       unit="characters"),
-             ), data="text", defaults={"max_new_tokens": 48, "sft_target": 1.0},
+             ), data="text", defaults=_FILE | {"max_new_tokens": 48},
              example="a slice of your text → its continuation"),
     )
 }

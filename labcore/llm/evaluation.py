@@ -12,12 +12,9 @@ from labcore.worlds.task import Problem, Score
 if TYPE_CHECKING:
     from labcore.llm.session import Session
 
-PROMPTS = 256  # the standard error of an exact match of 0.5 is 0.03
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of one completion for each of PROMPTS fresh prompts, and what was seen (see `view`)."""
+    """Metrics of one completion for each of `eval_prompts` fresh prompts, and what was seen (see `view`)."""
 
     metrics: dict[str, float]
     seen: tuple[list[Problem], Completions, list[str], list[Score]]
@@ -25,7 +22,7 @@ class Evaluation:
 
 def evaluate(session: Session) -> Evaluation:
     """Sample with the session's sampling knobs, score, and with a reference measure the KL to it."""
-    problems = session.task.problems(PROMPTS, session.rng)
+    problems = session.task.problems(int(session.knobs["eval_prompts"]), session.rng)
     prompts, completions, texts = online.complete(session, session.policy, problems, 1)
     scores = [session.task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
     metrics = online.score_metrics(scores, completions)
