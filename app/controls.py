@@ -82,28 +82,35 @@ def log_grid(knob: Knob, value: float) -> list[float]:
 
 
 def _common(target: Target, knob: Knob, name: str) -> dict:
-    """Arguments that every widget shares, after its session value has been made to agree with the target's."""
-    key = f"knob:{target.scope}:{knob.key}:{name}"
+    """Arguments that every widget shares.
+
+    The value goes in as the widget's default, never through the session state: a box in a closed popover is
+    mounted later, and would then start from, and send, its own default. `shown` is [value, generation]: where the
+    value was changed by another widget or another page, the next generation of this one starts from it.
+    """
     value = target.values[knob.key]
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
+    shown = st.session_state.setdefault(f"shown:{target.scope}:{knob.key}:{name}", [value, 0])
+    if shown[0] != value:
+        shown[:] = [value, shown[1] + 1]
+    key = f"knob:{target.scope}:{knob.key}:{name}:{shown[1]}"
     return {"label": label(knob, target.going), "key": key, "help": words(knob, target.going),
-            "disabled": target.going and knob.effect == "restart", "on_change": _changed, "args": (target, knob, key)}
+            "disabled": target.going and knob.effect == "restart", "on_change": _changed,
+            "args": (target, knob, key, shown)}
 
 
-def _changed(target: Target, knob: Knob, key: str) -> None:
+def _changed(target: Target, knob: Knob, key: str, shown: list) -> None:
     """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
-    before = target.values[knob.key]
     try:
         value = knob.check(st.session_state[key])
-        if value == before:
+        if value == target.values[knob.key]:
             return
         if target.send:
             target.send(knob, value)
     except LabError as error:
         target.refused(str(error))
+        shown[1] += 1
         return
-    target.values[knob.key] = value
+    target.values[knob.key] = shown[0] = value
 
 
 def nice_step(span: float) -> float:
@@ -121,35 +128,36 @@ def _slider(target: Target, knob: Knob) -> None:
     low, high = (knob.type(edge) for edge in knob.safe)
     low, high = min(low, value, knob.default), max(high, value, knob.default)
     step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
-    st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, step=step,
+    st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, value=value, step=step,
               format=None if knob.type is int else "%g")
 
 
 def _log_slider(target: Target, knob: Knob) -> None:
     grid = log_grid(knob, target.values[knob.key])
     st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid,
-                     format_func=lambda stop: f"{stop:g}")
+                     value=float(target.values[knob.key]), format_func=lambda stop: f"{stop:g}")
 
 
 def number(target: Target, knob: Knob) -> None:
     """A box that admits everything from `low` to `high`, beyond the slider's safe range too."""
     bounds = {name: None if edge is None else knob.type(edge)
               for name, edge in (("min_value", knob.low), ("max_value", knob.high))}
-    step = 1 if knob.type is int else float(f"{max(abs(float(target.values[knob.key])), 0.01) / 10:.1g}")
-    st.number_input(**_common(target, knob, "number"), **bounds, step=step,
+    step = 1 if knob.type is int else float(f"{(abs(float(knob.default)) or 0.1) / 10:.1g}")
+    st.number_input(**_common(target, knob, "number"), **bounds, value=target.values[knob.key], step=step,
                     format=None if knob.type is int else "%g")
 
 
 def _choice(target: Target, knob: Knob) -> None:
-    st.selectbox(**_common(target, knob, "choice"), options=knob.choices)
+    st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
+                 index=knob.choices.index(target.values[knob.key]))
 
 
 def _switch(target: Target, knob: Knob) -> None:
-    st.toggle(**_common(target, knob, "switch"))
+    st.toggle(**_common(target, knob, "switch"), value=target.values[knob.key])
 
 
 def _text(target: Target, knob: Knob) -> None:
-    st.text_input(**_common(target, knob, "text"))
+    st.text_input(**_common(target, knob, "text"), value=target.values[knob.key])
 
 
 WIDGETS: dict[str, Callable[[Target, Knob], None]] = {

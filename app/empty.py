@@ -27,11 +27,13 @@ CSS = """
 GRID = '<div class="rl-frame"></div>'
 
 
-def picture(row: Algorithm, task: Task) -> None:
-    """Three steps and the frames of the charts to come."""
-    st.html('<div class="rl-status"><span class="rl-dot" style="background:#8A939D"></span>'
-            "<span><b>Ready.</b> Press <b>Run</b>: the curves move within seconds. "
-            f"{html.escape(row.summary)}</span></div>")
+def picture(row: Algorithm, task: Task, fault: str) -> None:
+    """Three steps and the frames of the charts to come. `fault`: why the run cannot start yet, if it cannot."""
+    ready = f"<b>Ready.</b> Press <b>Run</b>: the curves move within seconds. {html.escape(row.summary)}"
+    missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
+    colour = "#E69F00" if fault else "#009E73"
+    st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
+            f"<span>{missing if fault else ready}</span></div>")
     prompt, _, answer = task.example.partition(" → ")
     tiles = "".join(f"<div><b>{PANELS[key].title}</b> <i>{symbol(METRICS[PANELS[key].metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[PANELS[key].metrics[0]].unit}</small>{GRID}</div>" for key in row.panels[:6])

@@ -50,16 +50,20 @@ def _delete(run_id: str) -> None:
 
 
 def going() -> None:
-    """The runs that are going, for Home; polls only while there are some."""
-    if lab().store.runs(*ACTIVE, limit=1):
-        st.fragment(_going, run_every=1.0, key="going")()
+    """The runs that are going, for Home, or the latest ones; polls only while some are going."""
+    polling = bool(lab().store.runs(*ACTIVE, limit=1))
+    st.fragment(_going, run_every=1.0 if polling else None, key="going")(polling)
 
 
-def _going() -> None:
+def _going(polling: bool) -> None:
     runs = lab().store.runs(*ACTIVE, limit=8)
-    if not runs:
+    if polling and not runs:
         st.rerun()
-    st.subheader("Going now", anchor=False)
+    title = "Going now" if runs else "Latest runs"
+    runs = runs or lab().store.runs(limit=4)
+    if not runs:
+        return
+    st.subheader(title, anchor=False)
     newest = _newest(runs)
     for run in runs:
         _entry(run, newest.get(run.id), full=False)
@@ -115,7 +119,7 @@ def _words(run: RunRow, step: Step | None) -> str:
     since = duration(max(0.0, time.time() - run.created))
     said = f' · <span title="{html.escape(run.message)}">{html.escape(run.message)}</span>' if run.message else ""
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span><b>{run.id}</b> '
-            f'{state.lower()} <span class="rl-muted">· {run.spec.row.label} · {run.spec.task_row.label} · '
+            f'{state.lower()} <span class="rl-muted">{run.spec.row.label} · {run.spec.task_row.label} · '
             f"{html.escape(run.spec.model)} · seed {run.spec.seed} · step {run.step:,} of {run.spec.steps:,}"
             f'{shown} · started {since} ago{said}</span></span></div>'
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')

@@ -108,6 +108,14 @@ class Draft:
                     knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     data=self.fields["data"].get(self.task_row.data))
 
+    def fault(self) -> str:
+        """Why these settings cannot run, in a sentence; empty where they can."""
+        try:
+            self.spec()
+        except LabError as error:
+            return str(error)
+        return ""
+
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form."""
         found = {key: str(self.fields[key]) for key, default in DEFAULTS.items() if self.fields[key] != default}

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import bar, empty, knobs, live, session
+from app import bar, empty, knobs, live, live_chart, session
 
 run = session.open_run()
 draft = session.follow(run)
@@ -17,6 +17,7 @@ with left, st.container(key="knobs"):
         knobs.before_start(draft)
 with right:
     if run is None:
-        empty.picture(draft.row, draft.task_row)
+        empty.picture(draft.row, draft.task_row, draft.fault())
+        live_chart.warm()
     else:
         live.panel(run)

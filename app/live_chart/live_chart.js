@@ -325,6 +325,7 @@ function signature(chart) {
 
 export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
+  if (!data.panels) { await loadPlotly(data.plotly); return; } // the page before a run: only get ready
   const root = parentElement.querySelector(".rl-live");
   let chart = charts.get(parentElement);
   if (!chart) {
