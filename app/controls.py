@@ -8,7 +8,7 @@ widget's own `on_change`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import streamlit as st
@@ -67,18 +67,29 @@ def words(knob: Knob, going: bool) -> str:
     return f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
 
 
-def log_grid(knob: Knob, value: float) -> list[float]:
-    """Round stops over the safe range, with the default and the present value among them.
+def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
+    """Round stops over the safe range, and those of `also`.
 
     >>> from labcore.catalog.algorithms import LEARNING_RATE
-    >>> log_grid(LEARNING_RATE, 0.0011)[-5:]
+    >>> log_grid(LEARNING_RATE, [0.0011])[-5:]
     [0.001, 0.0011, 0.0015, 0.002, 0.003]
     """
     low, high = knob.safe
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     stops = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
     inside = {stop for stop in stops if low <= stop <= high} | {float(low), float(high)}
-    return sorted(inside | {float(knob.default), float(value)})
+    return sorted(inside | {float(value) for value in also})
+
+
+def _seen(target: Target, knob: Knob) -> set[float]:
+    """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
+    moved would be a new one, and the hand would lose it."""
+    seen = st.session_state.setdefault(f"reach:{target.scope}:{knob.key}", {*knob.safe, knob.default})
+    value = target.values[knob.key]
+    on_grid = knob.scale == "log" and value in log_grid(knob, seen)
+    if not on_grid and (knob.scale == "log" or not min(seen) <= value <= max(seen)):
+        seen.add(value)
+    return seen
 
 
 def _common(target: Target, knob: Knob, name: str) -> dict:
@@ -125,15 +136,15 @@ def nice_step(span: float) -> float:
 
 def _slider(target: Target, knob: Knob) -> None:
     value = target.values[knob.key]
-    low, high = (knob.type(edge) for edge in knob.safe)
-    low, high = min(low, value, knob.default), max(high, value, knob.default)
+    seen = _seen(target, knob)
+    low, high = knob.type(min(seen)), knob.type(max(seen))
     step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
     st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, value=value, step=step,
               format=None if knob.type is int else "%g")
 
 
 def _log_slider(target: Target, knob: Knob) -> None:
-    grid = log_grid(knob, target.values[knob.key])
+    grid = log_grid(knob, _seen(target, knob))
     st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid,
                      value=float(target.values[knob.key]), format_func=lambda stop: f"{stop:g}")
 
