@@ -36,7 +36,7 @@ def export_run(store: Store, run_id: str, folder: Path | str) -> Path:
         raise LabError(f"{folder} is a file: export to a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_metrics(folder / "metrics.csv", store.steps_after(run_id))
+        write_metrics(folder / "metrics.csv", store.steps_after(run_id))
         _write_events(folder / "events.csv", store.events_after(run_id))
         spec = json.loads(row.spec.to_json())
         (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
@@ -78,7 +78,7 @@ def _pack(folder: Path, packed: Path) -> None:
             archive.write(path, path.relative_to(folder.parent), compress_type=how)
 
 
-def _write_metrics(path: Path, rows: list[Step]) -> None:
+def write_metrics(path: Path, rows: list[Step]) -> None:
     logged = {key for row in rows for key in row.metrics}
     keys = [key for key in METRICS if key in logged]
     env = ["env_steps"] if any(row.env_steps for row in rows) else []
