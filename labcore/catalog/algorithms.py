@@ -80,8 +80,8 @@ _ONLINE = (
          "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
     Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
          "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
-    Knob("kl_placement", "KL placement", "loss", "Where β × KL is paid: subtracted from the reward, added to the "
-         "loss, or nowhere.", choices=choices.KL_PLACEMENTS, advanced=True),
+    Knob("kl_placement", "KL placement", "loss", "Where β × KL is paid. reward: subtracted from it; loss: added to "
+         "it; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
@@ -182,7 +182,7 @@ _ROWS = (
     _row("grpo", "GRPO", "online",
          summary="Compares each completion with its own group: no critic. Clipped ratio per token, KL in the loss.",
          latex=r"L = \frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
-               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3\Big],\quad "
+               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
                r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
          watch="Groups without signal: when most groups are all right or all wrong, the gradient dies. "
                "The clip does nothing while μ = 1 and there is one mini-batch.",
@@ -190,7 +190,7 @@ _ROWS = (
          models=("policy", "reference"), panels=(*_ONLINE_PANELS, *_LAST_PANELS)),
     _row("reinforce", "REINFORCE", "online",
          summary="Reward minus the batch mean, times the log-probability. One update per batch, no ratio, no clip.",
-         latex=r"L = -\frac1B\sum_i\hat A_i\sum_t\log\pi_\theta(y_{i,t}),\quad "
+         latex=r"L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
                r"\hat A_i = R_i-\beta\,k_{1,i}-\overline{(R-\beta k_1)}",
          watch="The batch mean is a crude baseline: easy prompts look good, hard ones bad. Compare its spread "
                "with RLOO's.",
@@ -202,9 +202,9 @@ _ROWS = (
          panels=(*(p for p in _ONLINE_PANELS if p not in ("clip", "surrogate")), *_LAST_PANELS)),
     _row("rloo", "RLOO", "online",
          summary="The baseline of each completion is the mean reward of the others in its group: unbiased, no critic.",
-         latex=r"L = -\frac1B\sum_i\min\big(\rho_i\hat A_i,\ \operatorname{clip}(\rho_i, 1-\varepsilon_{low}, "
-               r"1+\varepsilon_{high})\hat A_i\big),\quad \hat A_i = R'_i-\frac1{G-1}\sum_{j\ne i}R'_j,\quad "
-               r"R' = R-\beta\sum_t k_1",
+         latex=r"L = -\frac1B\sum_i\Big[\min\big(\rho_i\hat A_i,\ \operatorname{clip}(\rho_i, 1-\varepsilon_{low}, "
+               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad "
+               r"\hat A_i = R'_i-\frac1{G-1}\sum_{j\ne i}R'_j,\quad R' = R-\beta\sum_t k_1",
          watch="The ratio is that of the whole sequence: with long completions it leaves the clip range after "
                "one update.",
          paper="Ahmadian et al. 2024, arXiv:2402.14740",
@@ -213,10 +213,12 @@ _ROWS = (
          models=("policy", "reference"), panels=(*_ONLINE_PANELS, *_LAST_PANELS)),
     _row("ppo", "PPO", "online",
          summary="A separate critic values every token; several clipped passes over each batch in mini-batches.",
-         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t, "
-               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big),\quad "
+         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ "
+               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
                r"\hat A_t = \sum_l(\gamma\lambda)^l\delta_{t+l},\quad "
-               r"\delta_t = r_t+\gamma V_{t+1}-V_t,\quad r_t = -\beta\,k_1+R\,1_{last}",
+               r"\delta_t = r_t+\gamma V_{t+1}-V_t,\quad r_t = -\beta\,k_1+R\,1_{last}\\ "
+               r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
+               r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)\end{gathered}",
          watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far.",
          paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
          extra_knobs=_CRITIC,

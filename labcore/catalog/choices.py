@@ -21,6 +21,7 @@ class Choice:
 
     `level` says what an advantage is made from: one reward per completion ("sequence") or one per token
     ("token"). `group` marks those that compare completions of one prompt; `critic` those that need values.
+    `needs` are the knobs that its function asks for: only algorithms that have them can choose it.
     """
 
     key: str
@@ -29,6 +30,7 @@ class Choice:
     level: Literal["sequence", "token"] = "token"
     group: bool = False
     critic: bool = False
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ ADVANTAGE = Family("advantage", "advantage", "advantages", (
     Choice("group_standardised", "reward − group mean, over the group's spread",
            r"\frac{R - \bar R_g}{s_g + \epsilon}", "sequence", group=True),
     Choice("gae", "generalised advantage estimate with a critic",
-           r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True),
+           r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, needs=("gamma", "gae_lambda")),
 ))
 
 RATIO = Family("ratio", "ratio", "ratios", (
@@ -73,7 +75,7 @@ RATIO = Family("ratio", "ratio", "ratios", (
 SURROGATE = Family("surrogate", "surrogate", "surrogates", (
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
-           r"1+\varepsilon_{high})\hat A\big)"),
+           r"1+\varepsilon_{high})\hat A\big)", needs=("clip_low", "clip_high")),
 ))
 
 KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "kl", (
@@ -94,7 +96,8 @@ AGGREGATION = Family("aggregation", "aggregation", "aggregation", (
 ))
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "preferences", (
-    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", "sequence"),
+    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", "sequence",
+           needs=("beta",)),
 ))
 
 FAMILIES = (ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS)

@@ -15,10 +15,10 @@ _VERIFIER = (
          "after #### or the last number equals the answer's; regex: matches the pattern; contains: holds the pattern, "
          "or the answer where the pattern is empty; length: between the two lengths.", choices=VERIFIERS),
     Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for."),
-    Knob("length_low", "Shortest", 1, "Shortest completion that the length verifier accepts.", low=0, high=100_000,
-         unit="characters", advanced=True),
-    Knob("length_high", "Longest", 40, "Longest completion that the length verifier accepts.", low=1, high=100_000,
-         unit="characters", advanced=True),
+    Knob("length_low", "Shortest", 1, "Shortest completion that the length verifier accepts. Higher: "
+         "asks for more text; lower: accepts almost anything.", low=0, high=100_000, unit="characters", advanced=True),
+    Knob("length_high", "Longest", 40, "Longest completion that the length verifier accepts. Higher: accepts "
+         "almost anything; lower: asks to be brief.", low=1, high=100_000, unit="characters", advanced=True),
 )
 
 # Real text: SFT stops at its step limit, and sampling long completions is too dear for many evaluation prompts.
@@ -57,7 +57,8 @@ TASKS: dict[str, Task] = {
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.worlds.add:Add", ("online", "preference", "sft"), (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
-            Knob("digits", "Digits", 2, "Digits of each number.", low=1, high=6, safe=(1, 3)),
+            Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
+                 low=1, high=6, safe=(1, 3)),
         ), defaults={"max_new_tokens": 5}, example="47+85= → 132"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
@@ -68,10 +69,10 @@ TASKS: dict[str, Task] = {
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.worlds.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
-                 Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt.", low=1,
-                      high=1024, unit="characters"),
-                 Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT.", low=8, high=2048,
-                      unit="characters"),
+                 Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt. More: an easier "
+                      "continuation, dearer steps.", low=1, high=1024, unit="characters"),
+                 Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT. More: a longer "
+                      "memory, dearer steps.", low=8, high=2048, unit="characters"),
              ), data="text", defaults=_FILE | {"max_new_tokens": 48},
              example="a slice of your text → its continuation"),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.catalog.algorithms import Algorithm, algorithm
+from labcore.catalog.algorithms import ALGORITHMS, Algorithm, algorithm
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import Task, task
@@ -140,6 +140,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     Raises:
         LabError: the settings do not go together; the message names the ones that would.
     """
+    _check_choices(row, knobs)
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         chosen = choices.ADVANTAGE[str(knobs["advantage"])]
@@ -156,6 +157,18 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError("The clipped surrogate needs a ratio: set ratio to token, or surrogate to score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that the functions which the choices name find the knobs that they ask for."""
+    for family in choices.FAMILIES:
+        chosen = family[str(knobs[family.key])] if family.key in knobs else None
+        missing = [key for key in chosen.needs if key not in knobs] if chosen else []
+        if missing:
+            able = [other.label for other in ALGORITHMS.values()
+                    if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
+            raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
+                           f"not have: run {' or '.join(able)}, or choose another {family.label}.")
 
 
 def base_spec(spec: RunSpec) -> RunSpec | None:
