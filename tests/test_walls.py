@@ -1,0 +1,145 @@
+"""The walls of the design: who may import whom, what is never used, and what shared code never asks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labcore.catalog.algorithms import ALGORITHMS
+
+ROOT = Path(__file__).parents[1]
+HEAVY, PAGE = ("torch", "transformers"), ("streamlit",)
+CODE = sorted(path for name in ("app", "pages", "labcore", "benchmarks") for path in (ROOT / name).rglob("*.py"))
+
+
+def modules(*folders: str) -> list[str]:
+    """The dotted names of the modules in some folders, or of single files without their suffix."""
+    paths = [path for name in folders
+             for path in ([(ROOT / name).with_suffix(".py")] if (ROOT / name).with_suffix(".py").is_file()
+                          else sorted((ROOT / name).rglob("*.py")))]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    return [name for name in names if name.rpartition(".")[2] != "__main__"]
+
+
+def brought_in(names: list[str], watched: tuple[str, ...]) -> list[str]:
+    """What of `watched` a fresh process holds after importing `names`, with the first module that brought it."""
+    program = """
+import importlib, json, sys
+names, watched = json.loads(sys.argv[1])
+found = {}
+for name in names:
+    importlib.import_module(name)
+    for heavy in watched:
+        if heavy in sys.modules:
+            found.setdefault(heavy, name)
+print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
+"""
+    done = subprocess.run([sys.executable, "-c", program, json.dumps([names, watched])], cwd=ROOT, timeout=120,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+LIGHT = modules("labcore/catalog", "labcore/worlds", "labcore/errors", "labcore/cli",
+                *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record")))
+
+
+@pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])
+def test_the_page_and_the_tables_never_load_torch(names):
+    assert len(names) > 10
+    assert brought_in(names, HEAVY) == []
+
+
+def test_the_engine_never_loads_streamlit():
+    names = modules("labcore")
+    assert {"labcore.llm.online", "labcore.maths.kl", "labcore.runs.worker"} <= set(names)
+    assert brought_in(names, PAGE) == []
+
+
+def test_the_walls_can_be_seen():
+    """The check itself finds what it looks for."""
+    assert brought_in(["labcore.errors", "labcore.maths.kl"], HEAVY) == ["torch by labcore.maths.kl"]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """The packages and their direct parts that a file imports, wherever in it: torch, labcore, labcore.llm …"""
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
+
+
+def faults(source: str, path: str) -> list[str]:
+    """What a file does that no file may do, and what its place forbids."""
+    tree = ast.parse(source)
+    names = imported(tree)
+    found = [f"imports {name}" for name in sorted(names & {"pickle", "cPickle", "dill", "joblib", "cloudpickle"})]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "load" and ast.unparse(node.value) in ("torch", "np"):
+            found.append(f"uses {ast.unparse(node)}")
+        trusts = isinstance(node, ast.keyword) and node.arg in ("trust_remote_code", "allow_pickle")
+        if trusts and not (isinstance(node.value, ast.Constant) and node.value.value is False):
+            found.append(f"says {node.arg}={ast.unparse(node.value)}")
+    if path.startswith(("app/", "pages/")):
+        found += [f"imports {name}" for name in sorted(names & {*HEAVY, "labcore.llm", "labcore.maths"})]
+    if path.startswith("labcore/"):
+        found += [f"imports {name}" for name in sorted(names & {"streamlit", "app", "pages"})]
+    return found
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_pickle_no_foreign_code_no_wrong_import(path):
+    assert faults(path.read_text("utf-8"), path.relative_to(ROOT).as_posix()) == []
+
+
+@pytest.mark.parametrize("source, path", [
+    ("import torch\nx = torch.load('a')", "labcore/a.py"), ("import pickle", "benchmarks/a.py"),
+    ("from pickle import loads", "app/a.py"), ("f(trust_remote_code=True)", "labcore/a.py"),
+    ("f(trust_remote_code=given)", "labcore/a.py"), ("def f():\n    import torch.nn", "pages/a.py"),
+    ("from transformers import A", "app/a.py"), ("from labcore import llm", "pages/a.py"),
+    ("from labcore.maths.kl import k1", "app/a.py"), ("import streamlit as st", "labcore/a.py"),
+    ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py")])
+def test_each_fault_is_found(source, path):
+    assert faults(source, path)
+
+
+def asks_for_a_name(source: str, names: set[str]) -> list[str]:
+    """Comparisons and cases with an algorithm's key: shared code reads the row, it never asks who you are."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            told = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            told = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (
+                "startswith", "endswith"):
+            told = node.args
+        else:
+            continue
+        constants = {leaf.value for part in told for leaf in ast.walk(part) if isinstance(leaf, ast.Constant)}
+        found += [f"line {node.lineno}: {ast.unparse(node)}" for name in names if name in constants]
+    return found
+
+
+# "sft" is the key of a loop as well, which the tables and the launcher of a base may ask for.
+KEYS = {key for key in ALGORITHMS if key not in {row.loop for row in ALGORITHMS.values()}}
+SHARED = [path for path in CODE if not path.is_relative_to(ROOT / "benchmarks")]
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_shared_code_asks_for_an_algorithm_by_name(path):
+    assert asks_for_a_name(path.read_text("utf-8"), KEYS) == []
+
+
+@pytest.mark.parametrize("source", [
+    "if name == 'grpo': pass", "x = 1 if 'ppo' != key else 2", "y = key in ('rloo', 'x')",
+    "match key:\n    case 'dpo': pass", "z = run_id.startswith('grpo')", "a = {'ppo'} >= b"])
+def test_each_question_is_found(source):
+    assert asks_for_a_name(source, {"grpo", "ppo", "rloo", "dpo"})
+    assert not asks_for_a_name("row = _row('grpo'); d = {'ppo': 1}; default = algorithm('dpo')", KEYS)
