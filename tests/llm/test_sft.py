@@ -107,9 +107,8 @@ def test_the_same_spec_twice_is_the_same_run():
     assert torch.equal(weights(first.policy), weights(second.policy))
 
 
-def test_an_evaluation_samples_fresh_prompts_and_changes_no_weight(monkeypatch):
-    monkeypatch.setattr(evaluation, "PROMPTS", 10)
-    started = session("dpo")
+def test_an_evaluation_samples_fresh_prompts_and_changes_no_weight():
+    started = session("dpo", eval_prompts=10)
     shake(started.policy)
     before, tokens = weights(started.policy), started.tokens
     got = evaluation.evaluate(started)
