@@ -116,4 +116,4 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
     charts = panels(specs[0], feeds.values(), ended)
     key = "+".join([*feeds, *(chart["key"] for chart in charts)])
     return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
-            "height": 148}
+            "height": 160}

@@ -116,10 +116,11 @@ function layoutOf(chart, panel) {
   if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
   const { "margin.t": top, ...marks } = markerLayout(chart);
   return {
-    height: chart.height, margin: { l: 46, r: 10, t: top, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)",
+    height: chart.height, margin: { l: 46, r: 10, t: top, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, family: font, size: 12 }, showlegend: false, hovermode: "x unified",
     hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } }, dragmode: "zoom",
-    xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6 }, yaxis: y, ...marks,
+    xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6,
+             title: { text: unitOf[chart.x], standoff: 2, font: { size: 12 } } }, yaxis: y, ...marks,
     uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
   };
 }

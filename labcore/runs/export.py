@@ -79,6 +79,7 @@ def _pack(folder: Path, packed: Path) -> None:
 
 
 def write_metrics(path: Path, rows: list[Step]) -> None:
+    """Write one line per step: step, tokens, seconds, then every metric logged, in the catalog's order."""
     logged = {key for row in rows for key in row.metrics}
     keys = [key for key in METRICS if key in logged]
     env = ["env_steps"] if any(row.env_steps for row in rows) else []
