@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labcore.llm import objective, view
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
-from labcore.llm.forward import Network, autocast, completion_outputs, micro_batches
+from labcore.llm.forward import Network, completion_outputs, micro_batches, precision
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.sampler import sample
 from labcore.maths import kl
@@ -89,7 +89,7 @@ def complete(session: Session, model: Network, problems: list[Problem],
     knobs = session.knobs
     prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.prompt_room,
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
-    with autocast(session.device, knobs["dtype"]):
+    with precision(model, knobs["dtype"]):
         completions = sample(model, prompts, group_size, max_new_tokens=int(knobs["max_new_tokens"]),
                              eos=session.tokenizer.eos_token_id, generator=session.generator,
                              temperature=knobs["temperature"], top_k=knobs["top_k"], top_p=knobs["top_p"])
@@ -101,7 +101,7 @@ def score_tokens(session: Session, model: Network, prompts: Prompts, completions
     """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
     parts = []
     for some, rows in micro_batches(model, len(prompts), *completions.ids.shape):
-        with autocast(session.device, session.knobs["dtype"]):
+        with precision(model, session.knobs["dtype"]):
             logits = completion_outputs(model, prompts[some], completions.ids[rows])
         parts.append(selective_log_softmax(logits, completions.ids[rows], session.knobs["temperature"]))
     return torch.cat(parts).masked_fill(~completions.mask, 0)
@@ -112,7 +112,7 @@ def value_tokens(session: Session, prompts: Prompts, completions: Completions) -
     """The critic's value before each completion token, 0 where not counted. (B, T) reward"""
     parts = []
     for some, rows in micro_batches(session.critic, len(prompts), *completions.ids.shape):
-        with autocast(session.device, session.knobs["dtype"]):
+        with precision(session.critic, session.knobs["dtype"]):
             parts.append(completion_outputs(session.critic, prompts[some], completions.ids[rows])[..., 0].float())
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 
@@ -138,7 +138,7 @@ def update(session: Session, rollout: Rollout) -> dict[str, float]:
     losses, value_losses, seen = [], [], []
     for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
         part = rollout.slice(prompts, rows)
-        with autocast(session.device, knobs["dtype"]):
+        with precision(session.policy, knobs["dtype"]):
             logits = completion_outputs(session.policy, part.prompts, part.ids)
         logprobs, entropy = logprobs_and_entropy(logits, part.ids, knobs["temperature"],
                                                  entropy_grad=knobs["entropy_coef"] > 0)
@@ -163,7 +163,7 @@ def update(session: Session, rollout: Rollout) -> dict[str, float]:
 
 
 def _critic_backward(session: Session, part: Rollout, totals: objective.Totals) -> float:
-    with autocast(session.device, session.knobs["dtype"]):
+    with precision(session.critic, session.knobs["dtype"]):
         values = completion_outputs(session.critic, part.prompts, part.ids)[..., 0].float()
     loss = value_loss(values, part.old_values, part.returns, part.completion_mask, session.knobs["value_clip"],
                       totals.total_tokens)

@@ -17,7 +17,7 @@ from labcore.errors import LabError
 from labcore.llm import online, view
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
-from labcore.llm.forward import autocast, completion_outputs, micro_batches
+from labcore.llm.forward import completion_outputs, micro_batches, precision
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.record import Record
@@ -126,7 +126,7 @@ def update(session: Session, pairs: list[Pair]) -> tuple[dict[str, Any], dict[st
 
 def _sums(session: Session, model, prompts: Prompts, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Summed log-probs of each completion (2N,), nats/sequence, and the sum of all token entropies."""
-    with autocast(session.device, session.knobs["dtype"]):
+    with precision(model, session.knobs["dtype"]):
         logits = completion_outputs(model, prompts, ids)
     logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
     return (logprobs * mask).sum(1), (entropy * mask).sum()

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.forward import Network, extend, positions, prefill, shares_prefixes
+from labcore.llm.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
 
 
 def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -31,10 +31,11 @@ def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
 def draw(logprobs: Tensor, generator: Generator) -> Tensor:
     """One token a row from unnormalised log-probs, by the exponential race. (B, V) -> (B,)
 
-    argmin E_v / p_v with E_v exponential is a draw from p: one pass, no sorting, no cumulative sums.
+    argmin E_v / p_v with E_v exponential is a draw from p: no sorting, no cumulative sums. E = −log u, because torch's
+    own exponential numbers take the cpu five times as long.
     """
-    race = torch.empty_like(logprobs).exponential_(generator=generator)
-    return (logprobs - race.log()).argmax(-1)
+    race = torch.empty_like(logprobs).uniform_(generator=generator).log_().neg_()
+    return (logprobs - race.log_()).argmax(-1)
 
 
 @torch.no_grad()
@@ -77,7 +78,7 @@ def _whole_steps(model: Network, prompts: Prompts, group_size: int):
     ids = prompts.ids.repeat_interleave(group_size, 0)
     mask = prompts.mask.repeat_interleave(group_size, 0)
     while True:
-        token = yield model(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask), use_cache=False,
-                            logits_to_keep=1).logits[:, -1]
+        token = yield model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=positions(mask),
+                            use_cache=False, logits_to_keep=1).logits[:, -1]
         ids = torch.cat([ids, token[:, None]], 1)
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

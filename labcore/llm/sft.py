@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from labcore.llm import view
 from labcore.llm.batch import encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
-from labcore.llm.forward import autocast, completion_outputs, micro_batches
+from labcore.llm.forward import completion_outputs, micro_batches, precision
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.record import Record
 
@@ -46,7 +46,7 @@ def update(session: Session) -> dict[str, Any]:
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
     for some, rows in micro_batches(session.policy, len(prompts), *answers.ids.shape):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        with autocast(session.device, knobs["dtype"]):
+        with precision(session.policy, knobs["dtype"]):
             logits = completion_outputs(session.policy, prompts[some], ids)
         logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
         part = -(logprobs * mask).sum() / total

@@ -14,7 +14,7 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.llm import online
 from labcore.llm.batch import Completions
-from labcore.llm.forward import autocast, completion_outputs
+from labcore.llm.forward import completion_outputs, precision
 from labcore.llm.rollout import Rollout
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -130,7 +130,7 @@ def evaluation_groups(session: Session, problems: list, completions: Completions
 
 
 def _logprobs_and_entropy(session: Session, part: Rollout) -> tuple[Tensor, Tensor]:
-    with autocast(session.device, session.knobs["dtype"]):
+    with precision(session.policy, session.knobs["dtype"]):
         logits = completion_outputs(session.policy, part.prompts, part.ids)
     logprobs, entropy = logprobs_and_entropy(logits, part.ids, session.knobs["temperature"])
     return logprobs.masked_fill(~part.completion_mask, 0), entropy
