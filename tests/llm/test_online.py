@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 
 import pytest
@@ -11,7 +12,9 @@ from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import objective, online
-from tests.llm.tools import records, session, weights
+from labcore.llm.batch import Completions
+from labcore.llm.rollout import credit
+from tests.llm.tools import ragged, records, session, weights
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
 TRAINING = {key for key, metric in METRICS.items() if metric.about == "training"}
@@ -154,6 +157,25 @@ def test_a_high_price_of_the_kl_keeps_the_policy_near():
             started = session(algorithm, steps=8, prompts_per_step=8, learning_rate=0.01, beta=beta)
             kl[beta] = records(started)[-1].metrics["kl"]
         assert 0 < kl[2.0] < kl[0.0] / 2, algorithm
+
+
+@pytest.mark.parametrize("aggregation", ["sequence_mean_token_mean", "token_mean", "sequence_mean_token_sum",
+                                         "constant_length"])
+def test_the_loss_of_an_update_worked_by_hand(aggregation):
+    """On policy and without a KL the loss is −A, aggregated with the denominators of the whole update."""
+    started = session("grpo", aggregation=aggregation, beta=0.0, prompts_per_step=6)
+    rollout = ragged(online.collect(started).rollout)
+    logprobs = online.score_tokens(started, started.policy, rollout.prompts, Completions(
+        rollout.ids, rollout.completion_mask, rollout.truncated))
+    rollout = credit(started.knobs, replace(rollout, old_logprobs=logprobs)).select(torch.tensor([4, 1, 2]))
+    totals = [row.sum().item() for row in rollout.advantages]
+    lengths = rollout.completion_mask.sum(1).tolist()
+    expected = {"sequence_mean_token_mean": sum(a / n for a, n in zip(totals, lengths, strict=True)) / 12,
+                "token_mean": sum(totals) / sum(lengths), "sequence_mean_token_sum": sum(totals) / 12,
+                "constant_length": sum(totals) / 12 / 6}[aggregation]
+    whole = online.update(started, rollout)["loss"]
+    assert whole == pytest.approx(-expected, abs=1e-5)
+    assert aggregation == "sequence_mean_token_mean" or abs(whole) > 1e-3  # there the groups' means cancel to 0
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
