@@ -81,7 +81,7 @@ def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, tmp_pa
 def test_no_page_scrolls_sideways(page: Page, server: Server, where: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 720})
     page.goto(f"{server.url}/{where}")
-    page.locator("[data-testid=stMain] .stHtml, [data-testid=stMain] [data-testid=stMarkdown]").first.wait_for(
-        timeout=SLOW)
+    page.wait_for_function("() => (document.querySelector('[data-testid=stMain]')?.innerText || '').length > 40",
+                           timeout=SLOW)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.locator("[data-testid=stException]").count() == 0

@@ -182,3 +182,14 @@ def test_what_it_holds_is_ready_to_train():
     assert started.context == 64 and started.prompt_room == 58
     held = {id(p) for group in started.optimizers["policy"].param_groups for p in group["params"]}
     assert held == {id(p) for p in started.policy.parameters()}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_bf16_computes_in_bfloat16_and_learns_in_float32(algorithm):
+    exact, first, again = (session(algorithm, dtype=dtype) for dtype in ("fp32", "bf16", "bf16"))
+    expected, got = records(exact), records(first)
+    assert [r.metrics for r in got] == [r.metrics for r in records(again)]
+    assert got[-1].metrics["loss"] != expected[-1].metrics["loss"]
+    assert got[0].metrics["entropy"] == pytest.approx(expected[0].metrics["entropy"], rel=0.05)
+    assert all(parameter.dtype == torch.float32 for parameter in first.policy.parameters())
+    assert not torch.equal(weights(first.policy), weights(session(algorithm).policy))

@@ -106,7 +106,7 @@ def test_what_cannot_be_exported_is_told(store, run_id, tmp_path, monkeypatch):
         export_run(store, run_id, tmp_path / "file")
     with pytest.raises(LabError, match="cannot be exported"):
         export_run(store, run_id, tmp_path / "file" / "out")
-    monkeypatch.setattr(export, "_write_metrics", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space")))
+    monkeypatch.setattr(export, "write_metrics", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space")))
     with pytest.raises(LabError, match="is full"):
         export_run(store, run_id, tmp_path / "out")
 
