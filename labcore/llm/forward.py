@@ -2,7 +2,8 @@
 
 `shared` runs the P prompts, repeats their key-value cache G times and runs only the completions on top, gradient
 included: the prompt's graph hangs behind the cache. `plain` runs every prompt + completion whole; it is the
-reference that the tests hold `shared` to, and the path of models whose cache cannot be repeated.
+reference that the tests hold the others to, and the path of models whose cache cannot be repeated. Short rows of the
+usual models run faster `packed`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache, PreTrainedModel
 
 from labcore.llm.batch import Prompts
+from labcore.llm.packed import packed, packs
 
 Network = PreTrainedModel | nn.Module
 MAX_ELEMENTS = 2**26  # of one output tensor: what bounds the memory of a forward pass
@@ -86,8 +88,9 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
 
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Logits (or a critic's values) that predict each completion token: the cheapest exact path for this model."""
-    worthwhile = len(ids) > len(prompts) and shares_prefixes(model)
-    path: Callable[..., Tensor] = shared if worthwhile else plain
+    path: Callable[..., Tensor] = plain
+    if len(ids) > len(prompts) and shares_prefixes(model):
+        path = packed if packs(model, prompts, ids) else shared
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]):
         return path(model, prompts, ids)
 
