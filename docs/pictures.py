@@ -16,7 +16,7 @@ WAIT = 120_000  # ms
 
 
 def main() -> None:
-    """A PPO run with one knob turned, seen from three sides."""
+    """Start a lab of its own, photograph it, stop it."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         server = Server(Path(home))
@@ -30,20 +30,28 @@ def main() -> None:
 
 
 def take(page: Page, url: str) -> None:
-    """Run GRPO with several updates a batch, so that there are clipped tokens to see; then photograph it."""
-    page.goto(f"{url}/llm")
-    page.get_by_role("button", name=re.compile("^Run")).click(timeout=WAIT)
-    page.get_by_text(re.compile(r"step 6\d of|6\d of \d+")).first.wait_for(timeout=WAIT)
+    """GRPO with a knob turned while it learns; then PPO, whose several updates a batch leave clipped tokens to see."""
+    run(page, f"{url}/llm")
+    page.get_by_text(re.compile(r"Running.*step [5-7]\d of 200")).first.wait_for(timeout=WAIT)
     page.get_by_role("slider", name=re.compile("KL price")).press("ArrowRight")
-    page.get_by_text(re.compile("^β 0.04 → ")).first.wait_for(timeout=WAIT)
-    page.get_by_text(re.compile(r"12\d of \d+")).first.wait_for(timeout=WAIT)
-    page.mouse.move(5, 790)
+    page.get_by_text(re.compile(r"Running.*step 13\d of 200")).first.wait_for(timeout=WAIT)
     page.screenshot(path=IMAGES / "llm-lab.png")
+    run(page, f"{url}/llm?algorithm=ppo&steps=20&group_size=4&prompts_per_step=32")
     page.get_by_text("Finished").first.wait_for(timeout=WAIT)
-    for tab in ("Samples", "Surrogate"):
-        page.get_by_role("tab", name=tab).click()
-        page.wait_for_timeout(2500)
-        page.get_by_role("tabpanel", name=tab).screenshot(path=IMAGES / f"{tab.lower()}.png")
+    page.get_by_role("tab", name="Surrogate").click()
+    page.wait_for_timeout(2500)
+    page.get_by_role("tabpanel", name="Surrogate").screenshot(path=IMAGES / "surrogate.png")
+    page.get_by_role("tab", name="Samples").click()
+    page.get_by_role("tab", name="Samples").evaluate("tab => tab.scrollIntoView()")
+    page.wait_for_timeout(2500)
+    page.screenshot(path=IMAGES / "samples.png", clip={"x": 285, "y": 70, "width": 990, "height": 520})
+
+
+def run(page: Page, address: str) -> None:
+    """Open the lab and start a run."""
+    page.goto(address)
+    page.get_by_role("button", name=re.compile("^Run")).click(timeout=WAIT)
+    page.mouse.move(5, 790)  # no tooltip in the picture
 
 
 if __name__ == "__main__":

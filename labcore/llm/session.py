@@ -110,6 +110,8 @@ class Session:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        if self.finished_because:  # a checkpoint of a run that had what it wanted
+            return
         yield from LOOPS[self.spec.row.loop](self)
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
@@ -173,6 +175,7 @@ class Session:
         self.pairs = [Pair(**pair) for pair in state["pairs"]]
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
+        self.finished_because = state["finished_because"]
 
 
 def pick_device(name: str) -> torch.device:

@@ -96,7 +96,8 @@ class _Drive:
         step, folder = self._resume_point(row.spec) or (0, None)
         session = self._start(row.spec, base, folder)
         if folder and not folder.is_relative_to(self._folder):
-            session.knobs.update(row.spec.knobs)  # a fork takes its parent's state, and knobs of its own
+            session.knobs.update(row.spec.knobs)  # a fork takes its parent's state, but knobs and an end of its own
+            session.finished_because = ""
         again = row.step > 0 or step > 0
         self._store.set_state(self._run_id, "running",
                               log=("resumed", {"from": step}) if again else ("started", {}))

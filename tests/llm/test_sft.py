@@ -24,11 +24,14 @@ def scripted(monkeypatch, exact):
     monkeypatch.setattr(sft.view, "evaluation_groups", lambda session, *_: {"groups": []})
 
 
-def test_it_stops_at_the_target(monkeypatch):
+def test_it_stops_at_the_target_and_a_resume_does_not_go_past_it(monkeypatch, tmp_path):
     scripted(monkeypatch, [0.0, 0.3, 0.5, 0.9])
     started = session("sft", steps=50, sft_target=0.5, eval_every=2)
     assert [record.step for record in records(started)] == [1, 2, 3, 4]  # measured at 1, 2 and 4
     assert started.finished_because == "reached the SFT target: exact match 0.50"
+    started.save(tmp_path)
+    resumed = session("sft", steps=50, sft_target=0.5, eval_every=2, resume=tmp_path)
+    assert records(resumed) == [] and resumed.finished_because == started.finished_because
 
 
 def test_a_target_of_1_never_stops_it(monkeypatch):
