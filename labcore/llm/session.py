@@ -110,8 +110,6 @@ class Session:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        if self.finished_because:  # a checkpoint of a run that had what it wanted
-            return
         yield from LOOPS[self.spec.row.loop](self)
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(session: Session) -> Iterator[Record | None]:
     """Yield a Record per update, until the steps are done or the sampled exact match reaches the target."""
-    while session.step < session.spec.steps:
+    while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         metrics = update(session)
         session.step += 1
         samples = None
@@ -31,7 +31,6 @@ def run(session: Session) -> Iterator[Record | None]:
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
-            return
 
 
 def update(session: Session) -> dict[str, Any]:

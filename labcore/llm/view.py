@@ -1,7 +1,7 @@
 """What there is to look at in a step: its groups token by token, and the surrogates along its update.
 
 Both are made every so many steps on a part of the batch, by a fixed schedule, so that they cost little (the line
-about 4 % of the training's arithmetic) and never change what is learnt.
+about 2 % of the training's arithmetic) and never change what is learnt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUPS = 8
 SAMPLES_EVERY = 5
 LINE_EVERY = 20
-LINE_SHARE = 4  # the line is drawn from a quarter of the batch
+LINE_SHARE = 8  # the line is drawn from an eighth of the batch
 ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
 
 
