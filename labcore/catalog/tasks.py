@@ -31,7 +31,8 @@ class Task:
 
     `source` names the class ("module:Class") that makes prompts, SFT examples and verdicts; it is imported only
     by the worker. `loops` are the loops that it can feed. `data` is the kind of file the user brings, if any:
-    "prompts", "preferences" or "text". `defaults` are the task's own defaults of the algorithm's knobs.
+    "prompts", "preferences" or "text". `defaults` are the task's own defaults of the algorithm's knobs, `sft` those
+    of SFT on top.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Task:
     data: str = ""
     verifiable: bool = True
     defaults: Mapping[str, Value] = field(default_factory=dict)
+    sft: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
 
 
@@ -59,7 +61,8 @@ TASKS: dict[str, Task] = {
                  "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
                  low=1, high=6, safe=(1, 3)),
-        ), defaults={"max_new_tokens": 5}, example="47+85= → 132"),
+        ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
+             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
              defaults=_FILE | {"max_new_tokens": 64}, example="question, answer → ####"),

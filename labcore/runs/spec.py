@@ -73,7 +73,7 @@ class RunSpec:
 
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
-    own = task_row.defaults
+    own = {**task_row.defaults, **(task_row.sft if row.loop == "sft" else {})}
     return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
 
 
