@@ -60,6 +60,7 @@ def test_a_default_spec_is_valid_and_survives_json(row, work, data):
     assert set(spec.knobs) == {knob.key for knob in knobs_of(spec.row, spec.task_row)}
     # What the row says of itself, the task may change; nothing else does.
     own = {knob.key: knob.default for knob in spec.row.knobs} | dict(spec.task_row.defaults)
+    own |= dict(spec.task_row.sft) if spec.row.loop == "sft" else {}
     assert all(spec.knobs[key] == own[key] for key in (knob.key for knob in spec.row.knobs))
 
 
