@@ -13,10 +13,12 @@ from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import TASKS, task
 from labcore.errors import LabError
 from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.spec import RunSpec, knobs_of, make
+from labcore.runs.spec import WHOLE, RunSpec, knobs_of, make
 
 DEFAULTS: dict[str, Any] = {"algorithm": "grpo", "task": "sort", "model": "tiny", "seed": 0}
 PLACES: dict[str, Any] = {"x": "updates", "smooth": 0.0}  # how the charts are looked at
+AXES = {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}
+SMOOTHEST = 0.99
 PROBLEM = "problem"
 
 
@@ -57,12 +59,14 @@ def _view() -> dict[str, str]:
 
 
 def place(key: str) -> Any:
-    """A choice of how the charts are looked at, from the URL."""
+    """A choice of how the charts are looked at, from the URL; the default where the URL holds none that fits."""
     default = PLACES[key]
     try:
-        return type(default)(st.query_params.get(key, default))
+        value = type(default)(st.query_params.get(key, default))
     except ValueError:
         return default
+    fits = value in AXES if key == "x" else 0 <= value <= SMOOTHEST
+    return value if fits else default
 
 
 def set_place(key: str, value: Any) -> None:
@@ -117,7 +121,9 @@ class Draft:
         return ""
 
     def to_url(self) -> None:
-        """Every choice that is not a default, so that a copied link opens the same form."""
+        """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
+        if self.scope != "new":
+            return
         found = {key: str(self.fields[key]) for key, default in DEFAULTS.items() if self.fields[key] != default}
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
@@ -145,10 +151,10 @@ def _of_url() -> dict[str, Any]:
             wrong.append(f"{key}={url[key]}")
     fields["model"] = url.get("model", DEFAULTS["model"])
     for key in ("seed", "steps"):
-        if url.get(key, "0").isdecimal():
-            if key in url:
-                fields[key] = {fields["algorithm"]: int(url[key])} if key == "steps" else int(url[key])
-        else:
+        low, high = WHOLE[key]
+        if key in url and url[key].isdecimal() and len(url[key]) < 20 and low <= int(url[key]) <= high:
+            fields[key] = {fields["algorithm"]: int(url[key])} if key == "steps" else int(url[key])
+        elif key in url:
             wrong.append(f"{key}={url[key]}")
     kept = fields["knobs"].setdefault(f"{fields['algorithm']}:{fields['task']}", {})
     for knob in knobs_of(algorithm(fields["algorithm"]), task(fields["task"])):
