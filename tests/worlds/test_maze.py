@@ -125,7 +125,7 @@ def test_a_changed_address_is_refused_in_words(text):
 
 
 def test_a_goal_that_cannot_be_reached_is_told():
-    assert from_rows(["S#G", ".#G", "..."], [1, 2]).unreachable_goals() == ()
+    assert from_rows(["S#G", ".#.", "..."]).unreachable_goals() == ()
     assert from_rows(["S#G", ".##", "..G"]).unreachable_goals() == ((0, 2),)
     assert from_rows(["STG"]).unreachable_goals() == ((0, 2),), "the way leads through a trap"
     assert from_rows(["S#G", ".#.", "..G"]).unreachable_goals() == ((0, 2),), "the way leads through another goal"
