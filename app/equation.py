@@ -18,7 +18,7 @@ from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Knob, Value
 
 MATHS = Path(__file__).resolve().parents[1] / "labcore" / "maths"
-MODULES = {family.key: family.module for family in FAMILIES} | {"preference_loss": "preferences"}
+MODULES = {family.key: family.module for family in FAMILIES}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import TASKS
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
-from labcore.runs.spec import base_spec, knobs_of, with_knob
+from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
 
 
 def before_start(draft: Draft) -> None:
@@ -63,9 +63,9 @@ def _knobs(draft: Draft) -> None:
     _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
     left, right = st.columns(2, gap="small", wrap=False)
     with left:
-        _count(draft, "steps", "Steps", 1, 10_000_000, draft.steps)
+        _count(draft, "steps", "Steps", draft.steps)
     with right:
-        _count(draft, "seed", "Seed", 0, 2**31 - 1, draft.fields["seed"])
+        _count(draft, "seed", "Seed", draft.fields["seed"])
     try:
         spec = draft.spec()
     except LabError as error:
@@ -77,7 +77,7 @@ def _knobs(draft: Draft) -> None:
     draft.to_url()
 
 
-def _count(draft: Draft, field: str, title: str, low: int, high: int, value: int) -> None:
+def _count(draft: Draft, field: str, title: str, value: int) -> None:
     key = f"{field}:{draft.scope}:{draft.fields['algorithm']}"
     if st.session_state.get(key) != value:
         st.session_state[key] = value
@@ -88,7 +88,7 @@ def _count(draft: Draft, field: str, title: str, low: int, high: int, value: int
         else:
             draft.fields[field] = st.session_state[key]
 
-    st.number_input(title, low, high, step=1 if field == "seed" else 10, key=key, on_change=changed)
+    st.number_input(title, *WHOLE[field], step=1 if field == "seed" else 10, key=key, on_change=changed)
 
 
 @st.fragment

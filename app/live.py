@@ -9,12 +9,11 @@ from app.feed import Feed, payload
 from app.knobs import values_of
 from app.lab import active, lab
 from app.live_chart import live_chart
-from app.session import place, set_place, tell
+from app.session import AXES, SMOOTHEST, place, set_place, tell
 from app.status import line, numbers
 from labcore.runs.rows import RunRow
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
-AXES = {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}
 
 
 def panel(run: RunRow) -> None:
@@ -90,7 +89,7 @@ def _view() -> None:
                     help="The axis and the smoothing of all charts"):
         st.segmented_control("Horizontal axis", list(AXES), format_func=AXES.get, default=x, required=True,
                              key="view:x", on_change=lambda: set_place("x", st.session_state["view:x"]))
-        st.slider("Smoothing", 0.0, 0.99, smooth, 0.01, key="view:smooth",
+        st.slider("Smoothing", 0.0, SMOOTHEST, smooth, 0.01, key="view:smooth",
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
                   on_change=lambda: set_place("smooth", st.session_state["view:smooth"]))
         st.caption("Drag on a chart to zoom all of them; double-click for the whole run.")

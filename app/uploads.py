@@ -28,12 +28,12 @@ def uploader(draft: Draft) -> None:
     title, types, form = WANTED[wanted]
     file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}")
     kept = draft.fields["data"].get(wanted)
-    if file is not None:
-        kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
-    if not kept:
+    if file is None and not kept:
         st.caption(form)
         return
     try:
+        if file is not None:
+            kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
         size = check_data(draft.task_row, kept, draft.values)
     except LabError as error:
         draft.fields["data"].pop(wanted, None)

@@ -71,5 +71,5 @@ def warm() -> None:
 
 
 def live_chart(data: dict, key: str, on_resync: Callable[[], None]) -> None:
-    """Mount the grid. `data` is what `app.live.payload` makes; `on_resync` is called when rows were missed."""
+    """Mount the grid. `data` is what `app.feed.payload` makes; `on_resync` is called when rows were missed."""
     _component()(key=key, data={**data, "plotly": PLOTLY_URL}, on_resync_change=on_resync)

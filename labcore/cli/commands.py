@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from labcore.catalog.tasks import TASKS, task
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.runs.export import export_run
-from labcore.runs.rows import RESUMABLE, RunRow
+from labcore.runs.rows import ENDED, RunRow
 from labcore.runs.spec import RunSpec, default_threads, make, model_of_run
 from labcore.runs.store import Store
 from labcore.runs.uploads import keep_file
@@ -76,9 +77,10 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs["verifier"] = options.verifier
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = model_of_run(options.model) or options.model
+    threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=options.algorithm, task_key=task_key, model=model, knobs=knobs,
-                seed=options.seed, steps=options.steps, device=options.device,
-                threads=options.threads or default_threads(model), data=kept[0] if kept else None)
+                seed=options.seed, steps=options.steps, device=options.device, threads=threads,
+                data=kept[0] if kept else None)
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
@@ -96,6 +98,12 @@ def check_out(folder: Path) -> None:
     """Raises LabError where an export could not be written to `folder`: told before the training, not after."""
     if folder.is_file():
         raise LabError(f"{folder} is a file: give --out a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"The folder {folder} cannot be made ({error.strerror}): give --out another one.") from error
+    if not os.access(folder, os.W_OK):
+        raise LabError(f"The folder {folder} cannot be written to: give --out another one.")
 
 
 def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> int:
@@ -161,7 +169,7 @@ def resume(options: argparse.Namespace) -> int:
     """Let a paused run go on where it runs, or an ended one here."""
     store = Store()
     store.reconcile()
-    if store.run(options.run).state in RESUMABLE:
+    if store.run(options.run).state in ENDED:
         store.requeue(options.run, mine=True)
         return train(store, options.run, options.json)
     return answer(store, options.run, [store.ask(options.run, "resume")], "resume")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,10 +17,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status; a user's error is one sentence on standard error and status 1."""
     options = parser().parse_args(arguments)
     try:
-        return options.command(options)
+        status = options.command(options)
+        sys.stdout.flush()
+        return status
     except LabError as error:
         print(f"labcore: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("labcore: interrupted.", file=sys.stderr)
+        return commands.INTERRUPTED
+    except BrokenPipeError:  # `list | head`: the reader has what it wanted; Python must not flush into it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def parser() -> argparse.ArgumentParser:

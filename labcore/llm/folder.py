@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -24,7 +25,7 @@ def find(name_or_path: str | Path) -> Path:
     Raises:
         LabError: there is no such folder, no such id, or the hub cannot be reached.
     """
-    name, folder = str(name_or_path), Path(name_or_path).expanduser()
+    name, folder = str(name_or_path), Path(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
     if folder.is_dir():
         return folder
     if folder.exists():

@@ -27,10 +27,10 @@ def run(session: Session) -> Iterator[Record | None]:
             metrics |= evaluation.metrics
             samples = view.evaluation_groups(session, *evaluation.seen)
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
-        yield Record(session.step, session.tokens, metrics, samples=samples)
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
+        yield Record(session.step, session.tokens, metrics, samples=samples)  # its checkpoint knows that it is finished
 
 
 def update(session: Session) -> dict[str, Any]:

@@ -55,10 +55,8 @@ def export_zip(store: Store, run_id: str) -> Path:
     Raises:
         LabError: as `export_run`.
     """
-    target = made(run_folder(run_id) / "export") / f"{run_id}.zip" if run_folder(run_id).exists() else None
-    if target is None:
-        store.run(run_id)
-        raise LabError(f"The run {run_id} has no checkpoint yet: export it when its first step is done.")
+    store.run(run_id)  # a name that is no run's must not become a path
+    target = made(run_folder(run_id) / "export") / f"{run_id}.zip"
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = export_run(store, run_id, Path(temporary) / run_id)
         packed = Path(temporary) / "packed.zip"

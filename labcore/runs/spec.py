@@ -21,6 +21,7 @@ from labcore.runs.paths import run_folder
 
 KINDS = ("llm",)
 DEVICES = ("auto", "cpu", "cuda", "mps")
+WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
 
 
@@ -98,10 +99,9 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
         if key not in known:
             raise LabError(f"{row.label} on {task_key!r} has no knob {key!r}: {suggestion(key, list(known))}")
     filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
-    _whole("seed", seed, 0, 2**31 - 1)
     steps = row.steps if steps is None else steps
-    _whole("steps", steps, 1, 10_000_000)
-    _whole("threads", threads, 1, 1024)
+    for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
+        _check_whole(name, number)
     if device not in DEVICES:
         raise LabError(f"There is no device {device!r}: {suggestion(device, DEVICES)}")
     if task_row.data and not data:
@@ -116,7 +116,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent)
 
 
-def _whole(name: str, value: object, low: int, high: int) -> None:
+def _check_whole(name: str, value: object) -> None:
+    low, high = WHOLE[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
 

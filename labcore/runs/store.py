@@ -299,8 +299,8 @@ class Store:
         with self._writing() as connection:
             state = inside.known(connection, run_id)
             if state in ENDED:
-                raise LabError(f"The run {run_id} is {state}, so it cannot obey {command}: resume it or start a new "
-                               "one first.")
+                advice = "resume it or start a new one" if state in RESUMABLE else "start a new one"
+                raise LabError(f"The run {run_id} is {state}, so it cannot obey {command}: {advice} first.")
             control_id = inside.ask(connection, run_id, command, payload)
             if command == "stop" and state == "queued":
                 step = inside.step(connection, run_id)

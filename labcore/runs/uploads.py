@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from labcore.errors import LabError
@@ -10,13 +11,21 @@ from labcore.runs.paths import home, made
 
 
 def keep(name: str, content: bytes) -> Path:
-    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name."""
+    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name.
+
+    Raises:
+        LabError: it cannot be written.
+    """
     folder = made(home() / "uploads" / hashlib.sha256(content).hexdigest()[:16])
     target = folder / (Path(name.replace("\\", "/")).name or "upload")
-    if not target.exists():
-        part = target.with_suffix(".part")
-        part.write_bytes(content)
-        part.replace(target)
+    try:
+        if not target.exists():
+            part = target.with_name(f".{os.getpid()}.part")
+            part.write_bytes(content)
+            part.replace(target)
+    except OSError as error:
+        raise LabError(f"{name} cannot be kept in {folder} ({error.strerror}): free some space, or set RL_LAB_HOME to "
+                       "a folder that you may write to.") from error
     return target
 
 
@@ -26,9 +35,15 @@ def keep_file(path: Path, limit: int) -> Path:
     Raises:
         LabError: it is not there, or larger than `limit` bytes.
     """
+    if path.is_dir():
+        raise LabError(f"{path} is a folder: give a file.")
     if not path.is_file():
         raise LabError(f"There is no file {path}: check the path.")
     if path.stat().st_size > limit:
-        raise LabError(f"{path.name} has {path.stat().st_size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB that a "
-                       "run can read: cut it into smaller files.")
-    return keep(path.name, path.read_bytes())
+        raise LabError(f"{path.name} has {path.stat().st_size / 2**20:.0f} MB, above the limit of {limit // 2**20} MB: "
+                       "give a part of it.")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LabError(f"The file {path} cannot be read ({error.strerror}): check its permissions.") from error
+    return keep(path.name, content)

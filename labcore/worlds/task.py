@@ -16,7 +16,6 @@ import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.catalog.tasks import Task
-from labcore.errors import LabError
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,3 @@ def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -
         LabError: as `make_task`.
     """
     return make_task(row, knobs, data).size
-
-
-def too_long(item: Problem | Pair, tokens: int, context: int) -> LabError:
-    """The error for a prompt (with its answer) of `tokens` tokens in a model of `context` tokens."""
-    where = "A prompt" if item.line is None else f"The prompt in line {item.line}"
-    return LabError(f"{where} has {tokens:,} tokens with its completion, but the model's context is {context:,}: "
-                    "shorten it, lower max_new_tokens, or choose a larger model.")

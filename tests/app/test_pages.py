@@ -128,6 +128,18 @@ def test_a_link_with_settings_that_do_not_fit_says_so(page):
     assert "algorithm=gpro" in test.error[0].value and "beta" in test.error[0].value
 
 
+@pytest.mark.parametrize("link", [{"steps": "0"}, {"seed": "99999999999"}, {"seed": "9" * 5000}, {"seed": "-1"}])
+def test_a_link_with_a_number_out_of_bounds_says_so(page, link):
+    assert next(iter(link)) in page("llm", **link).error[0].value
+
+
+def test_a_link_with_a_view_that_there_is_not_shows_the_usual_one(page, lab):
+    run_id = seed(lab.store)
+    for x, smooth in (("nonsense", "nan"), ("", "5"), ("tokens", "-1")):
+        test = page("llm", run=run_id, x=x, smooth=smooth)
+        assert test.slider(key="view:smooth").value == 0
+
+
 def test_a_link_to_a_deleted_run_says_so(page):
     assert "There is no run gone" in page("llm", run="gone").error[0].value
 

@@ -1,8 +1,10 @@
 """The pure parts: feed and payload, words, tokens, knobs as widgets, the equation's sources."""
 
 import doctest
+import errno
 import importlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.metrics import PANELS
 from labcore.catalog.tasks import TASKS
+from labcore.errors import LabError
 from labcore.runs.rows import Event, Step
 from labcore.runs.spec import make
 from tests.app.seeding import samples
@@ -130,3 +133,15 @@ def test_an_upload_is_kept_once_by_its_content(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     first, again = uploads.keep("../a.jsonl", b"{}"), uploads.keep("a.jsonl", b"{}")
     assert first == again and first.is_relative_to(tmp_path) and first.name == "a.jsonl"
+    assert [path.name for path in first.parent.iterdir()] == ["a.jsonl"]
+
+
+def test_an_upload_that_cannot_be_kept_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(LabError, match=r"a\.jsonl cannot be kept .*No space left"):
+        uploads.keep("a.jsonl", b"{}")

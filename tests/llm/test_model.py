@@ -96,7 +96,7 @@ def remove(folder, *patterns):
             path.unlink()
 
 
-@pytest.mark.parametrize("name", ["./none", "/none/at/all", "gpt9", "~/none", "a\\b"])
+@pytest.mark.parametrize("name", ["./none", "/none/at/all", "gpt9", "~/none", "~nobody-here/none", "a\\b"])
 def test_a_folder_that_is_not_there(name):
     refused(name, "There is no model")
 

@@ -101,6 +101,9 @@ def test_what_cannot_be_exported_is_told(store, run_id, tmp_path, monkeypatch):
             exporter()
     with pytest.raises(LabError, match="no run 'nobody'"):
         export_zip(store, "nobody")
+    with pytest.raises(LabError, match="elsewhere"):
+        export_zip(store, "../elsewhere")
+    assert not run_folder("../elsewhere").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="is a file"):
         export_run(store, run_id, tmp_path / "file")

@@ -10,7 +10,7 @@ import pytest
 from labcore.catalog.tasks import TASKS
 from labcore.errors import LabError
 from labcore.worlds.add import digits_right
-from labcore.worlds.task import PairTask, Problem, check_data, make_task, too_long
+from labcore.worlds.task import PairTask, Problem, check_data, make_task
 
 ROWS = {
     "prompts": [{"question": f"{n} + 1 = ?", "answer": f"#### {n + 1}"} for n in range(20)],
@@ -164,11 +164,6 @@ def test_text_faults(make):
 def test_a_task_that_needs_a_file_says_so(key):
     with pytest.raises(LabError, match=f"--{TASKS[key].data} FILE"):
         make_task(TASKS[key], knobs(key), None)
-
-
-def test_a_prompt_beyond_the_context_is_named_by_its_line():
-    assert str(too_long(Problem("p", "a", 7), 3012, 2048)).startswith("The prompt in line 7 has 3,012 tokens")
-    assert "context is 2,048" in str(too_long(Problem("p", "a"), 3012, 2048))
 
 
 def test_tasks_import_no_torch():

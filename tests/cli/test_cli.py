@@ -1,0 +1,132 @@
+"""The command line as a user meets it: one sentence for every mistake, an exit status, and no traceback."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labcore.cli.main import main
+from labcore.runs.paths import home
+from labcore.runs.store import Store
+from labcore.worlds import jsonl
+from tests.runs import fake
+
+SORT = ("run", "--algorithm", "grpo", "--task", "sort")
+OWN = ("run", "--algorithm", "grpo", "--prompts")
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The one sentence that a command ends with; nothing was trained."""
+    assert main(arguments) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("labcore: ") and printed.err.count("\n") == 1 and printed.out == ""
+    return printed.err
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (("--set", "beta=100"), "outside its bounds: use a value from 0 to 10"),
+    (("--set", "beta=abc"), "must be a number"),
+    (("--set", "beta=nan"), "must be a finite number"),
+    (("--set", "beta"), "is no KNOB=VALUE"),
+    (("--set", "group_size=1"), "use 2 or more"),
+    (("--set", "group_size=2.5"), "must be a whole number"),
+    (("--set", "mini_batches=5"), "does not divide the batch of 32 prompts"),
+    (("--set", "advantge=gae"), "did you mean 'advantage'"),
+    (("--task", "sortt"), "did you mean 'sort'"),
+    (("--algorithm", "gppo"), "did you mean 'ppo'"),
+    (("--steps", "0"), "steps must be a whole number from 1"),
+    (("--seed", "-1"), "seed must be a whole number from 0"),
+    (("--threads", "0"), "threads must be a whole number from 1"),
+    (("--task", "prompts"), "give --prompts FILE"),
+])
+def test_a_setting_that_cannot_be(capsys, arguments, words):
+    assert words in refused(capsys, *SORT, *arguments)
+    assert not (home() / "lab.db").exists()  # told before anything is made
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"", "is empty"),
+    (b'{"prompt": "a", "answer": "1"}\n\xff\n', "Line 2 of own.jsonl is not UTF-8"),
+    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b", "ans', "Line 2 of own.jsonl ends in the middle"),
+    (b'{"prompt": "a", "answer": "1"}\nhello\n', "Line 2 of own.jsonl is not JSON"),
+    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n', "Line 2 of own.jsonl has no field 'answer'"),
+])
+def test_a_file_that_cannot_be_used(capsys, tmp_path, content, words):
+    path = tmp_path / "own.jsonl"
+    path.write_bytes(content)
+    assert words in refused(capsys, *OWN, str(path))
+
+
+def test_a_file_that_is_too_large_a_folder_or_not_there(capsys, tmp_path):
+    path = tmp_path / "large.jsonl"
+    with path.open("wb") as file:
+        file.truncate(jsonl.LIMIT + 2**20)
+    assert "has 65 MB, above the limit of 64 MB" in refused(capsys, *OWN, str(path))
+    assert "is a folder" in refused(capsys, *OWN, str(tmp_path))
+    assert "There is no file" in refused(capsys, *OWN, str(tmp_path / "none"))
+
+
+def test_a_pair_of_two_equal_sides(capsys, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "x", "rejected": "x"}\n')
+    said = refused(capsys, "run", "--algorithm", "dpo", "--preferences", str(path))
+    assert "same text as chosen and rejected" in said
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_training(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "is a file" in refused(capsys, *SORT, "--out", str(tmp_path / "file"))
+    assert "cannot be made" in refused(capsys, *SORT, "--out", str(tmp_path / "file" / "out"))
+    assert not (home() / "lab.db").exists()
+
+
+@pytest.mark.parametrize("command", [("pause",), ("step",), ("stop",), ("resume",), ("set",), ("export",)])
+def test_a_run_that_there_is_not(capsys, command, tmp_path):
+    rest = {"set": ("beta=1",), "export": ("--out", str(tmp_path / "out"))}.get(command[0], ())
+    assert "There is no run 'nobody'" in refused(capsys, *command, "nobody", *rest)
+
+
+def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
+    store = Store()
+    run_id = store.create(fake.grpo(5), mine=True)
+    store.set_state(run_id, "finished")
+    assert "is finished, so there is nothing to resume: start a new run" in refused(capsys, "resume", run_id)
+    assert "cannot obey set: start a new one first" in refused(capsys, "set", run_id, "beta=1")
+
+
+def test_listing(capsys):
+    assert main(["list"]) == 0 and "grpo" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0 and set(json.loads(capsys.readouterr().out)) == {"algorithms", "tasks",
+                                                                                           "models"}
+    assert main(["runs"]) == 0 and "No runs yet" in capsys.readouterr().out
+
+
+def test_a_reader_that_stops_reading_is_no_fault():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "labcore", "list", "--json"], stdout=writer, stderr=subprocess.PIPE,
+                          text=True, timeout=60)
+    os.close(writer)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_ctrl_c_is_no_fault(capsys, monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "runs", interrupted)
+    assert main(["runs"]) == 130 and capsys.readouterr().err == "labcore: interrupted.\n"
+
+
+def test_a_run_from_the_command_line(capsys, tmp_path):
+    out = tmp_path / "out"
+    assert main([*SORT, "--steps", "2", "--set", "sft_steps=0", "--set", "prompts_per_step=4", "--json",
+                 "--out", str(out)]) == 0
+    got = json.loads(capsys.readouterr().out)
+    assert got["state"] == "finished" and got["step"] == 2 and "exact_match" in got["metrics"]
+    assert {path.name for path in out.iterdir()} == {"metrics.csv", "events.csv", "spec.json", "checkpoint"}
+    header, *rows = (out / "metrics.csv").read_text().splitlines()
+    assert header.startswith("step,tokens,seconds,") and len(rows) == 2
+    assert main(["runs"]) == 0 and got["run"] in capsys.readouterr().out
