@@ -52,20 +52,20 @@ class Completions:
         return self.mask.sum(1)
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: int, device: torch.device,
+def encode_prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], room: int, device: torch.device,
                    where: Sequence[str] = ()) -> Prompts:
-    """Tokenise prompts for a model that reads at most `context` tokens, room for the completion already taken off.
+    """Tokenise prompts of at most `room` tokens: the model's context less what the completion needs.
 
     Raises:
-        LabError: a prompt is empty or longer than `context`; `where` names the line it came from.
+        LabError: a prompt is empty or longer than `room`; `where` names the line it came from.
     """
     rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     for index, row in enumerate(rows):
         place = f" ({where[index]})" if index < len(where) and where[index] else ""
         if not row:
             raise LabError(f"A prompt{place} is empty: give every prompt at least one character.")
-        if len(row) > context:
-            raise LabError(f"A prompt{place} has {len(row)} tokens, but the model has room for {context} before the "
+        if len(row) > room:
+            raise LabError(f"A prompt{place} has {len(row)} tokens, but the model has room for {room} before the "
                            "completion: shorten it, lower max_new_tokens, or choose a model with a longer context.")
     width = max(map(len, rows))
     fill = tokenizer.pad_token_id

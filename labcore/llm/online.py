@@ -87,10 +87,11 @@ def complete(session: Session, model: Network, problems: list[Problem],
              group_size: int) -> tuple[Prompts, Completions, list[str]]:
     """Sample `group_size` completions of each problem from `model`, with the session's sampling knobs."""
     knobs = session.knobs
-    prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.prompt_room,
+    prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
+    limit = min(int(knobs["max_new_tokens"]), session.context - prompts.ids.shape[1])
     with precision(model, knobs["dtype"]):
-        completions = sample(model, prompts, group_size, max_new_tokens=int(knobs["max_new_tokens"]),
+        completions = sample(model, prompts, group_size, max_new_tokens=limit,
                              eos=session.tokenizer.eos_token_id, generator=session.generator,
                              temperature=knobs["temperature"], top_k=knobs["top_k"], top_p=knobs["top_p"])
     return prompts, completions, decode(session.tokenizer, completions)

@@ -24,6 +24,7 @@ from labcore.catalog import choices
 from labcore.catalog.models import MODELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import online, preference, sft
+from labcore.llm.batch import encode_prompts
 from labcore.llm.critic import Critic
 from labcore.llm.model import build, load, save
 from labcore.llm.tokenizer import character_tokenizer
@@ -31,6 +32,7 @@ from labcore.runs.record import Record
 from labcore.runs.spec import RunSpec
 from labcore.worlds.task import Pair, TextTask, make_task
 
+CHECKED_AT_ONCE = 1024  # prompts
 LOOPS = {"online": online.run, "preference": preference.run, "sft": sft.run}
 
 
@@ -71,10 +73,23 @@ class Session:
         config = self.policy.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
 
-    @property
-    def prompt_room(self) -> int:
-        """Tokens that a prompt may take, the completion's length limit set aside."""
-        return max(0, self.context - int(self.knobs["max_new_tokens"]))
+    def check_room(self) -> None:
+        """Check that the length limit and every prompt of the user's file fit the context together.
+
+        Raises:
+            LabError: they do not; told before the first step, not when such a prompt is drawn. A limit that is raised
+                during the run cuts the completions at the context's end instead.
+        """
+        room = self.context - int(self.knobs["max_new_tokens"])
+        if room < 1:
+            raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
+                           f"context of {self.context} tokens: use {self.context - 1} or less.")
+        # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
+        long = [row for row in getattr(self.task, "rows", ()) if len(row.prompt.encode()) > room]
+        for start in range(0, len(long), CHECKED_AT_ONCE):
+            rows = long[start: start + CHECKED_AT_ONCE]
+            encode_prompts(self.tokenizer, [row.prompt for row in rows], room, torch.device("cpu"),
+                           [f"line {row.line}" for row in rows])
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
@@ -104,6 +119,7 @@ class Session:
         session = Session(spec, task, tokenizer, device, models, optimizers,
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                           dict(spec.knobs))
+        session.check_room()
         if resume:
             session._load(resume)
         return session

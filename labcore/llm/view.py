@@ -14,7 +14,7 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.llm import online
 from labcore.llm.batch import Completions
-from labcore.llm.forward import completion_outputs, precision
+from labcore.llm.forward import completion_outputs, micro_batches, precision
 from labcore.llm.rollout import Rollout
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -130,7 +130,10 @@ def evaluation_groups(session: Session, problems: list, completions: Completions
 
 
 def _logprobs_and_entropy(session: Session, part: Rollout) -> tuple[Tensor, Tensor]:
-    with precision(session.policy, session.knobs["dtype"]):
-        logits = completion_outputs(session.policy, part.prompts, part.ids)
-    logprobs, entropy = logprobs_and_entropy(logits, part.ids, session.knobs["temperature"])
+    columns = []
+    for some, rows in micro_batches(session.policy, len(part.prompts), *part.ids.shape):
+        with precision(session.policy, session.knobs["dtype"]):
+            logits = completion_outputs(session.policy, part.prompts[some], part.ids[rows])
+        columns.append(logprobs_and_entropy(logits, part.ids[rows], session.knobs["temperature"]))
+    logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
     return logprobs.masked_fill(~part.completion_mask, 0), entropy

@@ -19,20 +19,20 @@ class Preferences:
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
-        self._rows: list[Pair] = []
+        self.rows: list[Pair] = []
         for line, (prompt, chosen, rejected) in read_rows(data, (("prompt", "question"), "chosen", "rejected")):
             if not prompt:
                 raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
             if chosen == rejected:
                 raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or "
                                "make them differ.")
-            self._rows.append(Pair(prompt, chosen, rejected, line))
-        self.size = len(self._rows)
-        texts = (row.prompt + row.chosen + row.rejected for row in self._rows)
+            self.rows.append(Pair(prompt, chosen, rejected, line))
+        self.size = len(self.rows)
+        texts = (row.prompt + row.chosen + row.rejected for row in self.rows)
         self.characters = "".join(sorted(set().union(*texts)))
 
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
-        return draw(self._rows, count, rng)
+        return draw(self.rows, count, rng)
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         return [Problem(pair.prompt, pair.chosen, pair.line) for pair in self.pairs(count, rng)]

@@ -21,19 +21,19 @@ class Prompts:
         if data is None:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
         self._verify = verifier(knobs)
-        self._rows: list[Problem] = []
+        self.rows: list[Problem] = []
         for line, (prompt, answer) in read_rows(data, (("prompt", "question"), "answer")):
             if not prompt:
                 raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
             if fault := answer_fault(knobs, answer):
                 raise LabError(f"The answer in line {line} of {data.name} {fault}: correct it, or choose another "
                                "verifier.")
-            self._rows.append(Problem(prompt, answer, line))
-        self.size = len(self._rows)
-        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self._rows))))
+            self.rows.append(Problem(prompt, answer, line))
+        self.size = len(self.rows)
+        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
-        return draw(self._rows, count, rng)
+        return draw(self.rows, count, rng)
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = self._verify(completion, problem.answer)

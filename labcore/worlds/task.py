@@ -55,7 +55,8 @@ class TextTask(Protocol):
 
     All chance comes from the generator that is passed in, so its state is the only thing to checkpoint.
     `size` is the number of problems (None: they are made afresh); `characters` holds every character that
-    prompts and answers can contain, for the character tokenizer.
+    prompts and answers can contain, for the character tokenizer. A task that reads its prompts from a file has them
+    all in `rows`, so that those which do not fit the model are found before the run and not in its middle.
     """
 
     size: int | None

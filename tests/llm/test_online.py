@@ -234,7 +234,7 @@ def test_the_reference_never_moves():
 
 def test_prompts_that_leave_no_room_name_their_line():
     started = session("grpo")
-    started.policy.config.max_position_embeddings = 7
+    started.policy.config.max_position_embeddings = 4
     with pytest.raises(LabError, match="line 7"):
         next(started.run())
 

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from labcore.errors import LabError
+from labcore.llm import online
 from labcore.llm.session import Session, pick_device
 from tests.llm.tools import Letters, completion_ids, records, session, spec, weights
 
@@ -179,9 +180,39 @@ def test_what_it_holds_is_ready_to_train():
     started = session("ppo")
     assert not any(network.training for network in started.models.values())  # no dropout anywhere
     assert not any(p.requires_grad for p in started.reference.parameters())
-    assert started.context == 64 and started.prompt_room == 58
+    assert started.context == 64
     held = {id(p) for group in started.optimizers["policy"].param_groups for p in group["params"]}
     assert held == {id(p) for p in started.policy.parameters()}
+
+
+def test_a_length_limit_that_leaves_no_room_is_told_before_the_first_step():
+    with pytest.raises(LabError, match=r"max_new_tokens 64 leaves no room .* context of 64 tokens: use 63"):
+        session("grpo", max_new_tokens=64)
+    session("grpo", max_new_tokens=63)
+
+
+@pytest.mark.parametrize("algorithm, task", [("grpo", "prompts"), ("dpo", "preferences")])
+def test_a_prompt_of_the_file_that_does_not_fit_is_told_before_the_first_step(algorithm, task, tmp_path):
+    path = tmp_path / "own.jsonl"
+    given = {"letters": False, "task": task, "data": str(path), "max_new_tokens": 6}
+
+    def write(length):
+        lines = [{"prompt": "a" * count, "answer": "1", "chosen": "b", "rejected": "c"} for count in (3, length)]
+        path.write_text("\n".join(map(json.dumps, lines)))
+
+    write(58)
+    session(algorithm, **given)
+    write(59)
+    with pytest.raises(LabError, match=r"line 2.* has 59 tokens, but the model has room for 58"):
+        session(algorithm, **given)
+
+
+def test_a_length_limit_raised_during_the_run_cuts_at_the_end_of_the_context():
+    started = session("grpo", steps=2)
+    started.knobs["max_new_tokens"] = 4096
+    prompts, completions, _ = online.complete(started, started.policy, started.task.problems(4, started.rng), 2)
+    assert completions.ids.shape[1] <= started.context - prompts.ids.shape[1] < started.context
+    assert len(records(started)) == 2
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

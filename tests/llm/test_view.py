@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from labcore.llm import online, view
+from labcore.llm import forward, online, view
 from labcore.llm.rollout import credit
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -142,3 +142,24 @@ def test_evaluation_groups(algorithm):
         assert "".join(completion["tokens"]) == completion["text"] + end
         assert completion["advantage"] is None and len(completion["logprobs"]) == len(completion["tokens"])
         assert all(value < 0 for value in completion["logprobs"])
+
+
+def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
+    started, batch, rollout, before = after("grpo")
+    whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
+    monkeypatch.setattr(forward, "MAX_ELEMENTS", 1)
+    widths, path = [], forward.completion_outputs
+    monkeypatch.setattr(view, "completion_outputs", lambda *given: widths.append(len(given[2])) or path(*given))
+    parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
+    assert set(widths) == {rollout.group_size}
+    for one, other in zip(whole, parts, strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), abs=1e-4)
+
+
+def numbers(value) -> list[float]:
+    """Every number of a nested picture, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for each in value for number in numbers(each)]
+    return [float(value)] if isinstance(value, (int, float)) else []
