@@ -10,6 +10,7 @@ import streamlit as st
 from app import controls
 from app.lab import lab
 from app.session import Draft, models, tell
+from app.tokens import literal
 from app.uploads import uploader
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.knob import Knob, Value
@@ -69,11 +70,11 @@ def _knobs(draft: Draft) -> None:
     try:
         spec = draft.spec()
     except LabError as error:
-        st.warning(str(error), icon=":material/rule:")
+        st.warning(literal(str(error)), icon=":material/rule:")
     else:
         base = base_spec(spec)
         taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
-        st.caption(f"Base model: {spec.model}. {taught}")
+        st.caption(f"Base model: {literal(spec.model)}. {taught}")
     draft.to_url()
 
 
@@ -95,7 +96,7 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec
-    st.markdown(f"**{spec.row.label}** · {spec.task_row.label} · {_model_label(spec.model)}",
+    st.markdown(f"**{spec.row.label}** · {spec.task_row.label} · {literal(_model_label(spec.model))}",
                 help=spec.row.summary)
 
     def send(knob: Knob, value: Value) -> None:

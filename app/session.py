@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app.lab import active, lab
+from app.tokens import literal
 from labcore.catalog.algorithms import ALGORITHMS, algorithm
 from labcore.catalog.knob import Value
 from labcore.catalog.models import MODELS
@@ -185,4 +186,4 @@ def tell(sentence: str) -> None:
 def problem() -> None:
     """Show and forget what went wrong."""
     if sentence := st.session_state.pop(PROBLEM, None):
-        st.error(sentence, icon=":material/error:")
+        st.error(literal(sentence), icon=":material/error:")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,15 @@ def visible(text: str) -> str:
     """
     return html.escape("".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}")
                                for letter in text))
+
+
+def literal(text: str) -> str:
+    r"""`text` for a Markdown element, shown as it stands: patterns, paths and links hold signs that Markdown reads.
+
+    >>> literal("the pattern '^a*$' of ![x](http://y)")
+    "the pattern '^a\\*\\$' of !\\[x\\](http://y)"
+    """
+    return re.sub(r"([\\`*\[\]$~<])", r"\\\1", text)
 
 
 def readable(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.session import Draft
+from app.tokens import literal
 from labcore.errors import LabError
 from labcore.runs.uploads import keep
 from labcore.worlds.task import check_data
@@ -37,7 +38,7 @@ def uploader(draft: Draft) -> None:
         size = check_data(draft.task_row, kept, draft.values)
     except LabError as error:
         draft.fields["data"].pop(wanted, None)
-        st.error(str(error))
+        st.error(literal(str(error)))
         return
     count = f"{size:,} {'pairs' if wanted == 'preferences' else 'problems'}" if size else "ready"
-    st.caption(f":green[:material/check:] {Path(kept).name}: {count}.")
+    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}.")

@@ -140,6 +140,12 @@ def test_a_link_with_a_view_that_there_is_not_shows_the_usual_one(page, lab):
         assert test.slider(key="view:smooth").value == 0
 
 
+def test_what_a_link_says_is_shown_as_it_stands(page):
+    test = page("llm", task="![x](http://elsewhere/x.png)", model="![x](http://elsewhere/x.png)")
+    assert "task=!\\[x\\]" in test.error[0].value
+    assert not any("![x]" in element.value for element in (*test.caption, *test.markdown, *test.warning))
+
+
 def test_a_link_to_a_deleted_run_says_so(page):
     assert "There is no run gone" in page("llm", run="gone").error[0].value
 
