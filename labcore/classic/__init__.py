@@ -1,0 +1,1 @@
+"""Methods for small worlds: one file each, with the loops that see no disk, no clock and no page."""
