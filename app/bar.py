@@ -12,6 +12,7 @@ from app.session import Draft, close_run, show_run, tell
 from app.status import STATES
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
+from labcore.runs.spec import knobs_of
 
 RECENT = 40
 
@@ -40,7 +41,13 @@ def _ask(command: str) -> Callable[[RunRow | None], None]:
 
 
 def _resume(run: RunRow | None) -> None:
-    lab().launcher.resume(run.id)
+    """Go on with the knobs that were moved since the run ended: a diverged one would only diverge again."""
+    draft, spec = Draft(run), run.spec
+    moved = {}
+    if (draft.row, draft.task_row) == (spec.row, spec.task_row):
+        moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
+                 if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
+    lab().launcher.resume(run.id, moved)
 
 
 RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
@@ -51,7 +58,8 @@ PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause afte
 GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One batch, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
-RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint")
+RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
+                "knobs that you move on the left")
 
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP), "paused": (GO_ON, STEP, STOP),

@@ -19,7 +19,7 @@ from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.runs.export import export_run
 from labcore.runs.rows import ENDED, RunRow
-from labcore.runs.spec import RunSpec, default_threads, make, model_of_run
+from labcore.runs.spec import RunSpec, default_threads, make, model_of_run, with_knob
 from labcore.runs.store import Store
 from labcore.runs.uploads import keep_file
 from labcore.worlds.jsonl import LIMIT
@@ -169,10 +169,14 @@ def resume(options: argparse.Namespace) -> int:
     """Let a paused run go on where it runs, or an ended one here."""
     store = Store()
     store.reconcile()
-    if store.run(options.run).state in ENDED:
-        store.requeue(options.run, mine=True)
+    knobs, row = assignments(options.knobs), store.run(options.run)
+    if row.state in ENDED:
+        for key, value in knobs.items():
+            with_knob(row.spec, key, value)  # refused here, before the run is started again
+        store.requeue(options.run, knobs, mine=True)
         return train(store, options.run, options.json)
-    return answer(store, options.run, [store.ask(options.run, "resume")], "resume")
+    controls = [store.ask(options.run, "set", {"knob": key, "value": value}) for key, value in knobs.items()]
+    return answer(store, options.run, [*controls, store.ask(options.run, "resume")], "resume")
 
 
 def set_knobs(options: argparse.Namespace) -> int:

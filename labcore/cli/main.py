@@ -61,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
 
     resume = add("resume", commands.resume, "go on: a paused run where it runs, an ended one here in the foreground")
     resume.add_argument("run")
+    resume.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
+                        help="go on with another value; may be repeated")
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     change = add("set", commands.set_knobs, "change knobs of a running run")

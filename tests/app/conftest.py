@@ -21,9 +21,9 @@ class FakeLauncher:
     def start(self, spec):
         return self.store.create(spec)
 
-    def resume(self, run_id):
+    def resume(self, run_id, knobs=None):
         self.resumed.append(run_id)
-        self.store.requeue(run_id)
+        self.store.requeue(run_id, knobs)
 
     def close(self):
         pass

@@ -69,6 +69,17 @@ def test_each_state_says_what_it_is_and_what_can_be_done(page, lab, state):
     assert state in ("running", "finished") or "A sentence about it" in html(test)
 
 
+def test_a_diverged_run_goes_on_with_the_knobs_moved_since(page, lab):
+    run_id = seed(lab.store, "diverged", message="The loss was not a finite number")
+    test = page("llm", run=run_id)
+    [box] = [box for box in test.number_input if "learning_rate:number" in box.key and "critic" not in box.key]
+    box.set_value(1e-4)
+    ran(test)
+    test.button(key="do:Go on").click()
+    ran(test)
+    assert [control.payload for control in lab.store.asked(run_id)] == [{"knob": "learning_rate", "value": 1e-4}]
+
+
 def test_a_run_that_makes_its_base_shows_the_sft_run(page, lab):
     run_id = seed(lab.store, "starting")
     base = seed(lab.store, "running", algorithm="sft")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.runs.paths import home
 from labcore.runs.store import Store
@@ -94,6 +95,18 @@ def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
     store.set_state(run_id, "finished")
     assert "is finished, so there is nothing to resume: start a new run" in refused(capsys, "resume", run_id)
     assert "cannot obey set: start a new one first" in refused(capsys, "set", run_id, "beta=1")
+
+
+def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch):
+    store = Store()
+    run_id = store.create(fake.grpo(5), mine=True)
+    store.set_state(run_id, "diverged")
+    assert "outside its bounds" in refused(capsys, "resume", run_id, "--set", "learning_rate=2")
+    assert "cannot change during a run" in refused(capsys, "resume", run_id, "--set", "sft_steps=1")
+    assert store.run(run_id).state == "diverged"
+    monkeypatch.setattr(commands, "train", lambda *_: 0)
+    assert main(["resume", run_id, "--set", "learning_rate=1e-4"]) == 0
+    assert [control.payload for control in store.asked(run_id)] == [{"knob": "learning_rate", "value": "1e-4"}]
 
 
 def test_listing(capsys):
