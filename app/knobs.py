@@ -23,23 +23,23 @@ from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
 
 def before_start(draft: Draft) -> None:
     """The form of the next run. Nothing has to be touched."""
-    _pick(draft, "algorithm", "Algorithm", list(ALGORITHMS), lambda key: ALGORITHMS[key].label,
-          help=draft.row.summary)
     left, right = st.columns(2, gap="small", wrap=False)
+    with left:
+        _pick(draft, "algorithm", "Algorithm", list(ALGORITHMS), lambda key: ALGORITHMS[key].label,
+              help=draft.row.summary)
     fitting = [key for key, row in TASKS.items() if draft.row.loop in row.loops]
     if draft.fields["task"] not in fitting:
         draft.fields["task"] = fitting[0]
-    with left:
-        _pick(draft, "task", "Task", fitting, lambda key: TASKS[key].label, help=draft.task_row.help)
     with right:
         _pick(draft, "model", "Model", models(), _model_label, accept_new_options=True,
               help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
+    _pick(draft, "task", "Task", fitting, lambda key: TASKS[key].label, help=draft.task_row.help)
     uploader(draft)
     _knobs(draft)
 
 
 def _model_label(key: str) -> str:
-    return MODELS[key].label if key in MODELS else Path(key).name or key
+    return f"{key} {MODELS[key].parameters}" if key in MODELS else Path(key).name or key
 
 
 def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:

@@ -40,7 +40,7 @@ CSS = """
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
 sub,sup{line-height:0}
-.rl-numbers{display:flex;gap:1.25rem;overflow-x:auto;scrollbar-width:none;padding:2px 0}
+.rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
 .rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}
@@ -84,7 +84,8 @@ def layout(kind: str, height: int = 300) -> dict:
     return {"height": height, "margin": {"l": 8, "r": 8, "t": 34, "b": 8}, "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": ink, "size": 13, "family": FONT},
             "colorway": list(palette(kind)), "xaxis": {**axis, "showgrid": False}, "yaxis": axis,
-            "hovermode": "closest", "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": line, "activecolor": ink}, "hovermode": "closest",
+            "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
 
 
 def symbol(latex: str) -> str:
@@ -117,9 +118,9 @@ def number(value: float, digits: int = 3) -> str:
     """A number with a sensible count of digits.
 
     >>> number(0.04213), number(1234.5, 0), number(1e-05), number(0.0), number(-0.5)
-    ('0.042', '1,234', '1e-05', '0', '−0.500')
+    ('0.042', '1,234', '1e−5', '0', '−0.500')
     """
     if abs(value) < 1e-9:
         return "0"
-    text = f"{value:.0e}" if abs(value) < 10 ** -digits / 2 else f"{value:,.{digits}f}"
-    return text.replace("-", "−", 1) if value < 0 else text
+    text = f"{value:.0e}".replace("e-0", "e-") if abs(value) < 10 ** -digits / 2 else f"{value:,.{digits}f}"
+    return text.replace("-", "−")

@@ -20,6 +20,8 @@ WANTED = {
     "text": ("Your text", ["txt", "md", "text"], "A plain text file in UTF-8."),
 }
 
+OF = {"prompts": "problems", "preferences": "pairs", "text": "characters"}
+
 
 def uploader(draft: Draft) -> None:
     """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it."""
@@ -40,5 +42,5 @@ def uploader(draft: Draft) -> None:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
         return
-    count = f"{size:,} {'pairs' if wanted == 'preferences' else 'problems'}" if size else "ready"
+    count = f"{size:,} {OF[wanted]}" if size else "ready"
     st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}.")

@@ -112,49 +112,51 @@ function layoutOf(chart, panel) {
   const axis = { tickfont: { size: 12 }, fixedrange: false, zeroline: false, linecolor: line, tickcolor: line };
   const y = { ...axis, gridcolor: line, nticks: 5, automargin: false };
   if (panel.range) Object.assign(y, { range: [panel.range[0] - 0.03, panel.range[1] + 0.03], tickvals: [0, 0.5, 1] });
-  if (panel.symlog) Object.assign(y, symlogTicks(chart, panel));
-  if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
   const { "margin.t": top, ...marks } = markerLayout(chart);
+  if (panel.symlog) Object.assign(y, { rangemode: "tozero" }, symlogTicks(chart, panel, top));
+  if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
   return {
     height: chart.height, margin: { l: 46, r: 10, t: top, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, family: font, size: 12 }, showlegend: false, hovermode: "x unified",
     hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } }, dragmode: "zoom",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
     xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6,
              title: { text: unitOf[chart.x], standoff: 2, font: { size: 12 } } }, yaxis: y, ...marks,
     uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
   };
 }
 
-function symlogTicks(chart, panel) {
+function symlogTicks(chart, panel, top) {
+  const apart = 15 / (chart.height - 34 - top); // the share of the height that two labels need
   const values = Object.values(chart.runs).flatMap((run) => run.rows.map((row) => row[3][panel.metrics[0].key] ?? 0));
-  const top = Math.max(KL_LINEAR, ...values), low = Math.min(0, ...values);
+  const high = Math.max(KL_LINEAR, ...values), low = Math.min(0, ...values);
   const decades = [-10, -1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1, 10, 100, 1000];
-  const inside = decades.filter((tick) => tick >= low * 1.01 - 1e-9 && tick <= Math.max(top, 0.01) * 1.01);
-  const span = symlog(Math.max(top, 0.01)) - symlog(low);
-  const ticks = inside.filter((tick) => tick === 0 || Math.abs(symlog(tick)) > 0.14 * span);
+  const inside = decades.filter((tick) => tick >= low * 1.01 - 1e-9 && tick <= Math.max(high, 0.01) * 1.01);
+  const span = symlog(Math.max(high, 0.01)) - symlog(low);
+  const ticks = inside.filter((tick) => tick === 0 || Math.abs(symlog(tick)) > apart * span);
   return { tickvals: ticks.map(symlog), ticktext: ticks.map((tick) => String(tick).replace("-", "−")) };
 }
 
-// Dotted verticals with their words above the plot, on as many levels as near neighbours need.
+// Dotted verticals with their words above the plot, on as many levels as near neighbours need: the newest nearest.
 function markerLayout(chart) {
-  const shapes = [], annotations = [];
-  const ends = [];
+  const shapes = [], annotations = [], levels = [];
   const perPixel = chart.xmax / Math.max(chart.plotWidth, 120);
-  for (const marker of [...chart.markers].sort((a, b) => markerAt(chart, a) - markerAt(chart, b))) {
+  for (const marker of [...chart.markers].sort((a, b) => markerAt(chart, b) - markerAt(chart, a))) {
     const x = markerAt(chart, marker);
     const width = marker.text.length * 6.6 * perPixel;
     const right = x + width > chart.xmax;
     const [start, end] = right ? [x - width, x] : [x, x + width];
-    let level = ends.findIndex((edge) => edge <= start);
-    if (level < 0) level = ends.length;
-    ends[level] = end + 8 * perPixel;
+    const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
+    const level = free < 0 ? levels.length : free;
     shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
       line: { color: chart.theme.mark, width: 1, dash: "dot" } });
-    if (level < LEVELS) annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom",
+    if (level >= LEVELS) continue;
+    levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
+    annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom",
       showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
       text: marker.text.replace(/</g, "&lt;"), font: { size: 12, color: chart.theme.mark } });
   }
-  return { shapes, annotations, "margin.t": 8 + 14 * Math.min(ends.length, LEVELS) };
+  return { shapes, annotations, "margin.t": 8 + 14 * levels.length };
 }
 
 function traceSpecs(chart, panel) {
@@ -231,7 +233,7 @@ function grow(chart, panel) {
   window.Plotly.extendTraces(panel.plot, update, indices);
   if (panel.plot.data.some((trace) => trace.mode !== "lines")) window.Plotly.restyle(panel.plot, { mode: "lines" });
   if (panel.symlog && !chart.zoomed) {
-    const ticks = symlogTicks(chart, panel);
+    const ticks = symlogTicks(chart, panel, panel.plot.layout.margin.t);
     if (ticks.tickvals.length !== panel.plot.layout.yaxis.tickvals?.length) {
       window.Plotly.relayout(panel.plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
     }
