@@ -1,0 +1,67 @@
+"""How good the greedy policy is: episodes in worlds of their own, with seeds that training never sees.
+
+They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from labcore.classic.rollout import Choose, act, greedy
+from labcore.worlds.gym_env import make_environments
+
+if TYPE_CHECKING:
+    from labcore.classic.session import Session
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns and lengths of whole episodes, and the observations of the first one, for a picture of it."""
+
+    returns: list[float]
+    lengths: list[int]
+    path: list[list[float]]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.returns) / len(self.returns)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return {"eval_return": self.mean, "eval_return/min": min(self.returns),
+                "eval_length": sum(self.lengths) / len(self.lengths)}
+
+
+def evaluate(session: Session) -> Evaluation:
+    """Play the acting network's best actions in fresh environments."""
+    _, seed = np.random.SeedSequence([session.setup.seed, session.step + 1]).generate_state(2)
+    return play(session.acting, session.setup.task, int(session.knobs["eval_episodes"]), int(seed), session.device)
+
+
+@torch.no_grad()
+def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
+         choose: Choose = greedy) -> Evaluation:
+    """Whole episodes, one in each of `episodes` environments.
+
+    Raises:
+        LabError: the environment cannot be made.
+    """
+    worlds = make_environments(task, episodes, seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    returns, lengths, path = np.zeros(episodes), np.zeros(episodes, np.int64), []
+    alive = np.ones(episodes, bool)
+    while alive.any():
+        if alive[0]:
+            path.append(np.round(worlds.observations[0].astype(np.float64), 5).tolist())
+        logits = network(torch.as_tensor(worlds.observations, device=device))
+        uniforms = logits[:, 0] if choose is greedy else torch.rand(episodes, generator=generator, device=device)
+        step = act(worlds, choose(logits, uniforms))
+        returns += step.rewards * alive
+        lengths += alive
+        alive &= ~(step.terminated | step.truncated)
+    return Evaluation(returns.tolist(), lengths.tolist(), path)

@@ -1,0 +1,210 @@
+"""A run of a deep classic method: its networks, optimizers, environments, random numbers and counters.
+
+Everything that a run's future depends on lives here, so saving a session at a record and loading it again continues
+the run bit for bit. Left out: the clock, the disk layout and the controls, which belong to the worker.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labcore.classic import checkpoint, dqn, policy_gradient, ppo, trpo
+from labcore.classic.evaluation import evaluate
+from labcore.classic.knobs import checked
+from labcore.classic.networks import MLP
+from labcore.classic.replay import Replay
+from labcore.classic.rollout import Episodes
+from labcore.errors import Diverged, LabError
+from labcore.runs.record import Record
+from labcore.worlds.cartpole import WORLD, TorchCartPole
+from labcore.worlds.gym_env import Environments, World, make_environments
+
+Optimizers = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def adam(network: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), eps=1e-5, fused=True)
+
+
+def rmsprop(network: nn.Module) -> torch.optim.Optimizer:
+    """As in Mnih et al. 2016, arXiv:1602.01783, with the α and ε usual today."""
+    return torch.optim.RMSprop(network.parameters(), alpha=0.99, eps=1e-5)
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method's loop needs. `acts` is the network that chooses actions."""
+
+    run: Callable[[Session], Iterator[Record]]
+    acts: str = "policy"
+    optimizers: Mapping[str, Optimizers] = field(default_factory=lambda: {"policy": adam, "critic": adam})
+    activation: str = "tanh"
+    hidden: tuple[int, ...] = (64, 64)
+    replay: bool = False
+
+
+METHODS: dict[str, Method] = {
+    "dqn": Method(dqn.run, "q", {"q": adam}, "relu", (128, 128), replay=True),
+    "reinforce": Method(policy_gradient.reinforce),
+    "a2c": Method(policy_gradient.a2c, optimizers={"policy": rmsprop, "critic": rmsprop}),
+    "trpo": Method(trpo.run, optimizers={"critic": adam}),
+    "ppo": Method(ppo.run),
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What cannot change during a run. `hidden` empty: the method's own layer sizes."""
+
+    method: str
+    task: str = "CartPole-v1"
+    seed: int = 0
+    steps: int = 100
+    device: str = "cpu"
+    hidden: tuple[int, ...] = ()
+
+
+@dataclass
+class Session:
+    """See the module. `knobs` is changed in place while the run goes on; the counters count up.
+
+    `numbers` is what a method keeps between steps (the adaptive factor of β); `best` the acting network's weights at
+    the best greedy evaluation so far.
+    """
+
+    setup: Setup
+    knobs: dict[str, Any]
+    device: torch.device
+    networks: dict[str, nn.Module]
+    optimizers: dict[str, torch.optim.Optimizer]
+    environments: Environments | TorchCartPole
+    generator: torch.Generator
+    episodes: Episodes
+    replay: Replay | None = None
+    step: int = 0
+    updates: int = 0
+    env_steps: int = 0
+    numbers: dict[str, float] = field(default_factory=dict)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_return: float | None = None
+    finished_because: str = ""
+
+    @property
+    def method(self) -> Method:
+        return METHODS[self.setup.method]
+
+    @property
+    def acting(self) -> nn.Module:
+        """The network whose outputs choose actions: logits, or Q values."""
+        return self.networks[self.method.acts]
+
+    @property
+    def policy(self) -> nn.Module:
+        return self.networks["policy"]
+
+    @property
+    def critic(self) -> nn.Module:
+        return self.networks["critic"]
+
+    @property
+    def remaining(self) -> float:
+        """1 at the first step, falling to 0 after the last; always 1 where nothing is annealed."""
+        return 1 - self.step / self.setup.steps if self.knobs["anneal"] else 1.0
+
+    @staticmethod
+    def start(setup: Setup, knobs: Mapping[str, Any] | None = None, resume: Path | None = None) -> Session:
+        """Build what `setup` needs; where `resume` is given, from that checkpoint.
+
+        Raises:
+            LabError: the environment, a knob, the device or the checkpoint cannot be used.
+        """
+        knobs = checked(setup.method, knobs)
+        if setup.device.startswith("cuda") and not torch.cuda.is_available():
+            raise LabError("This machine has no cuda device: use cpu.")
+        device, method, count = torch.device(setup.device), METHODS[setup.method], int(knobs["environments"])
+        # Streams of their own: weights, worlds and actions from one seed must not share their numbers.
+        weights, worlds, actions = (int(word) for word in np.random.SeedSequence(setup.seed).generate_state(3))
+        on_device = device.type != "cpu" and setup.task == WORLD.env_id
+        environments = (TorchCartPole(count, worlds, device) if on_device
+                        else make_environments(setup.task, count, worlds))
+        networks = _networks(setup, environments.world, torch.Generator().manual_seed(weights), device)
+        session = Session(setup, knobs, device, networks,
+                          {name: make(networks[name]) for name, make in method.optimizers.items()}, environments,
+                          torch.Generator(device).manual_seed(actions), Episodes.none(count))
+        if method.replay:
+            session.replay = Replay(int(knobs["buffer_size"]), environments.world.observation_size, device)
+        if resume:
+            checkpoint.load(session, resume)
+        return session
+
+    def run(self) -> Iterator[Record]:
+        """Train until `setup.steps`, a Record per step."""
+        yield from self.method.run(self)
+        self.finished_because = self.finished_because or f"all {self.setup.steps} steps done"
+
+    def save(self, folder: Path) -> None:
+        """Write a complete checkpoint into `folder`: safetensors and JSON only."""
+        checkpoint.save(self, folder)
+
+    def optimise(self, name: str, learning_rate: float, loss: Tensor) -> float:
+        """Take one clipped step of network `name` down the gradient of `loss`. Returns its norm before the clip.
+
+        Raises:
+            Diverged: the loss or the norm is not finite; the weights are left as they were.
+        """
+        optimizer = self.optimizers[name]
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = float(nn.utils.clip_grad_norm_(self.networks[name].parameters(), float(self.knobs["max_grad_norm"])))
+        self.must_be_finite(f"{name} loss", float(loss.detach()))
+        self.must_be_finite(f"{name} gradient", norm)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * self.remaining
+        optimizer.step()
+        return norm
+
+    def must_be_finite(self, what: str, value: float) -> None:
+        """Raises Diverged where `value` is not a number one can go on from."""
+        if not isfinite(value):
+            raise Diverged(self.step + 1, what)
+
+    def record(self, metrics: Mapping[str, float], line: dict[str, Any] | None = None) -> Record:
+        """Close a step: count it, evaluate if it is time, and put together what there is to say of it."""
+        self.step += 1
+        ended = self.episodes.take()
+        own: dict[str, float] = {"updates": self.updates, "episodes": len(ended)}
+        if ended:
+            own["episode_return"] = sum(episode["return"] for episode in ended) / len(ended)
+            own["episode_length"] = sum(episode["length"] for episode in ended) / len(ended)
+        samples: dict[str, Any] = {"step": self.step, "episodes": ended}
+        if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.setup.steps:
+            evaluation = evaluate(self)
+            own |= evaluation.metrics
+            samples["evaluation"] = {"returns": evaluation.returns, "path": evaluation.path}
+            if self.best_return is None or evaluation.mean >= self.best_return:
+                self.best_return = evaluation.mean
+                self.best = {name: value.clone() for name, value in self.acting.state_dict().items()}
+        kept = {key: float(value) for key, value in {**own, **metrics}.items() if isfinite(value)}
+        return Record(self.step, 0, kept, self.env_steps, samples if len(samples) > 2 or ended else None, line)
+
+
+def _networks(setup: Setup, world: World, generator: torch.Generator, device: torch.device) -> dict[str, nn.Module]:
+    """The networks that the method's loop asks for: a Q network and its target, or a policy and a critic."""
+    method = METHODS[setup.method]
+    layers = (world.observation_size, *(setup.hidden or method.hidden))
+    if method.replay:
+        made = {"q": MLP((*layers, world.actions), generator, 0.5, method.activation, hidden_gain=0.6)}
+        made["target"] = copy.deepcopy(made["q"]).requires_grad_(False)
+    else:
+        made = {"policy": MLP((*layers, world.actions), generator, 0.01, method.activation),
+                "critic": MLP((*layers, 1), generator, 1.0, method.activation)}
+    return {name: network.to(device) for name, network in made.items()}
