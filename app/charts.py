@@ -57,7 +57,8 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
                            col=column, customdata=[advantage for _, advantage in ours],
                            hovertemplate="ratio %{x:.3f}<br>advantage %{customdata:+.2f}<extra></extra>")
         for edge in (1 - clip_low, 1 + clip_high):
-            figure.add_vline(x=edge, line={"dash": "dot", "width": 1}, opacity=0.6, row=1, col=column)
+            figure.add_vline(x=edge, line={"dash": "dot", "width": 1, "color": theme.layout(kind)["font"]["color"]},
+                             opacity=0.6, row=1, col=column)
     _finish(figure, kind, 320)
     figure.update_layout(showlegend=False)
     figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0,
@@ -79,7 +80,8 @@ def line_figure(line: dict[str, Any], kind: str = "light") -> go.Figure:
     figure.add_scatter(x=line["alpha"], y=line["kl"], name="mean KL(π_old ‖ π_α)", mode="lines",
                        line={"color": colours[3], "width": 2}, row=2, col=1)
     for place in (0, 1):
-        figure.add_vline(x=place, line={"dash": "dot", "width": 1}, opacity=0.7)
+        figure.add_vline(x=place, line={"dash": "dot", "width": 1, "color": theme.layout(kind)["font"]["color"]},
+                         opacity=0.7)
     for place, name in ((0, "θ_old"), (1, "θ_new")):
         figure.add_annotation(x=place, y=1.0, yref="paper", yanchor="bottom", text=name, showarrow=False)
     _finish(figure, kind, 420)

@@ -77,7 +77,7 @@ def _surrogate(run: RunRow, feed: Feed) -> None:
         if line is None:
             st.caption("The line through an update is computed every so many steps; none is here yet.")
             return
-        st.plotly_chart(charts.line_figure(line, kind), theme=None, key="line", config={"displaylogo": False},
+        st.plotly_chart(charts.line_figure(line, kind), theme=None, key="line", config={"displayModeBar": False},
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
         tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
         st.caption(f"Step {line['step']:,}{tokens_used}: α = 0 is the policy before the update, 1 after it. The "
@@ -89,7 +89,7 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
     low, high = float(knobs["clip_low"]), float(knobs["clip_high"])
     samples = files.picker(run.id, "samples", "Tokens of") or {}
     st.plotly_chart(charts.surrogate_figure(samples, low, high, kind), theme=None, key="clip",
-                    config={"displaylogo": False}, alt="L CLIP against the ratio, one dot per token of the samples")
+                    config={"displayModeBar": False}, alt="L CLIP against the ratio, one dot per token of the samples")
     counts = charts.branch_counts(charts.token_points(samples), low, high)
     if not counts["tokens"]:
         st.caption("No tokens yet: the dots come with the first samples.")

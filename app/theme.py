@@ -57,6 +57,9 @@ sub,sup{line-height:0}
   border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}
 .rl-strip small{display:block;font-size:12px;opacity:.85;font-variant-numeric:tabular-nums}
 .rl-pos{color:light-dark(#0072B2,#4FA8E0);font-weight:600}.rl-neg{color:light-dark(#B85C00,#F2B84B);font-weight:600}
+@media (min-width:641px){[class*="st-key-entry"]{flex-wrap:nowrap}
+  [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
+button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
 @media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}}
 </style>
 """

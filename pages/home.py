@@ -19,7 +19,7 @@ st.html("""
 <div class="rl-hero"><h1>Watch a language model learn by reinforcement</h1>
 <p>A small transformer learns on your own machine, live. Move a knob while it runs, and see which token, which group and
 which term of the equation made the curve turn.</p></div>""")
-with st.container(horizontal=True):
+with st.container(horizontal=True, vertical_alignment="center"):
     if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", shortcut="Enter"):
         st.switch_page("../pages/llm.py")
     st.page_link("../pages/runs.py", label="All runs", icon=":material/list:")
