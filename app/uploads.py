@@ -8,6 +8,8 @@ import streamlit as st
 
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.knob import Value
+from labcore.catalog.tasks import task
 from labcore.errors import LabError
 from labcore.runs.uploads import keep
 from labcore.worlds.task import check_data
@@ -21,6 +23,12 @@ WANTED = {
 }
 
 OF = {"prompts": "problems", "preferences": "pairs", "text": "characters"}
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _size(task_key: str, path: str, knobs: dict[str, Value]) -> int | None:
+    """`check_data`, once for a file: its path holds its content's hash."""
+    return check_data(task(task_key), path, knobs)
 
 
 def uploader(draft: Draft) -> None:
@@ -37,7 +45,7 @@ def uploader(draft: Draft) -> None:
     try:
         if file is not None:
             kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
-        size = check_data(draft.task_row, kept, draft.values)
+        size = _size(draft.task_row.key, kept, {knob.key: draft.values[knob.key] for knob in draft.task_row.knobs})
     except LabError as error:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))

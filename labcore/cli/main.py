@@ -31,9 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """An argument parser that is wrong in one sentence, without the usage before it."""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"labcore: {message}; see {self.prog} --help.\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    top = argparse.ArgumentParser("python -m labcore", description="RL Visual Lab without a browser.")
+    top = Parser("python -m labcore", description="RL Visual Lab without a browser.")
     adders = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, command, help: str) -> argparse.ArgumentParser:

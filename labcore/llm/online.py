@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from labcore.errors import Diverged
 from labcore.llm import objective, view
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
 from labcore.llm.forward import Network, completion_outputs, micro_batches, precision
@@ -94,6 +95,8 @@ def complete(session: Session, model: Network, problems: list[Problem],
         completions = sample(model, prompts, group_size, max_new_tokens=limit,
                              eos=session.tokenizer.eos_token_id, generator=session.generator,
                              temperature=knobs["temperature"], top_k=knobs["top_k"], top_p=knobs["top_p"])
+    if not completions.logprobs.isfinite().all():
+        raise Diverged(session.step + 1, "sampling distribution")
     return prompts, completions, decode(session.tokenizer, completions)
 
 

@@ -110,6 +110,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
     if data and not Path(data).is_file():
         raise LabError(f"There is no file {data}: check the path.")
     check_together(row, filled)
+    if not model:
+        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give a Hugging Face folder or hub id.")
     # A run may be taken up from another working directory: what it names must be found from anywhere.
     data = str(Path(data).resolve()) if data else None
     model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model

@@ -6,6 +6,7 @@ The clock counts active seconds: pauses are left out, and a resumed run goes on 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from labcore.errors import Diverged
 from labcore.runs import checkpoint
 from labcore.runs.faults import Ended
 from labcore.runs.lifeline import Lifeline
@@ -52,6 +54,15 @@ class Clock:
     def at_least(self, seconds: float) -> None:
         """Put the clock forward to `seconds` where it is behind."""
         self._before += max(0.0, seconds - self.seconds)
+
+
+def finite(content: Any) -> Any:
+    """`content` with null where a number is not finite: a picture of a policy that breaks is still a picture."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 class Training:
@@ -99,13 +110,16 @@ class Training:
         if record.step > self._row.step:  # beyond what was logged before a resume, time only goes forward
             self._clock.at_least(self._row.seconds)
         seconds = self._clock.seconds
+        broken = next((key for key, value in record.metrics.items() if not math.isfinite(value)), None)
+        if broken:
+            raise Diverged(record.step, broken)
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
         self.step, self._beaten = record.step, time.monotonic()
         for folder, content in (("samples", record.samples), ("lines", record.line)):
             if content is not None:
                 checkpoint.write_text(self._folder / folder / f"step-{record.step:06d}.json",
-                                      json.dumps(content, ensure_ascii=False, allow_nan=False))
+                                      json.dumps(finite(content), ensure_ascii=False, allow_nan=False))
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
         if self._due(seconds):

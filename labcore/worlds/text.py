@@ -25,6 +25,8 @@ class Text:
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own text needs a file: upload one, or give --text FILE.")
+        if knobs["verifier"] == "contains" and not knobs["pattern"]:
+            raise LabError("The contains verifier has nothing to look for in a text: give pattern a value.")
         self._verify = verifier(knobs)
         self._prompt, self._piece = int(knobs["prompt_length"]), int(knobs["piece_length"])
         if self._prompt >= self._piece:

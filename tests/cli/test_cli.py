@@ -41,6 +41,7 @@ def refused(capsys, *arguments: str) -> str:
     (("--seed", "-1"), "seed must be a whole number from 0"),
     (("--threads", "0"), "threads must be a whole number from 1"),
     (("--task", "prompts"), "give --prompts FILE"),
+    (("--model", ""), "The model is missing"),
 ])
 def test_a_setting_that_cannot_be(capsys, arguments, words):
     assert words in refused(capsys, *SORT, *arguments)
@@ -143,3 +144,12 @@ def test_a_run_from_the_command_line(capsys, tmp_path):
     header, *rows = (out / "metrics.csv").read_text().splitlines()
     assert header.startswith("step,tokens,seconds,") and len(rows) == 2
     assert main(["runs"]) == 0 and got["run"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [("run", "--algorithm", "grpo", "--steps", "abc"), ("runn",), ()])
+def test_a_word_that_is_no_option_is_one_sentence(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("labcore: ") and len(said.splitlines()) == 1

@@ -10,7 +10,7 @@ import torch
 
 from labcore.catalog.algorithms import algorithm
 from labcore.catalog.metrics import METRICS, PANELS
-from labcore.errors import LabError
+from labcore.errors import Diverged, LabError
 from labcore.llm import preference
 from labcore.llm.batch import Completions
 from labcore.llm.forward import completion_outputs
@@ -157,3 +157,11 @@ def test_a_pair_longer_than_the_context_is_cut_and_a_prompt_named():
     assert completions.ids.shape[1] == started.context - 2 and completions.truncated.tolist() == [True, False]
     with pytest.raises(LabError, match="line 12"):
         preference.encode(started, [Pair("a" * 64, "b", "c", line=12)])
+
+
+def test_a_base_whose_weights_are_no_numbers_is_told_as_such():
+    started = session("dpo", steps=2)
+    with torch.no_grad():
+        next(started.reference.parameters()).fill_(float("nan"))
+    with pytest.raises(Diverged, match="sampling distribution"):
+        next(started.run())

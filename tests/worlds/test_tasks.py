@@ -158,6 +158,8 @@ def test_text_faults(make):
         make("text", prompt_length=12, piece_length=12)
     with pytest.raises(LabError, match="fewer than one piece of 2048"):
         make("text", prompt_length=12, piece_length=2048)
+    with pytest.raises(LabError, match="give pattern a value"):
+        make("text", verifier="contains")
 
 
 @pytest.mark.parametrize("key", [key for key, row in TASKS.items() if row.data])

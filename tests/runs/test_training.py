@@ -1,0 +1,41 @@
+"""Numbers that are not finite: a metric ends the run as diverged, a picture shows a gap."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
+from labcore.runs.store import Store
+from labcore.runs.training import finite
+from labcore.runs.worker import drive
+from tests.runs import fake
+
+
+class Breaking(fake.FakeSession):
+    """Its reward at step 6 and its picture at step 5 are not numbers."""
+
+    def run(self):
+        for record in super().run():
+            if record and record.step == 5:
+                record = replace(record, samples={"step": 5, "entropy": [0.5, float("inf")]})
+            if record and record.step == 6:
+                record = replace(record, metrics=record.metrics | {"reward": float("nan")})
+            yield record
+
+
+def test_a_metric_that_is_no_number_is_a_diverged_run_with_all_steps_before_it():
+    store = Store()
+    run_id = store.create(fake.grpo(10))
+    assert drive(store, run_id, start=Breaking.start) == "diverged"
+    assert "reward" in store.run(run_id).message and "step 6" in store.run(run_id).message
+    assert [step.step for step in store.steps_after(run_id)] == [1, 2, 3, 4, 5]
+    assert checkpoint.newest(run_folder(run_id))[0] == 0
+    picture = (run_folder(run_id) / "samples" / "step-000005.json").read_text()
+    assert json.loads(picture) == {"step": 5, "entropy": [0.5, None]}
+
+
+def test_finite_keeps_everything_else():
+    content = {"a": [1, 2.5, None, "nan", True], "b": {"c": float("-inf")}}
+    assert finite(content) == {"a": [1, 2.5, None, "nan", True], "b": {"c": None}}
