@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labcore.errors import LabError
 from labcore.worlds.maze import MAX_SIDE, Maze
@@ -59,7 +60,7 @@ def random_maze(seed: int, height: int = 10, width: int = 10, wall_frac: float =
     """Walls and traps at random, from the top left to the bottom right, the goal always within reach.
 
     Cells are tried in random order, and a wall or trap that would cut the goal off is not set, so there may be fewer
-    than asked for.
+    than asked for. Free cells that have become out of reach are walled up.
 
     Raises:
         LabError: it would be larger than 30 × 30 or smaller than two cells.
@@ -76,18 +77,19 @@ def random_maze(seed: int, height: int = 10, width: int = 10, wall_frac: float =
         if walls + traps == 0:
             break
         signs[cell] = "#" if walls else "T"
-        if not _joined(signs.reshape(height, width)):
+        if not _reached(signs.reshape(height, width))[-1, -1]:
             signs[cell] = "."
         elif walls:
             walls -= 1
         else:
             traps -= 1
-    rows = ["".join(row) for row in signs.reshape(height, width)]
+    grid = signs.reshape(height, width)
+    rows = ["".join(row) for row in np.where(_reached(grid) | (grid == "T"), grid, "#")]
     return from_rows(rows, step_reward=-0.1, gamma=0.98)
 
 
-def _joined(signs: np.ndarray) -> bool:
-    """Whether a way leads from the first cell to the last that keeps off walls and traps."""
+def _reached(signs: NDArray[np.str_]) -> NDArray[np.bool_]:
+    """To which cells a way leads from the first that keeps off walls and traps. (H, W) -> (H, W)"""
     is_open = np.isin(signs, list(".SG"))
     reached = np.zeros_like(is_open)
     reached[0, 0], count = True, 0
@@ -99,4 +101,4 @@ def _joined(signs: np.ndarray) -> bool:
         grown[:, 1:] |= reached[:, :-1]
         grown[:, :-1] |= reached[:, 1:]
         reached = grown & is_open
-    return bool(reached[-1, -1])
+    return reached
