@@ -163,7 +163,7 @@ def _of_url() -> dict[str, Any]:
             try:
                 kept[knob.key] = knob.parse(url[knob.key])
             except LabError as error:
-                wrong.append(str(error))
+                wrong.append(str(error).rstrip("."))
     if wrong:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(wrong)}"
     return fields
