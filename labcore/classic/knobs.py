@@ -74,9 +74,9 @@ _ALL = {knob.key: knob for knob in (
          "restart", 1, 1e7, (1e4, 1e6)),
     Knob("learning_starts", "Steps before learning", 1000, "Higher: a more varied first batch; lower: an earlier "
          "start.", "live", 0, 1e9, (100, 10_000), unit="environment steps"),
-    Knob("gradient_steps", "Updates per rollout", 128, "Higher: more is learnt per step of the world, at some point "
+    Knob("gradient_steps", "Updates per rollout", 32, "Higher: more is learnt per step of the world, at some point "
          "too much from too little; lower: quicker.", "live", 1, 1e6, (1, 256)),
-    Knob("target_every", "Target update every", 128, "Higher: steadier targets; lower: fresher ones.", "live", 1, 1e9,
+    Knob("target_every", "Target update every", 64, "Higher: steadier targets; lower: fresher ones.", "live", 1, 1e9,
          (1, 1000), unit="updates"),
     Knob("tau", "Target update share", 1.0, "1 copies the network; lower: moves the target that share of the way.",
          "live", 0, 1, (0.005, 1), r"\tau"),
@@ -88,7 +88,7 @@ _ALL = {knob.key: knob for knob in (
          (0.5, 1), r"\varepsilon"),
     Knob("epsilon_end", "Exploration at the end", 0.04, "Higher: keeps exploring; lower: earns more while it learns.",
          "live", 0, 1, (0.01, 0.1)),
-    Knob("exploration_frac", "Exploration share", 0.16, "Higher: explores for longer; lower: exploits sooner.",
+    Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 0.5), unit="share of the run"),
 )}
 
@@ -103,8 +103,8 @@ def _rows(keys: str, **defaults: Value) -> tuple[Knob, ...]:
 
 KNOBS: dict[str, tuple[Knob, ...]] = {
     "dqn": _rows(_COMMON + " rollout_steps batch_size buffer_size learning_starts gradient_steps target_every tau "
-                 "double td_loss epsilon_start epsilon_end exploration_frac", learning_rate=2.3e-3, anneal=False,
-                 gamma=0.99, max_grad_norm=10.0),
+                 "double td_loss epsilon_start epsilon_end exploration_frac", learning_rate=2e-3, max_grad_norm=10.0,
+                 environments=16, rollout_steps=8, eval_every=8),
     "reinforce": _rows(_CRITIC + " entropy_coef critic_epochs psi variance_every", gamma=0.99, gae_lambda=0.97,
                        learning_rate=1e-2, critic_learning_rate=1e-2, environments=16, anneal=False),
     "a2c": _rows(_CRITIC + " entropy_coef rollout_steps rollouts_per_step", gamma=0.99, gae_lambda=1.0,

@@ -15,19 +15,26 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu"
 class MLP(nn.Module):
     """y = W_n f(… f(W_1 x + b_1) …) + b_n. (..., sizes[0]) -> (..., sizes[-1])
 
-    Weights orthogonal with `hidden_gain`, in the last layer with `gain`; biases 0.
+    Weights orthogonal with gain √2, in the last layer with `gain`; biases 0. With `gain` None weights and biases are
+    uniform in ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the small
+    observations of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
 
     Source: Saxe et al. 2014, arXiv:1312.6120; the gains are those of Huang et al. 2022, "The 37 implementation
-    details of PPO", detail 2.
+    details of PPO", detail 2; LeCun et al. 1998, "Efficient BackProp" (uniform).
     """
 
-    def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float = 1.0, activation: str = "tanh",
-                 hidden_gain: float = math.sqrt(2)):
+    def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
+                 activation: str = "tanh"):
         super().__init__()
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
         self._activation = ACTIVATIONS[activation]
         for layer in self.layers:
-            nn.init.orthogonal_(layer.weight, gain if layer is self.layers[-1] else hidden_gain, generator=generator)
+            if gain is None:
+                bound = layer.in_features**-0.5
+                nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+                nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+                continue
+            nn.init.orthogonal_(layer.weight, gain if layer is self.layers[-1] else math.sqrt(2), generator=generator)
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -202,7 +202,7 @@ def _networks(setup: Setup, world: World, generator: torch.Generator, device: to
     method = METHODS[setup.method]
     layers = (world.observation_size, *(setup.hidden or method.hidden))
     if method.replay:
-        made = {"q": MLP((*layers, world.actions), generator, 0.5, method.activation, hidden_gain=0.6)}
+        made = {"q": MLP((*layers, world.actions), generator, None, method.activation)}
         made["target"] = copy.deepcopy(made["q"]).requires_grad_(False)
     else:
         made = {"policy": MLP((*layers, world.actions), generator, 0.01, method.activation),
