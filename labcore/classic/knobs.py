@@ -111,7 +111,8 @@ KNOBS: dict[str, tuple[Knob, ...]] = {
                  rollout_steps=5, learning_rate=2e-3, critic_learning_rate=2e-3, normalise=False),
     "trpo": _rows(_TRUST.replace("learning_rate ", "", 1), delta=0.02, rollout_steps=64, anneal=False),
     "ppo": _rows(_CRITIC + " entropy_coef rollout_steps epochs mini_batches objective clip_low clip_high beta "
-                 "kl_target clip_values value_clip"),
+                 "kl_target clip_values value_clip", gae_lambda=0.95, rollout_steps=64, epochs=10, mini_batches=2,
+                 learning_rate=2e-3, critic_learning_rate=2e-3),
 }
 
 

@@ -7,7 +7,7 @@ the run bit for bit. Left out: the clock, the disk layout and the controls, whic
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -17,48 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labcore.classic import checkpoint, dqn, policy_gradient, ppo, trpo
+from labcore.classic import checkpoint
 from labcore.classic.evaluation import evaluate
 from labcore.classic.knobs import checked
+from labcore.classic.methods import METHODS, Method
 from labcore.classic.networks import MLP
 from labcore.classic.replay import Replay
 from labcore.classic.rollout import Episodes
 from labcore.errors import Diverged, LabError
 from labcore.runs.record import Record
 from labcore.worlds.cartpole import WORLD, TorchCartPole
-from labcore.worlds.gym_env import Environments, World, make_environments
-
-Optimizers = Callable[[nn.Module], torch.optim.Optimizer]
-
-
-def adam(network: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(network.parameters(), eps=1e-5, fused=True)
-
-
-def rmsprop(network: nn.Module) -> torch.optim.Optimizer:
-    """As in Mnih et al. 2016, arXiv:1602.01783, with the α and ε usual today."""
-    return torch.optim.RMSprop(network.parameters(), alpha=0.99, eps=1e-5)
-
-
-@dataclass(frozen=True)
-class Method:
-    """What a method's loop needs. `acts` is the network that chooses actions."""
-
-    run: Callable[[Session], Iterator[Record]]
-    acts: str = "policy"
-    optimizers: Mapping[str, Optimizers] = field(default_factory=lambda: {"policy": adam, "critic": adam})
-    activation: str = "tanh"
-    hidden: tuple[int, ...] = (64, 64)
-    replay: bool = False
-
-
-METHODS: dict[str, Method] = {
-    "dqn": Method(dqn.run, "q", {"q": adam}, "relu", (128, 128), replay=True),
-    "reinforce": Method(policy_gradient.reinforce),
-    "a2c": Method(policy_gradient.a2c, optimizers={"policy": rmsprop, "critic": rmsprop}),
-    "trpo": Method(trpo.run, optimizers={"critic": adam}),
-    "ppo": Method(ppo.run),
-}
+from labcore.worlds.gym_env import Environments, make_environments
+from labcore.worlds.gym_world import World
 
 
 @dataclass(frozen=True)
@@ -162,11 +132,15 @@ class Session:
             Diverged: the loss or the norm is not finite; the weights are left as they were.
         """
         optimizer = self.optimizers[name]
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = float(nn.utils.clip_grad_norm_(self.networks[name].parameters(), float(self.knobs["max_grad_norm"])))
+        weights = optimizer.param_groups[0]["params"]
+        gradients = torch.autograd.grad(loss, weights)
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
         self.must_be_finite(f"{name} loss", float(loss.detach()))
         self.must_be_finite(f"{name} gradient", norm)
+        if norm > self.knobs["max_grad_norm"]:
+            torch._foreach_mul_(gradients, self.knobs["max_grad_norm"] / norm)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * self.remaining
         optimizer.step()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from labcore.worlds.gym_env import World
+from labcore.worlds.gym_world import World
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,6 @@ normalised observations.
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -17,10 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
-from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
-
-STEP_LIMIT = 1000  # where an environment has no time limit of its own
+from labcore.worlds.gym_world import World, describe, make_one
 
 
 class Step(NamedTuple):
@@ -30,17 +24,6 @@ class Step(NamedTuple):
     rewards: np.ndarray  # (E,) float32
     terminated: np.ndarray  # (E,) bool: the world ended; nothing follows
     truncated: np.ndarray  # (E,) bool: the clock ended it; the next observation still has a value
-
-
-@dataclass(frozen=True)
-class World:
-    """The sizes of an environment: D numbers are observed, one of A actions is taken."""
-
-    env_id: str
-    observation_size: int
-    actions: int
-    max_steps: int
-    first_action: int = 0
 
 
 class Environments(Protocol):
@@ -61,55 +44,6 @@ class Environments(Protocol):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state()` of another instance."""
-
-
-def make_one(env_id: str) -> gym.Env:
-    """One environment of that id, with a time limit.
-
-    Raises:
-        LabError: the id is unknown, or needs a package that is not installed.
-    """
-    if env_id not in gym.registry:
-        raise LabError(f"Gymnasium has no environment {env_id!r}: {suggestion(env_id, _discrete_ids(env_id))}")
-    limit = gym.registry[env_id].max_episode_steps or STEP_LIMIT
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return gym.make(env_id, max_episode_steps=limit, disable_env_checker=True)
-    except (ImportError, gym.error.Error) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".:")
-        raise LabError(f"{env_id} needs a package that is not installed ({reason}): install it, or take "
-                       "CartPole-v1.") from error
-
-
-def describe(env_id: str) -> World:
-    """The sizes of the environment `env_id`.
-
-    Raises:
-        LabError: it is unknown, cannot be made, or has spaces that the methods cannot use.
-    """
-    env = make_one(env_id)
-    try:
-        return _world(env, env_id)
-    finally:
-        env.close()
-
-
-def _world(env: gym.Env, env_id: str) -> World:
-    seen, acted = env.observation_space, env.action_space
-    if not isinstance(acted, spaces.Discrete):
-        kind = "continuous actions" if isinstance(acted, spaces.Box) else f"{type(acted).__name__} actions"
-        raise LabError(f"{env_id} has {kind}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
-                       "or another environment with a Discrete action space.")
-    if isinstance(seen, spaces.Discrete):
-        size = int(seen.n)
-    elif isinstance(seen, spaces.Box) and len(seen.shape) <= 2:
-        size = prod(seen.shape)
-    else:
-        kind = "pixels" if isinstance(seen, spaces.Box) else f"a {type(seen).__name__}"
-        raise LabError(f"{env_id} observes {kind}, and the networks here take one row of numbers: take an environment "
-                       "with a Discrete or a flat Box observation space.")
-    return World(env_id, size, int(acted.n), gym.registry[env_id].max_episode_steps or STEP_LIMIT, int(acted.start))
 
 
 def make_environments(env_id: str, count: int, seed: int) -> Environments:
@@ -218,11 +152,3 @@ class SingleEnvironments:
                 self.observations[index] = self._row(seen)
             self._actions[index] = list(actions)
         self._rng.bit_generator.state = state["rng"]
-
-
-def _discrete_ids(word: str) -> list[str]:
-    """Ids to suggest, the same name in another version first."""
-    name = word.rpartition("-v")[0] or word
-    same = [known for known in gym.registry if known.rpartition("-v")[0].lower() == name.lower()]
-    usual = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
-    return same or [known for known in usual if known in gym.registry]

@@ -78,6 +78,15 @@ def test_an_update_makes_good_actions_likelier(start, method):
     assert float(after.detach().mean()) > 0.5
 
 
+def test_the_entropy_bonus_raises_the_entropy(start):
+    session = start("a2c", {"normalise": False, "entropy_coef": 1.0, "learning_rate": 1e-3})
+    with torch.no_grad():
+        session.policy.layers[-1].bias += torch.tensor([1.0, -1.0])
+    data = lesson(session, collect(session, 20), torch.zeros(20, 8))
+    found = [policy_update(session, data)["entropy"] for _ in range(10)]
+    assert found == sorted(found) and found[-1] > found[0] + 0.01
+
+
 def test_a2c_has_the_reference_gradient(golden):
     case = next(case for case in golden("sb3_losses")["cases"] if case["config"]["algo"] == "a2c")
     inputs = golden("sb3_losses")["inputs"]

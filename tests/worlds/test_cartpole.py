@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from labcore.worlds.cartpole import TorchCartPole, dynamics
-from labcore.worlds.gym_env import CartPoleEnvironments, describe
+from labcore.worlds.gym_env import CartPoleEnvironments
+from labcore.worlds.gym_world import describe
 
 LEAN = np.array([0.1, 0.3, 1.0, 0.5])
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from labcore.errors import LabError
-from labcore.worlds.gym_env import CartPoleEnvironments, SingleEnvironments, describe, make_environments
+from labcore.worlds.gym_env import CartPoleEnvironments, SingleEnvironments, make_environments
+from labcore.worlds.gym_world import describe
 
 TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
 
