@@ -205,6 +205,18 @@ def test_actor_critic_by_hand():
         assert update.after == made.tables.policy[0, 2] > 0.25
 
 
+def test_the_entropy_bonus_evens_out_the_policy_in_every_method():
+    for name in METHODS:
+        made = PolicyLearner(METHODS[name], 2, 2)
+        made.tables.theta[0] = [1.0, 0.0]
+        made.tables.policy = softmax(made.tables.theta)
+        expected = made.tables.theta[0] + 0.1 * 0.5 * entropy_gradient(softmax(np.array([1.0, 0.0])))
+        made.learn(Step(0, 0, 0, 0.0, 1, True, False), {**KNOBS, "entropy_coef": 0.5, "epochs": 1},
+                   np.random.default_rng(0))
+        np.testing.assert_allclose(made.tables.theta[0], expected)
+        assert made.tables.policy[0, 0] < 0.731
+
+
 def test_reinforce_by_hand():
     """Two episodes: (right, goal) and (left, left, trap) in a row of three; α 1/2 Σ ψ (1_a − ½)."""
     made = PolicyLearner(METHODS["reinforce_to_go"], 3, 2)

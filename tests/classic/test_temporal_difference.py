@@ -73,6 +73,20 @@ def test_double_q_learning_lets_the_other_table_judge():
     assert seen == {(3, 0), (0, 1)}
 
 
+@pytest.mark.parametrize("name", ["sarsa", "sarsa_lambda"])
+def test_sarsa_takes_the_action_it_has_learnt_from(name):
+    maze = preset("slippery")
+    made, promised, kept = TDLearner(METHODS[name], maze.states, 4), None, 0
+    steps = walk(MazeEnv(maze, max_steps=7), made, {**KNOBS, "epsilon": 0.5}, np.random.default_rng(0))
+    for step in islice(steps, 500):
+        if promised is not None and step.time > 0:
+            assert step.action == promised
+            kept += 1
+        promised = made.tables.committed
+        assert (promised is None) == step.terminated
+    assert kept > 300
+
+
 def test_monte_carlo_by_hand():
     """Rewards 1, 2, 4 and γ = ½: G = 3, 4, 4; cut off, V = Σ π Q of the last state is half of the next G."""
     for terminated, returns in ((True, [3, 4, 4]), (False, [3 + 8 / 8, 4 + 8 / 4, 4 + 8 / 2])):

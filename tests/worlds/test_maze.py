@@ -56,6 +56,12 @@ def test_the_textbook_maze_by_hand():
     assert maze.mdp.terminal.tolist() == [False, False, False, False, True, True]
 
 
+def test_nothing_follows_an_end_whatever_its_value_says():
+    mdp = textbook().mdp
+    action_values = mdp.action_values(np.array([1.0, 2, 3, 4, 100, 100]), 0.5)
+    assert action_values[:4].tolist() == [[0.5, 1, 2, 0.5], [1, 1.5, -10, 0.5], [1.5, 1.5, 10, 1], [0.5, -10, 2, 2]]
+
+
 def test_a_slip_by_hand():
     """Right from the top left with slip 0.2: 0.8 right, 0.1 up (the edge: it stays), 0.1 down (the trap)."""
     mdp = from_rows(["S.", "TG"], [-5.0, 7.0], step_reward=-1.0, slip=0.2).mdp
