@@ -78,17 +78,20 @@ def headline(spec: RunSpec, count: int = 5) -> list[Metric]:
 
 
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
-    """The charts of a run, most telling first. Once it has ended, those that got no value are left out."""
+    """The charts of a run, most telling first, each with the lines that have values.
+
+    A chart without any keeps all its lines while the run goes, and is left out once it has ended.
+    """
     feeds = list(feeds)
-    found = [PANELS[key] for key in spec.row.panels]
-    if ended and any(feed.steps for feed in feeds):
-        found = [panel for panel in found
-                 if any(feed.value(key) is not None for feed in feeds for key in panel.metrics)]
-    return [_panel(panel) for panel in found]
+    begun = any(feed.steps for feed in feeds)
+    drawn = {key: [name for name in PANELS[key].metrics if any(feed.value(name) is not None for feed in feeds)]
+             for key in spec.row.panels}
+    return [_panel(PANELS[key], names or PANELS[key].metrics) for key, names in drawn.items()
+            if names or not (ended and begun)]
 
 
-def _panel(panel: Panel) -> dict[str, Any]:
-    metrics = [METRICS[key] for key in panel.metrics]
+def _panel(panel: Panel, names: Iterable[str]) -> dict[str, Any]:
+    metrics = [METRICS[name] for name in names]
     first = metrics[0]
     return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
             "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "symlog": first.scale == "symlog",
@@ -114,6 +117,6 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         markers += [{"run": run_id, "step": event.step, "update": event.payload.get("update"),
                      "text": event.payload["text"]} for event in feed.events if event.kind == "knob"]
     charts = panels(specs[0], feeds.values(), ended)
-    key = "+".join([*feeds, *(chart["key"] for chart in charts)])
+    key = "+".join([*feeds, *(f"{chart['key']}:{len(chart['metrics'])}" for chart in charts)])
     return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
             "height": 160}

@@ -23,6 +23,9 @@ _VERIFIER = (
 
 # Real text: SFT stops at its step limit, and sampling long completions is too dear for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
+# A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
+_LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
+_LINES_SFT = {"sequences_per_step": 8, "eval_every": 25}
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,10 @@ TASKS: dict[str, Task] = {
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.worlds.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
-             defaults=_FILE | {"max_new_tokens": 64}, example="question, answer → ####"),
+             defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
              "labcore.worlds.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
-             defaults=_FILE | {"max_new_tokens": 64}, example="prompt, chosen, rejected"),
+             defaults=_LINES, sft=_LINES_SFT, example="prompt, chosen, rejected"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.worlds.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),

@@ -31,16 +31,15 @@ SAMPLED_AT_ONCE = 64  # prompts
 
 
 def run(session: Session) -> Iterator[Record | None]:
-    """Yield a Record per update."""
+    """Yield a Record per update; the first carries a measurement of the base, before the update."""
     if not session.pairs and not isinstance(session.task, PairTask):
         session.pairs = sample_pairs(session)
     while session.step < session.spec.steps:
-        pairs = next_pairs(session)
-        metrics, samples = update(session, pairs)
+        base = evaluate(session) if session.step == 0 else None  # the first value is what DPO starts from
+        metrics, samples = update(session, next_pairs(session))
         session.step += 1
         samples["step"] = session.step
-        if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
-            evaluation = evaluate(session)
+        if evaluation := base or (evaluate(session) if session.step % int(session.knobs["eval_every"]) == 0 else None):
             metrics |= evaluation.metrics
             samples |= view.evaluation_groups(session, *evaluation.seen)
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}

@@ -85,8 +85,8 @@ class Supervisor:
             why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
             if code == -9:
                 why += ", as the system does when memory runs out"
-            self.store.lost(pid, why)
-            if code and not self.closing:  # it may have died before it took the run: never try that again and again
+            taken = run_id in self.store.lost(pid, why)  # by now somebody may have queued it again: that one stays
+            if code and not taken and not self.closing:  # it died before it took the run: not again and again
                 self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}")
 
     def wait(self) -> bool:

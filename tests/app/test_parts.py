@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app import controls, equation, status, tokens, uploads
-from app.feed import MOST, Feed, payload
+from app.feed import MOST, Feed, panels, payload
 from app.knobs import knobs_of
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import FAMILIES
@@ -145,3 +145,16 @@ def test_an_upload_that_cannot_be_kept_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(LabError, match=r"a\.jsonl cannot be kept .*No space left"):
         uploads.keep("a.jsonl", b"{}")
+
+
+def test_a_legend_names_only_the_lines_that_there_are():
+    spec = make(algorithm_key="dpo", task_key="sort")
+    empty, begun = Feed(spec), Feed(spec)
+    begun.take([Step(1, 10, 0, 0.1, {"exact_match": 0.4})], [])
+
+    def lines(feed):
+        return {panel["key"]: [metric["key"] for metric in panel["metrics"]] for panel in panels(spec, [feed], False)}
+
+    assert lines(empty)["exact_match"] == ["exact_match", "frac_reward_zero_std"]
+    assert lines(begun)["exact_match"] == ["exact_match"]
+    assert lines(begun)["kl"] == lines(empty)["kl"]  # nothing yet: the chart waits with all its lines

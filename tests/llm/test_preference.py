@@ -165,3 +165,10 @@ def test_a_base_whose_weights_are_no_numbers_is_told_as_such():
         next(started.reference.parameters()).fill_(float("nan"))
     with pytest.raises(Diverged, match="sampling distribution"):
         next(started.run())
+
+
+def test_the_first_measurement_is_of_the_base():
+    """Before the update, so that the first value on the chart is what the run starts from."""
+    first, second = records(session("dpo", steps=2, eval_every=1, learning_rate=0.1))
+    assert first.metrics["kl"] == pytest.approx(0, abs=1e-9) and first.metrics["updates"] == 1
+    assert second.metrics["kl"] > 1e-3
