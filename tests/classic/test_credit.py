@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from labcore.classic.credit import categorical_kl, lesson
+from labcore.classic.credit import categorical_kl, lesson, scatter
 from labcore.classic.policy_gradient import PSI, psi
 from labcore.classic.rollout import Batch
 
@@ -95,3 +95,11 @@ def test_kl_by_hand(close):
     old, new = (torch.tensor([[p, 1 - p]], dtype=torch.float64).log() for p in (0.7, 0.4))
     close(categorical_kl(old, new), [0.7 * math.log(7 / 4) + 0.3 * math.log(0.5)])
     close(categorical_kl(old, old), [0.0])
+
+
+def test_the_scatter_is_evenly_spread(scripted):
+    batch, session, _ = scripted
+    data = lesson(session, batch)
+    drawn = scatter(data, points=5)
+    assert drawn["values"] == pytest.approx(data.old_values[::5].tolist(), abs=1e-4) and len(drawn["returns"]) == 5
+    assert len(scatter(data)["values"]) == 21
