@@ -14,7 +14,7 @@ from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import TASKS, task
 from labcore.errors import LabError
 from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.spec import WHOLE, RunSpec, knobs_of, make
+from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
 
 DEFAULTS: dict[str, Any] = {"algorithm": "grpo", "task": "sort", "model": "tiny", "seed": 0}
 PLACES: dict[str, Any] = {"x": "updates", "smooth": 0.0}  # how the charts are looked at
@@ -111,7 +111,7 @@ class Draft:
         """Raises LabError in words where the settings do not go together."""
         return make(algorithm_key=self.fields["algorithm"], task_key=self.fields["task"], model=self.fields["model"],
                     knobs=self.values, seed=self.fields["seed"], steps=self.steps,
-                    data=self.fields["data"].get(self.task_row.data))
+                    threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data))
 
     def fault(self) -> str:
         """Why these settings cannot run, in a sentence; empty where they can."""
