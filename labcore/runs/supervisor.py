@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import IO
 
@@ -33,7 +34,7 @@ CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's framework
 END_SECONDS = GRACE_SECONDS + 2
 
 
-class Supervisor:
+class Supervisor(ABC):
     """The queue and the workers; `Forking` and `Spawning` say how a worker is started and awaited."""
 
     def __init__(self, store: Store):
@@ -89,21 +90,21 @@ class Supervisor:
             if code and not taken and not self.closing:  # it died before it took the run: not again and again
                 self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}")
 
+    @abstractmethod
     def wait(self) -> bool:
         """Block until there is something to do. False where the lab is gone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, run_id: str) -> int:
         """Start a worker; return its pid."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ended(self, pid: int) -> int | None:
         """The exit code of a worker, negative where a signal ended it; None while it lives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut_lifeline(self) -> None:
         """Let the workers know that the lab is gone."""
-        raise NotImplementedError
 
 
 class Forking(Supervisor):

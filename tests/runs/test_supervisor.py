@@ -10,14 +10,32 @@ from labcore.runs.supervisor import Supervisor
 from tests.runs import fake
 
 
+class Still(Supervisor):
+    """A supervisor whose workers are already dead, by `code`."""
+
+    code = 0
+
+    def wait(self):
+        return False
+
+    def start(self, run_id):
+        raise AssertionError("nothing is to be started here")
+
+    def ended(self, pid):
+        return self.code
+
+    def cut_lifeline(self):
+        """There is none."""
+
+
 def test_a_run_resumed_at_the_moment_its_dead_worker_is_noticed_is_not_given_up(monkeypatch):
     """Between noting the interruption and looking for a worker that never started, the user may press Go on."""
     store = Store()
     run_id = store.create(fake.grpo(10))
     assert store.claim(run_id, os.getpid(), platform.node())
-    supervisor = Supervisor(store)
+    supervisor = Still(store)
     supervisor.workers[os.getpid()] = run_id
-    monkeypatch.setattr(supervisor, "ended", lambda pid: -9, raising=False)
+    supervisor.code = -9
     lost = store.lost
 
     def lost_then_resumed(pid, why):
@@ -30,11 +48,11 @@ def test_a_run_resumed_at_the_moment_its_dead_worker_is_noticed_is_not_given_up(
     assert store.run(run_id).state == "queued"
 
 
-def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_again(monkeypatch):
+def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_again():
     store = Store()
     run_id = store.create(fake.grpo(10))
-    supervisor = Supervisor(store)
+    supervisor = Still(store)
     supervisor.workers[os.getpid()] = run_id
-    monkeypatch.setattr(supervisor, "ended", lambda pid: 1, raising=False)
+    supervisor.code = 1
     supervisor.reap()
     assert store.run(run_id).state == "failed" and "did not start" in store.run(run_id).message

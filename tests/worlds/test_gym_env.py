@@ -1,4 +1,5 @@
 import json
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -102,13 +103,8 @@ def test_episodes_differ_and_the_seed_decides():
     ("os:Evil-v0", "Gymnasium has no environment"), ("Pendulum-v1", "continuous actions"),
     ("Blackjack-v1", "observes a Tuple"), ("LunarLander-v3", "not installed")])
 def test_what_cannot_be_used_is_said(env_id, words):
-    if env_id.startswith("Lunar"):
-        try:
-            gym.make(env_id)
-        except gym.error.DependencyNotInstalled:
-            pass
-        else:
-            pytest.skip("Box2D is installed here")
+    if env_id.startswith("Lunar") and find_spec("Box2D"):
+        pytest.skip("Box2D is installed here")
     with pytest.raises(LabError, match=words) as raised:
         describe(env_id)
     assert "\n" not in str(raised.value) and str(raised.value)[-1] in ".?"
