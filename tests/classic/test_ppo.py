@@ -22,12 +22,10 @@ def lesson_of(inputs, advantages):
                   inputs["old_values"], advantages, inputs["returns"])
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", [0, 1, 2, 3])  # the others are A2C's: test_policy_gradient
 def test_policy_and_value_loss_are_those_of_the_reference(golden, inputs, close, number):
     case = golden("sb3_losses")["cases"][number]
     config, logged = case["config"], case["logged"]
-    if config["algo"] != "ppo":
-        pytest.skip("A2C: see test_policy_gradient")
     advantages = inputs["advantages"]
     if config["normalize_advantage"]:
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
