@@ -29,24 +29,6 @@ function niceCeil(value) {
   return [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * power).find((edge) => edge >= value);
 }
 
-export function format(value, digits) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (Math.abs(value) < 1e-9) return "0";
-  const text = Math.abs(value) < 10 ** -digits / 2 ? value.toExponential(0)
-    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  return text.replace("-", "−");
-}
-
-function theme(element) {
-  const style = getComputedStyle(element);
-  const read = (name, other) => style.getPropertyValue(name).trim() || other;
-  const ground = read("--st-background-color", "#ffffff");
-  const [r, g, b] = ground.match(/[0-9a-f]{2}/gi)?.map((part) => parseInt(part, 16)) ?? [255, 255, 255];
-  const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128;
-  return { dark, ground, ink: read("--st-text-color", "#1b1f24"), line: dark ? "#2B323A" : "#E6E9ED",
-    mark: dark ? "#9AA4AF" : "#69727D", font: read("--st-font", "sans-serif") };
-}
-
 // ---- data ------------------------------------------------------------------------------------------------------
 
 function takeRows(chart, incoming) {
@@ -61,11 +43,14 @@ function takeRows(chart, incoming) {
   return true;
 }
 
-// a row is [step, tokens, seconds, {metric: value}]
+// a row is [step, tokens or environment steps, seconds, {metric: value}]
 const positions = {
-  updates: (row) => row[3].updates ?? row[0], tokens: (row) => row[1], seconds: (row) => row[2],
+  updates: (row) => row[3].updates ?? row[0], tokens: (row) => row[1], env_steps: (row) => row[1],
+  seconds: (row) => row[2], step: (row) => row[0],
 };
-const unitOf = { updates: "updates", tokens: "tokens", seconds: "active seconds" };
+const unitOf = {
+  updates: "updates", tokens: "tokens", env_steps: "environment steps", seconds: "active seconds", step: "steps",
+};
 
 function markerAt(chart, marker) {
   const rows = chart.runs[marker.run]?.rows ?? [];
@@ -329,7 +314,7 @@ function signature(chart) {
 export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
   if (!data.panels) { await loadPlotly(data.plotly); return; } // the page before a run: only get ready
-  const root = parentElement.querySelector(".rl-live");
+  const root = parentElement.querySelector(".rl-live-chart");
   let chart = charts.get(parentElement);
   if (!chart) {
     chart = { runs: {}, markers: [], hidden: new Set(), open: false, ready: false, looks: 0 };

@@ -1,0 +1,19 @@
+// What all components share: numbers as words, and the colours of the page around them.
+
+export function format(value, digits) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) < 1e-9) return "0";
+  const text = Math.abs(value) < 10 ** -digits / 2 ? value.toExponential(0)
+    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return text.replace("-", "−");
+}
+
+export function theme(element) {
+  const style = getComputedStyle(element);
+  const read = (name, other) => style.getPropertyValue(name).trim() || other;
+  const ground = read("--st-background-color", "#ffffff");
+  const [r, g, b] = ground.match(/[0-9a-f]{2}/gi)?.map((part) => parseInt(part, 16)) ?? [255, 255, 255];
+  const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128;
+  return { dark, ground, ink: read("--st-text-color", "#1b1f24"), line: dark ? "#2B323A" : "#E6E9ED",
+    mark: dark ? "#9AA4AF" : "#69727D", font: read("--st-font", "sans-serif") };
+}

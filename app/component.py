@@ -1,0 +1,68 @@
+"""Components of our own: a folder with NAME.js and NAME.css, published where the server serves static files.
+
+The inline script only imports the real one from `app/static`, because Streamlit sends inline code again with every
+refresh. The real one is `component.js`, which all components share, followed by the component's own. What lies in
+`app/static` is copied there on the first use in a process, and ignored by git.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
+
+import streamlit as st
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+
+
+class Component:
+    """The component in `folder`; its script exports `update(component)` and `dispose(parentElement)`.
+
+    Call it to mount it. It is registered and published once per process, at the first call.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.name = folder, folder.name
+
+    def __call__(self, **mount: Any) -> Any:
+        return self._registered(**mount)
+
+    @cached_property
+    def script(self) -> str:
+        """The published script's name, which holds its hash so that a browser never keeps an old one."""
+        text = "\n".join(path.read_text(encoding="utf-8")
+                         for path in (HERE / "component.js", self.folder / f"{self.name}.js"))
+        name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
+        if not (STATIC / name).exists():
+            for old in STATIC.glob(f"{self.name}-*.js"):
+                old.unlink(missing_ok=True)
+            place(STATIC / name, lambda path: path.write_text(text, encoding="utf-8"))
+        return name
+
+    @cached_property
+    def _registered(self) -> Callable:
+        loader = f"""
+export default async function (component) {{
+  const module = await import(new URL("app/static/{self.script}", document.baseURI));
+  await module.update(component);
+  return () => module.dispose(component.parentElement);
+}}"""
+        return st.components.v2.component(
+            f"rl_{self.name}", html=f'<div class="rl-{self.name.replace("_", "-")}"></div>', js=loader,
+            css=(self.folder / f"{self.name}.css").read_text(encoding="utf-8"), isolate_styles=False)
+
+
+def place(target: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the target, then rename: another server never reads half a file."""
+    target.parent.mkdir(exist_ok=True)
+    handle, name = mkstemp(dir=target.parent)
+    os.close(handle)
+    write(Path(name))
+    os.chmod(name, 0o644)
+    os.replace(name, target)
