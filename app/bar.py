@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app.lab import lab
-from app.session import Draft, close_run, show_run, tell
+from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
@@ -19,28 +19,28 @@ RECENT = 40
 
 @dataclass(frozen=True)
 class Action:
-    """A button: `do` gets the open run, if any."""
+    """A button: `do` gets the open run, if any, and the kind of the page."""
 
     label: str
     icon: str
-    do: Callable[[RunRow | None], None]
+    do: Callable[[RunRow | None, str], None]
     shortcut: str | None = None
     primary: bool = False
     help: str = ""
 
 
-def _start(run: RunRow | None, seed_step: int = 0) -> None:
-    draft = Draft(run)
+def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
+    draft = Draft(run, kind)
     if seed_step:
         draft.fields["seed"] += seed_step
-    show_run(lab().launcher.start(draft.spec()))
+    show_run(lab().launcher.start(draft.spec()), kind)
 
 
-def _ask(command: str) -> Callable[[RunRow | None], None]:
-    return lambda run: lab().store.ask(run.id, command, {})
+def _ask(command: str) -> Callable[[RunRow | None, str], None]:
+    return lambda run, kind: lab().store.ask(run.id, command, {})
 
 
-def _resume(run: RunRow | None) -> None:
+def _resume(run: RunRow | None, kind: str) -> None:
     """Go on with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     draft, spec = Draft(run), run.spec
     moved = {}
@@ -52,7 +52,7 @@ def _resume(run: RunRow | None) -> None:
 
 RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
-SEED = Action("Another seed", ":material/casino:", lambda run: _start(run, 1),
+SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed: is it luck?")
 PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this batch")
 GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
@@ -69,30 +69,31 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 }
 
 
-def bar(run: RunRow | None) -> None:
+def bar(run: RunRow | None, kind: str = "llm") -> None:
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
-        _picker(run)
+        _picker(run, kind)
         for action in ACTIONS[run.state if run else ""]:
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
-                      on_click=_do, args=(action, run))
+                      on_click=_do, args=(action, run, kind))
         if run:
-            st.button("New run", icon=":material/add:", on_click=close_run, help="An empty page; this run goes on")
+            st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
+                      help="An empty page; this run goes on")
             with st.popover("Link", icon=":material/link:", help="This run's address"):
                 st.code(f"{(st.context.url or '').split('?')[0]}?run={run.id}", language=None, wrap_lines=True)
                 st.caption("Opens this run again, in any browser on this machine.")
 
 
-def _do(action: Action, run: RunRow | None) -> None:
+def _do(action: Action, run: RunRow | None, kind: str) -> None:
     """Every fault is one sentence on the page."""
     try:
-        action.do(run)
+        action.do(run, kind)
     except LabError as error:
         tell(str(error))
 
 
-def _picker(run: RunRow | None) -> None:
-    runs = lab().store.runs(limit=RECENT)
+def _picker(run: RunRow | None, kind: str) -> None:
+    runs = runs_of(kind)[:RECENT]
     words = {"": "New run"} | {each.id: f"{each.id} · {STATES[each.state][1].lower()}" for each in runs}
     if run and run.id not in words:
         words[run.id] = f"{run.id} · {run.state}"
@@ -104,9 +105,9 @@ def _picker(run: RunRow | None) -> None:
     def picked() -> None:
         chosen = st.session_state[key]
         if chosen:
-            show_run(chosen)
+            show_run(chosen, kind)
         else:
-            close_run()
+            close_run(kind)
 
     st.selectbox("Run", list(words), format_func=words.get, key=key, on_change=picked, width=300,
                  label_visibility="collapsed")

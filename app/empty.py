@@ -7,9 +7,9 @@ import html
 import streamlit as st
 
 from app.theme import symbol
-from labcore.catalog.algorithms import Algorithm
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.metrics import METRICS, PANELS
-from labcore.catalog.tasks import Task
+from labcore.catalog.task import Task
 
 CSS = """
 <style>

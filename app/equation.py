@@ -13,11 +13,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from labcore.catalog.algorithms import Algorithm
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Knob, Value
 
-MATHS = Path(__file__).resolve().parents[1] / "labcore" / "maths"
+ROOT = Path(__file__).resolve().parents[1]
+MATHS = ROOT / "labcore" / "maths"
 MODULES = {family.key: family.module for family in FAMILIES}
 
 
@@ -33,7 +34,7 @@ class Source:
 
 @cache
 def _functions(module: str) -> dict[str, tuple[int, str]]:
-    path = MATHS / f"{module}.py"
+    path = ROOT / f"{module.replace('.', '/')}.py"
     if not path.exists():
         return {}
     text = path.read_text(encoding="utf-8")
@@ -44,18 +45,24 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
 def _home_of(name: str, module: str) -> str | None:
     """The module that defines `name`: the family's own, or the one it takes it from."""
     others = sorted(path.stem for path in MATHS.glob("*.py"))
-    return next((each for each in (module, *others) if name in _functions(each)), None)
+    return next((each for each in (module, *others) if name in _functions(f"labcore.maths.{each}")), None)
 
 
 def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
     """The functions that the row's choices name, in the order of the equation."""
-    found = []
+    found = [_source(name) for name in row.source]
     for knob in row.knobs:
         module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))
         if module and (module := _home_of(name, module)):
-            line, text = _functions(module)[name]
-            found.append(Source(f"{knob.label}: {name}", f"labcore/maths/{module}.py", line, text))
+            found.append(_source(f"labcore.maths.{module}:{name}", f"{knob.label}: {name}"))
     return found
+
+
+def _source(name: str, title: str = "") -> Source:
+    """The function that "module:function" names."""
+    module, _, function = name.partition(":")
+    line, text = _functions(module)[function]
+    return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
 
 
 def terms(row: Algorithm, values: Mapping[str, Value]) -> list[tuple[Knob, Value]]:
@@ -64,10 +71,15 @@ def terms(row: Algorithm, values: Mapping[str, Value]) -> list[tuple[Knob, Value
             if knob.symbol and (knob.symbol in row.latex or not knob.advanced)]
 
 
+def _written(value: Value) -> str:
+    """A knob's value in LaTeX."""
+    return rf"\text{{{value.replace('_', ' ')}}}" if isinstance(value, str) else f"{value:g}"
+
+
 def show(row: Algorithm, values: Mapping[str, Value]) -> None:
     """The equation, its numbers, its code."""
     st.latex(row.latex)
-    shown = [f"${knob.symbol} = {value:g}$" for knob, value in terms(row, values)]
+    shown = [f"${knob.symbol} = {_written(value)}$" for knob, value in terms(row, values)]
     st.markdown("With now: " + ",&nbsp; ".join(shown) + f". :gray[{row.paper}]")
     found = sources(row, values)
     for start in range(0, len(found), 2):

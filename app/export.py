@@ -12,10 +12,20 @@ from labcore.runs import checkpoint, export
 from labcore.runs.paths import run_folder
 from labcore.runs.rows import RunRow
 
-LOADS = """from transformers import AutoModelForCausalLM, AutoTokenizer
+# What a kind's checkpoint is, and how to use it: language and text.
+HOLDS = {
+    "llm": "a Hugging Face folder that loads without any code of ours",
+    "maze": "the tables (safetensors and CSV) and the maze (JSON)",
+    "cartpole": "the newest and the best network (safetensors) and what they were made for (JSON)",
+}
+LOADS = {
+    "llm": ("python", """from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("{run}/checkpoint")
-tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""
+tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""),
+    "maze": ("bash", "python -m labcore play {run}"),
+    "cartpole": ("bash", "python -m labcore play {run} --best"),
+}
 
 
 def metrics_csv(run_id: str) -> bytes:
@@ -40,6 +50,7 @@ def buttons(run: RunRow) -> None:
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
     now = " The run is still going: this is its newest checkpoint." if active(run) and ready else ""
-    st.caption("The zip holds metrics.csv and events.csv as they were logged, spec.json, and checkpoint/, a Hugging "
-               f"Face folder that loads without any code of ours.{now}")
-    st.code(LOADS.format(run=run.id), language="python")
+    st.caption("The zip holds metrics.csv and events.csv as they were logged, spec.json, and checkpoint/, "
+               f"{HOLDS[run.spec.kind]}.{now}")
+    language, text = LOADS[run.spec.kind]
+    st.code(text.format(run=run.id), language=language)

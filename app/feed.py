@@ -44,9 +44,9 @@ class Feed:
         return 1 + max(0, len(self.steps) - 1) // MOST
 
     def rows(self, after: int) -> list[list[Any]]:
-        """[step, tokens, seconds, metrics] of the steps beyond `after`."""
+        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`."""
         keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
-        return [[step.step, step.tokens, round(step.seconds, 3), {
+        return [[step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
             key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
             for step in self.steps
             if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]

@@ -9,13 +9,12 @@ import streamlit as st
 
 from app import controls
 from app.lab import lab
-from app.session import Draft, models, tell
+from app.session import Draft, tell
 from app.tokens import literal
 from app.uploads import uploader
-from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import TASKS
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
 from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
@@ -23,17 +22,21 @@ from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
 
 def before_start(draft: Draft) -> None:
     """The form of the next run. Nothing has to be touched."""
-    left, right = st.columns(2, gap="small", wrap=False)
+    kind = draft.kind
+    several = len(kind.models) > 1
+    left, right = st.columns(2, gap="small", wrap=False) if several else (st.container(), None)
     with left:
-        _pick(draft, "algorithm", "Algorithm", list(ALGORITHMS), lambda key: ALGORITHMS[key].label,
+        _pick(draft, "algorithm", "Algorithm", list(kind.algorithms), lambda key: kind.algorithms[key].label,
               help=draft.row.summary)
-    fitting = [key for key, row in TASKS.items() if draft.row.loop in row.loops]
-    if draft.fields["task"] not in fitting:
+    fitting = [key for key, row in kind.tasks.items() if draft.row.loop in row.loops]
+    if draft.fields["task"] not in fitting and not kind.any_task:
         draft.fields["task"] = fitting[0]
-    with right:
-        _pick(draft, "model", "Model", models(), _model_label, accept_new_options=True,
-              help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
-    _pick(draft, "task", "Task", fitting, lambda key: TASKS[key].label, help=draft.task_row.help)
+    if several:
+        with right:
+            _pick(draft, "model", "Model", list(kind.models), _model_label, accept_new_options=True,
+                  help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
+    _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
+          accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)
     _knobs(draft)
 
@@ -72,9 +75,10 @@ def _knobs(draft: Draft) -> None:
     except LabError as error:
         st.warning(literal(str(error)), icon=":material/rule:")
     else:
-        base = base_spec(spec)
-        taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
-        st.caption(f"Base model: {literal(spec.model)}. {taught}")
+        if len(draft.kind.models) > 1:
+            base = base_spec(spec)
+            taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
+            st.caption(f"Base model: {literal(spec.model)}. {taught}")
     draft.to_url()
 
 
@@ -96,8 +100,8 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec
-    st.markdown(f"**{spec.row.label}** · {spec.task_row.label} · {literal(_model_label(spec.model))}",
-                help=spec.row.summary)
+    model = f" · {literal(_model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
+    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
 
     def send(knob: Knob, value: Value) -> None:
         with_knob(spec, knob.key, value)  # refuses in words before the worker is asked

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from app.lab import lab
-from app.session import tell
+from app.session import forget, page_of, tell
 from app.status import STATES, duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS, PANELS
@@ -40,11 +40,10 @@ def _resume(ids: Iterable[str]) -> None:
             tell(str(error))
 
 
-def _delete(run_id: str) -> None:
+def _delete(run: RunRow) -> None:
     try:
-        lab().store.delete(run_id)
-        if st.session_state.get("open_run") == run_id:
-            st.session_state["open_run"] = None
+        lab().store.delete(run.id)
+        forget(run)
     except LabError as error:
         tell(str(error))
 
@@ -102,11 +101,11 @@ def _entry(run: RunRow, step: Step | None, full: bool) -> None:
         st.html(_words(run, step), width="stretch")
         if full and run.state in RESUMABLE:
             st.button("Go on", icon=":material/play_arrow:", key=f"resume:{run.id}", on_click=_resume, args=([run.id],))
-        st.page_link("../pages/llm.py", label="Open", icon=":material/open_in_full:", query_params={"run": run.id})
+        st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:", query_params={"run": run.id})
         if full and run.state not in ACTIVE:
             with st.popover("", icon=":material/delete:", help=f"Delete {run.id}", key=f"bin:{run.id}"):
                 st.markdown(f"Delete **{run.id}** with its curves and checkpoints? This cannot be undone.")
-                st.button("Delete the run", type="primary", key=f"delete:{run.id}", on_click=_delete, args=(run.id,))
+                st.button("Delete the run", type="primary", key=f"delete:{run.id}", on_click=_delete, args=(run,))
 
 
 def _words(run: RunRow, step: Step | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from app import tabs
@@ -9,17 +11,21 @@ from app.feed import Feed, payload
 from app.knobs import values_of
 from app.lab import active, lab
 from app.live_chart import live_chart
-from app.session import AXES, SMOOTHEST, place, set_place, tell
+from app.session import SMOOTHEST, axis, set_place, smoothing, tell
 from app.status import line, numbers
+from labcore.catalog.kinds import Kind
 from labcore.runs.rows import RunRow
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 
 
-def panel(run: RunRow) -> None:
-    """Draw the run, and keep drawing while it is going."""
+Picture = Callable[[RunRow, Feed], None]
+
+
+def panel(run: RunRow, picture: Picture | None = None) -> None:
+    """Draw the run, and keep drawing while it is going; `picture` stands above its curves."""
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
-    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state)
+    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture)
 
 
 def feed_of(run: RunRow) -> Feed:
@@ -37,7 +43,7 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
-def _tick(run_id: str, state: str) -> None:
+def _tick(run_id: str, state: str, picture: Picture | None) -> None:
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
@@ -47,10 +53,12 @@ def _tick(run_id: str, state: str) -> None:
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed))
     with right:
-        _view()
+        _view(run.spec.kind_row)
+    if picture:
+        picture(run, feed)
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != shown.id
     st.session_state["charted"] = shown.id
-    data = payload({shown.id: feed}, full=full, x=place("x"), smooth=place("smooth"), ended=not active(shown))
+    data = payload({shown.id: feed}, full=full, x=axis(run.spec.kind_row), smooth=smoothing(), ended=not active(shown))
     live_chart(data, key="live_chart", on_resync=_resync)
     if feed.stride > 1:
         st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
@@ -82,14 +90,15 @@ def _steered_elsewhere(run: RunRow) -> bool:
     return elsewhere
 
 
-def _view() -> None:
+def _view(kind: Kind) -> None:
     """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = place("x"), place("smooth")
-    with st.popover(AXES[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
+    x, smooth = axis(kind), smoothing()
+    with st.popover(kind.axes[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
                     help="The axis and the smoothing of all charts"):
-        st.segmented_control("Horizontal axis", list(AXES), format_func=AXES.get, default=x, required=True,
-                             key="view:x", on_change=lambda: set_place("x", st.session_state["view:x"]))
+        st.segmented_control("Horizontal axis", list(kind.axes), format_func=kind.axes.get, default=x, required=True,
+                             key=f"view:x:{kind.key}", on_change=lambda: set_place(
+                                 "x", st.session_state[f"view:x:{kind.key}"], next(iter(kind.axes))))
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth, 0.01, key="view:smooth",
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
-                  on_change=lambda: set_place("smooth", st.session_state["view:smooth"]))
+                  on_change=lambda: set_place("smooth", st.session_state["view:smooth"], 0.0))
         st.caption("Drag on a chart to zoom all of them; double-click for the whole run.")

@@ -8,70 +8,96 @@ import streamlit as st
 
 from app.lab import active, lab
 from app.tokens import literal
-from labcore.catalog.algorithms import ALGORITHMS, algorithm
+from labcore.catalog import kinds
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
-from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import TASKS, task
+from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
 
-DEFAULTS: dict[str, Any] = {"algorithm": "grpo", "task": "sort", "model": "tiny", "seed": 0}
-PLACES: dict[str, Any] = {"x": "updates", "smooth": 0.0}  # how the charts are looked at
-AXES = {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}
+PLACES = ("x", "smooth")  # how the charts are looked at: the horizontal axis and the smoothing
 SMOOTHEST = 0.99
+RECENT = 200  # runs to look through for those of one kind
 PROBLEM = "problem"
 
 
-def open_run() -> RunRow | None:
-    """The run of the URL; else the one this tab had open; else, in a new tab, the newest that is going."""
-    state = st.session_state
+def page_of(kind: str) -> str:
+    """Where runs of a kind are looked at."""
+    return f"../pages/{kind}.py"
+
+
+def open_run(kind: str = "llm") -> RunRow | None:
+    """The run of the URL; else the one this tab had open; else, in a new tab, the newest that is going.
+
+    Only runs of `kind`: the link of another one leads to its own page.
+    """
+    state, key = st.session_state, f"open_run:{kind}"
     if (run_id := st.query_params.get("run")) is not None:
         run = lab().find(run_id)
         if run is None:
             state[PROBLEM] = f"There is no run {run_id} here: it was deleted, or the link is from another lab."
-            close_run()
+            close_run(kind)
+        elif run.spec.kind != kind:
+            st.switch_page(page_of(run.spec.kind), query_params={"run": run.id})
         else:
-            state["open_run"] = run.id
+            state[key] = run.id
         return run
-    if "open_run" not in state:
-        going = [] if st.query_params else lab().store.runs(*ACTIVE, limit=1)
-        state["open_run"] = going[0].id if going else None
-    run = lab().find(state["open_run"])
+    if key not in state:
+        going = [] if st.query_params else runs_of(kind, *ACTIVE)
+        state[key] = going[0].id if going else None
+    run = lab().find(state[key])
     if run:
         st.query_params.from_dict({"run": run.id, **_view()})
     return run
 
 
-def show_run(run_id: str) -> None:
+def runs_of(kind: str, *states: str) -> list[RunRow]:
+    """The newest runs of a kind."""
+    return [run for run in lab().store.runs(*states, limit=RECENT) if run.spec.kind == kind]
+
+
+def show_run(run_id: str, kind: str = "llm") -> None:
     """Open a run and put it into the URL, in place of the draft."""
-    st.session_state["open_run"] = run_id
+    st.session_state[f"open_run:{kind}"] = run_id
     st.query_params.from_dict({"run": run_id, **_view()})
 
 
-def close_run() -> None:
+def close_run(kind: str = "llm") -> None:
     """Back to an empty page with the draft."""
-    st.session_state["open_run"] = None
+    st.session_state[f"open_run:{kind}"] = None
     st.query_params.from_dict(_view())
+
+
+def forget(run: RunRow) -> None:
+    """Close the run where this tab has it open: it is gone."""
+    if st.session_state.get(f"open_run:{run.spec.kind}") == run.id:
+        st.session_state[f"open_run:{run.spec.kind}"] = None
 
 
 def _view() -> dict[str, str]:
     return {key: st.query_params[key] for key in PLACES if key in st.query_params}
 
 
-def place(key: str) -> Any:
-    """A choice of how the charts are looked at, from the URL; the default where the URL holds none that fits."""
-    default = PLACES[key]
+def axis(kind: Kind) -> str:
+    """The horizontal axis of the charts, from the URL; the kind's own where the URL holds none that fits."""
+    chosen = st.query_params.get("x")
+    return chosen if chosen in kind.axes else next(iter(kind.axes))
+
+
+def smoothing() -> float:
+    """The smoothing of the charts, from the URL; none where the URL holds none that fits."""
     try:
-        value = type(default)(st.query_params.get(key, default))
+        value = float(st.query_params.get("smooth", 0.0))
     except ValueError:
-        return default
-    fits = value in AXES if key == "x" else 0 <= value <= SMOOTHEST
-    return value if fits else default
+        return 0.0
+    return value if 0 <= value <= SMOOTHEST else 0.0
 
 
-def set_place(key: str, value: Any) -> None:
-    if value == PLACES[key]:
+def set_place(key: str, value: Any, default: Any) -> None:
+    """Put a choice of how the charts are looked at into the URL, unless it is the default."""
+    if value == default:
         st.query_params.pop(key, None)
     else:
         st.query_params[key] = str(value)
@@ -80,20 +106,22 @@ def set_place(key: str, value: Any) -> None:
 class Draft:
     """The settings of the next run, kept in the session as plain values. `scope` names what it began from."""
 
-    def __init__(self, run: RunRow | None) -> None:
-        self.scope = f"after-{run.id}" if run else "new"
+    def __init__(self, run: RunRow | None, kind: str = "llm") -> None:
+        self.kind = kinds.kind(run.spec.kind if run else kind)
+        self.scope = f"after-{run.id}" if run else f"new-{self.kind.key}"
+        self.new = run is None
         key = f"draft:{self.scope}"
         if key not in st.session_state:
-            st.session_state[key] = _of_spec(run.spec) if run else _of_url()
+            st.session_state[key] = _of_spec(run.spec) if run else _of_url(self.kind)
         self.fields: dict[str, Any] = st.session_state[key]
 
     @property
-    def row(self):
-        return algorithm(self.fields["algorithm"])
+    def row(self) -> Algorithm:
+        return kinds.algorithm(self.fields["algorithm"], self.kind.key)
 
     @property
-    def task_row(self):
-        return task(self.fields["task"])
+    def task_row(self) -> Task:
+        return kinds.task(self.fields["task"], self.kind.key)
 
     @property
     def values(self) -> dict[str, Value]:
@@ -109,8 +137,8 @@ class Draft:
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together."""
-        return make(algorithm_key=self.fields["algorithm"], task_key=self.fields["task"], model=self.fields["model"],
-                    knobs=self.values, seed=self.fields["seed"], steps=self.steps,
+        return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
+                    model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data))
 
     def fault(self) -> str:
@@ -123,9 +151,10 @@ class Draft:
 
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
-        if self.scope != "new":
+        if not self.new:
             return
-        found = {key: str(self.fields[key]) for key, default in DEFAULTS.items() if self.fields[key] != default}
+        found = {key: str(self.fields[key]) for key, default in _defaults(self.kind).items()
+                 if self.fields[key] != default}
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
         defaults = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
@@ -140,17 +169,21 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
             "knobs": {f"{spec.algorithm}:{spec.task}": dict(spec.knobs)}}
 
 
-def _of_url() -> dict[str, Any]:
+def _defaults(kind: Kind) -> dict[str, Any]:
+    return {"algorithm": kind.algorithm, "task": kind.task, "model": kind.model, "seed": 0}
+
+
+def _of_url(kind: Kind) -> dict[str, Any]:
     """The draft that a link describes; what does not fit is left at its default and said."""
-    url, tables = st.query_params, {"algorithm": ALGORITHMS, "task": TASKS}
-    fields: dict[str, Any] = {**DEFAULTS, "steps": {}, "data": {}, "knobs": {}}
+    url, tables = st.query_params, {"algorithm": kind.algorithms, "task": kind.tasks}
+    fields: dict[str, Any] = {**_defaults(kind), "steps": {}, "data": {}, "knobs": {}}
     wrong = []
     for key, table in tables.items():
-        if key in url and url[key] in table:
+        if key in url and (url[key] in table or (key == "task" and kind.any_task and url[key])):
             fields[key] = url[key]
         elif key in url:
             wrong.append(f"{key}={url[key]}")
-    fields["model"] = url.get("model", DEFAULTS["model"])
+    fields["model"] = url.get("model", kind.model)
     for key in ("seed", "steps"):
         low, high = WHOLE[key]
         if key in url and url[key].isdecimal() and len(url[key]) < 20 and low <= int(url[key]) <= high:
@@ -158,7 +191,7 @@ def _of_url() -> dict[str, Any]:
         elif key in url:
             wrong.append(f"{key}={url[key]}")
     kept = fields["knobs"].setdefault(f"{fields['algorithm']}:{fields['task']}", {})
-    for knob in knobs_of(algorithm(fields["algorithm"]), task(fields["task"])):
+    for knob in knobs_of(kinds.algorithm(fields["algorithm"], kind.key), kinds.task(fields["task"], kind.key)):
         if knob.key in url:
             try:
                 kept[knob.key] = knob.parse(url[knob.key])
@@ -169,13 +202,9 @@ def _of_url() -> dict[str, Any]:
     return fields
 
 
-def models() -> list[str]:
-    return list(MODELS)
-
-
-def follow(run: RunRow | None) -> Draft | None:
+def follow(run: RunRow | None, kind: str = "llm") -> Draft | None:
     """The draft to show beside `run`: none while it is going."""
-    return None if active(run) else Draft(run)
+    return None if active(run) else Draft(run, kind)
 
 
 def tell(sentence: str) -> None:

@@ -87,7 +87,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
 def numbers(feed: Feed) -> str:
     """The row of numbers as HTML: newest value, its unit, and how it moved since the first step."""
     cells = []
-    for metric in (*headline(feed.spec), METRICS["tokens_per_second"]):
+    for metric in (*headline(feed.spec), METRICS[feed.spec.kind_row.speed]):
         last, first = feed.value(metric.key), feed.value(metric.key, first=True)
         moved = ""
         if last is not None and metric.about == "training" and last != first:

@@ -131,12 +131,17 @@ def _export(run: RunRow, feed: Feed) -> None:
 
 
 def _has_clip(run: RunRow) -> bool:
-    return any(knob.key == "clip_low" for knob in run.spec.row.knobs)
+    return _writes(run) and any(knob.key == "clip_low" for knob in run.spec.row.knobs)
+
+
+def _writes(run: RunRow) -> bool:
+    """Whether it is a language model that is trained."""
+    return run.spec.kind == "llm"
 
 
 Draw = Callable[[RunRow, Feed], None]
 TABS: dict[str, tuple[Draw, Callable[[RunRow], bool]]] = {
-    "Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_clip),
+    "Samples": (_samples, _writes), "Surrogate": (_surrogate, _has_clip),
     "Equation": (_equation, lambda run: True), "Events": (_events, lambda run: True),
     "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),
 }

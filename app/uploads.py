@@ -8,8 +8,8 @@ import streamlit as st
 
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
-from labcore.catalog.tasks import task
 from labcore.errors import LabError
 from labcore.runs.uploads import keep
 from labcore.worlds.task import check_data

@@ -106,7 +106,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     from transformers.utils import logging
     from trl import GRPOConfig, GRPOTrainer
 
-    from labcore.catalog.tasks import task
+    from labcore.catalog.kinds import task
     from labcore.worlds.task import Problem, make_task
 
     logging.disable_progress_bar()

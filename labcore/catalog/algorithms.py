@@ -8,12 +8,11 @@ Left out on purpose: classes per algorithm, inheritance between them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from labcore.catalog import choices
-from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.errors import LabError
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
 
 LEARNING_RATE = Knob(
     "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
@@ -138,38 +137,6 @@ _ONLINE_PANELS = ("reward", "exact_match", "kl", "entropy", "clip", "surrogate",
 _LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
 
 
-@dataclass(frozen=True)
-class Algorithm:
-    """A row: `loop` runs it ("online", "preference" or "sft"), `knobs` are its settings with its own defaults.
-
-    `models` are the networks it holds in memory. `panels` are its charts, most telling first.
-    """
-
-    key: str
-    label: str
-    loop: str
-    summary: str
-    latex: str
-    watch: str
-    paper: str
-    knobs: tuple[Knob, ...]
-    models: tuple[str, ...]
-    panels: tuple[str, ...]
-    steps: int = 200
-
-    def knob(self, key: str) -> Knob:
-        """The knob `key` of this algorithm.
-
-        Raises:
-            LabError: the algorithm has no such knob.
-        """
-        for knob in self.knobs:
-            if knob.key == key:
-                return knob
-        known = [knob.key for knob in self.knobs]
-        raise LabError(f"{self.label} has no knob {key!r}: {suggestion(key, known)}")
-
-
 def _row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = MappingProxyType({}),
          extra_knobs: tuple[Knob, ...] = (), without: tuple[str, ...] = (), **rest) -> Algorithm:
     """A row whose knobs are its loop's (and `extra_knobs`), less `without`, with `defaults` of its own."""
@@ -247,14 +214,3 @@ _ROWS = (
 )
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
-
-
-def algorithm(key: str) -> Algorithm:
-    """The row of algorithm `key`.
-
-    Raises:
-        LabError: there is no such algorithm.
-    """
-    if key not in ALGORITHMS:
-        raise LabError(f"There is no algorithm {key!r}: {suggestion(key, list(ALGORITHMS))}")
-    return ALGORITHMS[key]

@@ -62,7 +62,7 @@ _ALL = (
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
            "and learning stops."),
-    Metric("clip_frac/region", "Clipped tokens", "share", "Share of tokens whose gradient the clip cuts off: ratio "
+    Metric("clip_frac/region", "Clipped", "share", "Share of tokens or actions whose gradient the clip cuts off: ratio "
            "beyond the bound on the side that the advantage pushes to.", healthy="0 with one update per batch; "
            "0.02 to 0.3 with more.", scale="rate"),
     Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate"),
@@ -99,6 +99,59 @@ _ALL = (
            "completions."),
     Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
            "first choice.", healthy="Rises.", scale="rate"),
+    Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
+           "ended in this step.", r"G", "Rises. It includes the moves that were made at random."),
+    Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
+           digits=1),
+    Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
+    Metric("eval_return", "Greedy return", "reward/episode", "Mean return of the policy's best actions, in worlds of "
+           "their own.", r"G_{greedy}", "Rises, and stays."),
+    Metric("eval_return/min", "Greedy return, worst", "reward/episode", "Smallest return of the evaluation's "
+           "episodes."),
+    Metric("eval_length", "Greedy length", "steps", "Mean length of the evaluation's episodes.", digits=1),
+    Metric("moves_to_goal", "Moves to the goal", "moves", "Length of the episode where it ended in a goal.",
+           healthy="Falls to the shortest way.", digits=0),
+    Metric("kl/step", "KL of the step", "nats", "KL(old policy ‖ new policy), mean over the batch's states; exact, "
+           "since actions are few.", r"\overline{KL}", "Small: 0.001 to 0.03. A jump: the step went too far.",
+           scale="symlog", digits=4),
+    Metric("entropy/action", "Entropy", "nats/action", "Mean entropy of the policy over its actions.", r"H[\pi]",
+           "Falls gently; at 0 nothing new is tried."),
+    Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
+           "progress.", r"L"),
+    Metric("td_error", "TD error", "reward", "Mean |target − value| over the steps of this step of the run.",
+           r"|\delta|", "Falls; where the world is noisy not to 0."),
+    Metric("epsilon", "Exploration", "share of actions", "Share of actions that are random.", r"\varepsilon",
+           scale="rate"),
+    Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
+    Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
+           "Near the returns that are really earned."),
+    Metric("beta", "KL price", "reward/nat", "β with its adaptive factor.", r"\beta"),
+    Metric("step_norm", "Step length", "", "Euclidean norm of the change of the policy's weights.",
+           r"\lVert\Delta\theta\rVert", digits=4),
+    Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
+           "none, since no share improved the surrogate within the KL.", scale="rate"),
+    Metric("line_search/backtracks", "Backtracks", "tries", "How often the line search shortened the step.", digits=0),
+    Metric("gradient_variance/total_return", "Gradient variance, total return", "reward²", "Trace of the covariance "
+           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog"),
+    Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²", "The same with Ψ = what "
+           "came after the action.", "\\Psi_2", scale="symlog"),
+    Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²", "The same with Ψ = reward-to-go "
+           "less V(s).", "\\Psi_3", scale="symlog"),
+    Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
+           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog"),
+    Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
+           "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0."),
+    Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
+           r"\max|V-V^*|"),
+    Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
+           r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong."),
+    Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
+           "Falls by γ a sweep or faster.", scale="symlog", digits=6),
+    Metric("start_value", "Value of the start", "reward", "What the tables say that the start is worth.", "V(s_0)"),
+    Metric("start_value/greedy", "Value of the greedy policy", "reward", "What the start is really worth if from now "
+           "on the best actions of the tables are taken: exact, by a linear solve.", r"V_{greedy}(s_0)",
+           "Reaches the best possible."),
+    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
            "progress: with centred advantages it starts near 0 while the gradient is not.", r"L"),
     Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",
@@ -107,6 +160,8 @@ _ALL = (
     Metric("updates", "Updates", "updates", "Optimizer updates since the start.", digits=0),
     Metric("num_tokens", "Tokens", "tokens", "Completion tokens sampled or trained on since the start.", digits=0),
     Metric("tokens_per_second", "Speed", "tokens/s", "Completion tokens per second of this step.", digits=0,
+           about="machine"),
+    Metric("env_steps_per_second", "Speed", "steps/s", "Steps of the world per second of this step.", digits=0,
            about="machine"),
     Metric("memory", "Memory", "MB", "Resident memory of the worker (on a GPU: allocated device memory).", digits=0,
            about="machine"),
@@ -119,7 +174,7 @@ _PANELS = (
     Panel("exact_match", "Exact match", ("exact_match", "frac_reward_zero_std")),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2")),
     Panel("entropy", "Entropy", ("entropy",)),
-    Panel("clip", "Clipped tokens", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
+    Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
     Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised")),
     Panel("length", "Completion length", ("completions/mean_length",)),
     Panel("truncated", "Truncated", ("completions/truncated_frac",)),
@@ -133,6 +188,28 @@ _PANELS = (
     Panel("loss", "Loss", ("loss",)),
     Panel("speed", "Speed", ("tokens_per_second",)),
     Panel("memory", "Memory", ("memory",)),
+    Panel("episode_return", "Return", ("episode_return",)),
+    Panel("eval_return", "Greedy return", ("eval_return", "eval_return/min")),
+    Panel("episode_length", "Episode length", ("episode_length",)),
+    Panel("moves", "Moves to the goal", ("moves_to_goal",)),
+    Panel("step_kl", "KL of the step", ("kl/step",)),
+    Panel("action_entropy", "Entropy", ("entropy/action",)),
+    Panel("td_error", "TD error", ("td_error",)),
+    Panel("epsilon", "Exploration", ("epsilon",)),
+    Panel("q_mean", "Mean Q", ("q/mean",)),
+    Panel("replay", "Replay", ("replay_size",)),
+    Panel("kl_price", "KL price", ("beta",)),
+    Panel("policy_loss", "Policy loss", ("policy_loss",)),
+    Panel("step_norm", "Step length", ("step_norm",)),
+    Panel("line_search", "Line search", ("line_search/share",)),
+    Panel("gradient_variance", "Gradient variance", (
+        "gradient_variance/advantage", "gradient_variance/baseline", "gradient_variance/reward_to_go",
+        "gradient_variance/total_return")),
+    Panel("value_error", "Error of V", ("value_error", "value_error/max")),
+    Panel("q_error", "Error of Q", ("q_error",)),
+    Panel("value_change", "Change of V", ("value_change",)),
+    Panel("start_value", "Value of the start", ("start_value/greedy", "start_value/best", "start_value")),
+    Panel("env_speed", "Speed", ("env_steps_per_second",)),
 )
 
 PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}

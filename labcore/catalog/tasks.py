@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.errors import LabError
+from labcore.catalog.knob import Knob
+from labcore.catalog.task import Task
 
 VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
 
@@ -26,29 +23,6 @@ _FILE = {"sft_target": 1.0, "eval_prompts": 32}
 # A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
 _LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
 _LINES_SFT = {"sequences_per_step": 8, "eval_every": 25}
-
-
-@dataclass(frozen=True)
-class Task:
-    """A row of the task table.
-
-    `source` names the class ("module:Class") that makes prompts, SFT examples and verdicts; it is imported only
-    by the worker. `loops` are the loops that it can feed. `data` is the kind of file the user brings, if any:
-    "prompts", "preferences" or "text". `defaults` are the task's own defaults of the algorithm's knobs, `sft` those
-    of SFT on top.
-    """
-
-    key: str
-    label: str
-    help: str
-    source: str
-    loops: tuple[str, ...]
-    knobs: tuple[Knob, ...] = ()
-    data: str = ""
-    verifiable: bool = True
-    defaults: Mapping[str, Value] = field(default_factory=dict)
-    sft: Mapping[str, Value] = field(default_factory=dict)
-    example: str = ""
 
 
 TASKS: dict[str, Task] = {
@@ -83,14 +57,3 @@ TASKS: dict[str, Task] = {
              example="a slice of your text → its continuation"),
     )
 }
-
-
-def task(key: str) -> Task:
-    """The row of task `key`.
-
-    Raises:
-        LabError: there is no such task.
-    """
-    if key not in TASKS:
-        raise LabError(f"There is no task {key!r}: {suggestion(key, list(TASKS))}")
-    return TASKS[key]

@@ -32,26 +32,42 @@ def tensors_of(session: Session) -> dict[str, Tensor]:
 
 
 def values_of(session: Session) -> dict[str, Any]:
-    """Everything else of a session, JSON-clean; `world` says what the networks were made for."""
-    episodes, setup = session.episodes, session.setup
-    return {"setup": {**vars(setup), "hidden": list(setup.hidden)}, "world": vars(session.environments.world),
-            "step": session.step, "updates": session.updates, "env_steps": session.env_steps, "knobs": session.knobs,
-            "numbers": session.numbers, "best_return": session.best_return,
+    """Everything else of a session, JSON-clean."""
+    episodes = session.episodes
+    return {"step": session.step, "updates": session.updates, "env_steps": session.env_steps, "knobs": session.knobs,
+            "numbers": session.numbers, "best_return": session.best_return, "best_step": session.best_step,
             "finished_because": session.finished_because, "environments": session.environments.state(),
             "returns": episodes.returns.tolist(), "lengths": episodes.lengths.tolist()}
 
 
 def save(session: Session, folder: Path) -> None:
-    """Write a complete checkpoint into the folder."""
+    """Write a complete checkpoint into the folder; `policy` in it holds what it takes to act."""
     save_file(tensors_of(session), folder / "tensors.safetensors")
+    save_policy(session, folder / "policy")
     (folder / "state.json").write_text(json.dumps(values_of(session)), encoding="utf-8")
 
 
+def save_policy(session: Session, folder: Path) -> None:
+    """Write the acting network, as it is and as it was at its best evaluation, and what it was made for.
+
+    `model.safetensors`, `best.safetensors` and `config.json` are all that `player.load` needs.
+    """
+    folder.mkdir()
+    weights = session.acting.state_dict()
+    for name, state in (("model", weights), ("best", session.best or weights)):
+        save_file({key: value.detach().clone().contiguous() for key, value in state.items()},
+                  folder / f"{name}.safetensors")
+    config = {"kind": session.spec.kind, "algorithm": session.spec.algorithm, "environment": session.spec.task,
+              "sizes": session.acting.sizes, "activation": session.acting.activation, "outputs": session.method.acts,
+              "step": session.step, "best_step": session.best_step, "best_return": session.best_return}
+    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
 def load(session: Session, folder: Path) -> None:
-    """Put a session of the same setup where a checkpoint of it was.
+    """Put a session of the same spec where a checkpoint of it was.
 
     Raises:
-        LabError: the checkpoint cannot be read or is of another setup; the session must not be used.
+        LabError: the checkpoint cannot be read or is of another spec; the session must not be used.
     """
     try:
         values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
@@ -82,7 +98,7 @@ def restore(session: Session, tensors: dict[str, Tensor], values: dict[str, Any]
         session.replay.restore(under("replay/"))
     session.environments.load_state(values["environments"])
     session.knobs.update(values["knobs"])
-    for name in ("step", "updates", "env_steps", "numbers", "best_return", "finished_because"):
+    for name in ("step", "updates", "env_steps", "numbers", "best_return", "best_step", "finished_because"):
         setattr(session, name, values[name])
     session.episodes.returns[:] = values["returns"]
     session.episodes.lengths[:] = np.array(values["lengths"], np.int64)

@@ -83,9 +83,9 @@ def epsilon_greedy(epsilon: float) -> Choose:
 
 def run(session: Session) -> Iterator[Record]:
     """Yield a Record per rollout and the updates after it."""
-    while session.step < session.setup.steps:
+    while session.step < session.spec.steps:
         knobs = session.knobs
-        epsilon = linear_epsilon(session.step / session.setup.steps, knobs["epsilon_start"], knobs["epsilon_end"],
+        epsilon = linear_epsilon(session.step / session.spec.steps, knobs["epsilon_start"], knobs["epsilon_end"],
                                  knobs["exploration_frac"])
         session.replay.add(collect(session, int(knobs["rollout_steps"]), epsilon_greedy(epsilon)))
         metrics = {"epsilon": epsilon, "replay_size": len(session.replay)}

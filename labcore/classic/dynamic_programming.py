@@ -1,7 +1,8 @@
 """Planning: values and policies of a world whose transitions are known, sweep by sweep.
 
-The generators yield after every sweep over all states and read `knobs["gamma"]` before it, so γ can be moved while they
-run. `exact_values` solves the same equations at once and is what everything else is measured against.
+The generators yield after every sweep over all states and read `knobs["gamma"]` and `knobs["tolerance"]` before it, so
+these can be moved while they run; they go on from `since`, an earlier sweep. `exact_values` solves the same equations
+at once and is what everything else is measured against.
 
 Left out: asynchronous sweeps and prioritised sweeping.
 """
@@ -9,7 +10,7 @@ Left out: asynchronous sweeps and prioritised sweeping.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +27,8 @@ TIE = 1e-9
 class Sweep:
     """Where a method stands after a sweep: V (S,), the Q (S, A) that it was made of, and the policy (S, A) it has.
 
-    `change` is max |V_new − V_old|; `improved` says that the policy is a new one.
+    `change` is max |V_new − V_old|, and infinite where V is not that of the policy at all yet; `improved` says that the
+    policy is a new one.
     """
 
     number: int
@@ -81,19 +83,28 @@ def _ends(transitions: Array, terminal: np.ndarray) -> bool:
         ending = grown
 
 
-def policy_evaluation(mdp: MDP, policy: Array, knobs: Knobs, tolerance: float = 1e-12,
-                      values: Array | None = None) -> Iterator[Sweep]:
-    """V(s) ← Σ_a π(a|s) (R(s,a) + γ Σ_s' P(s'|s,a) V(s')) for all s at once, until no V changes by more than that.
+def nothing_known(mdp: MDP) -> Sweep:
+    """Before the first sweep: V = 0 and the uniform policy."""
+    zeros = np.zeros(mdp.rewards.shape)
+    return Sweep(0, zeros[:, 0], zeros, uniform_policy(mdp), np.inf)
+
+
+def _change(new: Array, old: Array) -> float:
+    return float(abs(new - old).max())
+
+
+def policy_evaluation(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Iterator[Sweep]:
+    """V(s) ← Σ_a π(a|s) (R(s,a) + γ Σ_s' P(s'|s,a) V(s')) for all s at once, until no V changes by more than the
+    tolerance; π is the policy of `since`.
 
     Source: Sutton and Barto 2018, Reinforcement Learning, eq. 4.5 (with two arrays).
     """
-    values = np.zeros(len(mdp.rewards)) if values is None else values
-    number, change = 0, np.inf
-    while change > tolerance:
-        action_values = mdp.action_values(values, knobs["gamma"])
-        new = (policy * action_values).sum(1)
-        change, values, number = float(abs(new - values).max()), new, number + 1
-        yield Sweep(number, values, action_values, policy, change)
+    now = since or nothing_known(mdp)
+    while now.change > knobs["tolerance"]:
+        action_values = mdp.action_values(now.values, knobs["gamma"])
+        values = (now.policy * action_values).sum(1)
+        now = Sweep(now.number + 1, values, action_values, now.policy, _change(values, now.values))
+        yield now
 
 
 def improve(policy: Array, values: Array, action_values: Array) -> Array:
@@ -106,7 +117,7 @@ def improve(policy: Array, values: Array, action_values: Array) -> Array:
     return np.where(better[:, None], greedy(action_values), policy)
 
 
-def policy_iteration(mdp: MDP, knobs: Knobs, tolerance: float = 1e-12) -> Iterator[Sweep]:
+def policy_iteration(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Iterator[Sweep]:
     """Evaluate π, make it greedy, again, until it is greedy already; begins with the uniform policy.
 
     Yields each sweep of evaluation, and each improvement with `improved` (its V is still that of the old policy).
@@ -114,30 +125,44 @@ def policy_iteration(mdp: MDP, knobs: Knobs, tolerance: float = 1e-12) -> Iterat
 
     Source: Howard 1960, Dynamic Programming and Markov Processes; Sutton and Barto 2018, section 4.3.
     """
-    policy, values, number = uniform_policy(mdp), np.zeros(len(mdp.rewards)), 0
+    now = since or nothing_known(mdp)
     while True:
-        for evaluated in policy_evaluation(mdp, policy, knobs, tolerance, values):
-            number += 1
-            values, action_values = evaluated.values, evaluated.action_values
-            yield Sweep(number, values, action_values, policy, evaluated.change)
-        better = improve(policy, values, action_values)
-        if (better == policy).all():
+        for sweep in policy_evaluation(mdp, knobs, now):
+            now = sweep
+            yield sweep
+        better = improve(now.policy, now.values, now.action_values)
+        if (better == now.policy).all():
             return
-        policy = better
-        yield Sweep(number, values, action_values, policy, 0.0, improved=True)
+        now = replace(now, policy=better, change=np.inf, improved=True)
+        yield now
 
 
-def value_iteration(mdp: MDP, knobs: Knobs, tolerance: float = 1e-12) -> Iterator[Sweep]:
-    """V(s) ← max_a (R(s,a) + γ Σ_s' P(s'|s,a) V(s')) for all s at once, until no V changes by more than `tolerance`.
+def value_iteration(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Iterator[Sweep]:
+    """V(s) ← max_a (R(s,a) + γ Σ_s' P(s'|s,a) V(s')) for all s at once, until no V changes by more than the tolerance.
 
     Source: Bellman 1957, Dynamic Programming; Sutton and Barto 2018, Reinforcement Learning, eq. 4.10.
     """
-    values, number, change = np.zeros(len(mdp.rewards)), 0, np.inf
-    while change > tolerance:
-        action_values = mdp.action_values(values, knobs["gamma"])
-        new = action_values.max(1)
-        change, values, number = float(abs(new - values).max()), new, number + 1
-        yield Sweep(number, values, action_values, greedy(action_values), change)
+    now = since or nothing_known(mdp)
+    while now.change > knobs["tolerance"]:
+        action_values = mdp.action_values(now.values, knobs["gamma"])
+        values = action_values.max(1)
+        now = Sweep(now.number + 1, values, action_values, greedy(action_values), _change(values, now.values))
+        yield now
+
+
+METHODS = {method.__name__: method for method in (policy_evaluation, policy_iteration, value_iteration)}
+
+
+def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> str:
+    """Q(s,a) = R(s,a) + γ Σ_s' P(s'|s,a) V(s') with its numbers, the terms with P = 0 left out. (S,)
+
+    In reward.
+    """
+    chances = mdp.transitions[state, action]
+    following = np.where(mdp.terminal, 0.0, values)
+    terms = " + ".join(f"{chances[after]:.4g} × {following[after]:.4g}" for after in np.flatnonzero(chances))
+    total = mdp.rewards[state, action] + gamma * float(chances @ following)
+    return f"{mdp.rewards[state, action]:.4g} + {gamma:.4g} × ({terms}) = {total:.4g}".replace("-", "−")
 
 
 def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:

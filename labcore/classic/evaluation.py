@@ -39,8 +39,8 @@ class Evaluation:
 
 def evaluate(session: Session) -> Evaluation:
     """Play the acting network's best actions in fresh environments."""
-    _, seed = np.random.SeedSequence([session.setup.seed, session.step + 1]).generate_state(2)
-    return play(session.acting, session.setup.task, int(session.knobs["eval_episodes"]), int(seed), session.device)
+    _, seed = np.random.SeedSequence([session.spec.seed, session.step + 1]).generate_state(2)
+    return play(session.acting, session.spec.task, int(session.knobs["eval_episodes"]), int(seed), session.device)
 
 
 @torch.no_grad()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from labcore.classic.session import Session
 
 ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
+CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
+          "surrogate/kl_penalised": "kl_penalised"}
 EVERY = 5
 
 
@@ -31,7 +33,7 @@ def line(session: Session, data: Lesson, before: Tensor, bounds: Mapping[str, fl
     for alpha in ALPHAS:
         put(session.policy, before + alpha * (after - before))
         found = surrogates(session.policy(data.observations).log_softmax(-1), data, bounds)
-        for key in ("kl", "surrogate/cpi", "surrogate/clip", "surrogate/kl_penalised"):
-            curves.setdefault(key.rpartition("/")[2], []).append(found[key])
+        for key, curve in CURVES.items():
+            curves.setdefault(curve, []).append(found[key])
     put(session.policy, after)
     return {"step": session.step + 1, "alpha": list(ALPHAS), **curves, **bounds}

@@ -35,12 +35,11 @@ class Method:
     acts: str = "policy"
     optimizers: Mapping[str, Optimizers] = field(default_factory=lambda: {"policy": adam, "critic": adam})
     activation: str = "tanh"
-    hidden: tuple[int, ...] = (64, 64)
     replay: bool = False
 
 
 METHODS: dict[str, Method] = {
-    "dqn": Method(dqn.run, "q", {"q": adam}, "relu", (128, 128), replay=True),
+    "dqn": Method(dqn.run, "q", {"q": adam}, "relu", replay=True),
     "reinforce": Method(policy_gradient.reinforce),
     "a2c": Method(policy_gradient.a2c, optimizers={"policy": rmsprop, "critic": rmsprop}),
     "trpo": Method(trpo.run, optimizers={"critic": adam}),

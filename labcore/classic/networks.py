@@ -26,8 +26,8 @@ class MLP(nn.Module):
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
                  activation: str = "tanh"):
         super().__init__()
+        self.sizes, self.activation = list(sizes), activation
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
-        self._activation = ACTIVATIONS[activation]
         for layer in self.layers:
             if gain is None:
                 bound = layer.in_features**-0.5
@@ -40,7 +40,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.layers
         for layer in hidden:
-            x = self._activation(nn.functional.linear(x, layer.weight, layer.bias))
+            x = ACTIVATIONS[self.activation](nn.functional.linear(x, layer.weight, layer.bias))
         return nn.functional.linear(x, last.weight, last.bias)
 
 

@@ -116,34 +116,34 @@ def policy_update(session: Session, data: Lesson) -> dict[str, float]:
     loss = -score_function(logprobs, data.advantages).mean() - knobs["entropy_coef"] * entropy
     norm = session.optimise("policy", knobs["learning_rate"], loss)
     session.updates += 1
-    return {"policy_loss": float(loss.detach()), "entropy": float(entropy.detach()), "grad_norm": norm,
+    return {"policy_loss": float(loss.detach()), "entropy/action": float(entropy.detach()), "grad_norm": norm,
             "learning_rate": knobs["learning_rate"] * session.remaining}
 
 
 def reinforce(session: Session) -> Iterator[Record]:
     """Yield a Record per batch of E whole episodes and the one update on it."""
-    while session.step < session.setup.steps:
+    while session.step < session.spec.steps:
         knobs = session.knobs
         batch = collect(session, session.environments.world.max_steps, whole_episodes=True)
         data = lesson(session, batch, psi(session, batch, knobs["psi"]))
         measured = variances(session, batch) if session.step % int(knobs["variance_every"]) == 0 else {}
         metrics = policy_update(session, data) | moved(session, data) | fit_critic(session, data)
-        yield session.record({**metrics, **measured})
+        yield session.record({**metrics, **measured}, data=data)
 
 
 def a2c(session: Session) -> Iterator[Record]:
     """Yield a Record per `rollouts_per_step` rollouts, each with one update; means over them."""
-    while session.step < session.setup.steps:
+    while session.step < session.spec.steps:
         rows = []
         for _ in range(int(session.knobs["rollouts_per_step"])):
             data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
             rows.append(policy_update(session, data) | {"value_loss": critic_update(session, data)})
         metrics = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-        yield session.record({**metrics, **moved(session, data), **explained(data)})
+        yield session.record({**metrics, **moved(session, data), **explained(data)}, data=data)
 
 
 @torch.no_grad()
 def moved(session: Session, data: Lesson) -> dict[str, float]:
     """KL(π_old ‖ π) of the last update on its own batch, nats."""
     log_policy = session.policy(data.observations).log_softmax(-1)
-    return {"kl": float(categorical_kl(data.old_logits, log_policy).mean())}
+    return {"kl/step": float(categorical_kl(data.old_logits, log_policy).mean())}

@@ -32,7 +32,7 @@ OBJECTIVES = {"clip": clip, "kl_penalty": kl_penalised}
 
 def run(session: Session) -> Iterator[Record]:
     """Yield a Record per rollout and the epochs on it."""
-    while session.step < session.setup.steps:
+    while session.step < session.spec.steps:
         data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy) if line.due(session.step) else None
         measured = [update(session, data.select(rows) if rows is not None else data) for rows in parts(session, data)]
@@ -41,9 +41,9 @@ def run(session: Session) -> Iterator[Record]:
         metrics |= {**measures(session, data), **explained(data), "beta": settings(session)["beta"],
                     "learning_rate": session.knobs["learning_rate"] * session.remaining}
         drawn = line.line(session, data, before, settings(session)) if before is not None else None
-        session.numbers["beta_factor"] = adapt(session.numbers.get("beta_factor", 1.0), metrics["kl"],
+        session.numbers["beta_factor"] = adapt(session.numbers.get("beta_factor", 1.0), metrics["kl/step"],
                                                session.knobs["kl_target"])
-        yield session.record(metrics, drawn)
+        yield session.record(metrics, drawn, data)
 
 
 def settings(session: Session) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def measures(session: Session, data: Lesson) -> dict[str, float]:
     """What the updates of a step did, measured after them on the whole batch."""
     log_policy = session.policy(data.observations).log_softmax(-1)
     return surrogates(log_policy, data, settings(session)) | {
-        "entropy": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
+        "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
 
 
 def surrogates(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> dict[str, float]:
@@ -117,7 +117,7 @@ def surrogates(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) ->
     ratio, advantages = (logprobs - data.old_logprobs).exp(), data.advantages
     kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
     cut = clip_fractions(ratio, advantages, torch.ones_like(ratio, dtype=torch.bool), *sides)
-    found = {"kl": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
+    found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
              "surrogate/kl_penalised": kl_penalised(ratio, advantages, kl, bounds["beta"])}
     return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max()),
             **{f"clip_frac/{side}": float(share) for side, share in cut.items()}}

@@ -18,29 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from labcore.classic import checkpoint
+from labcore.classic.credit import Lesson, scatter
 from labcore.classic.evaluation import evaluate
-from labcore.classic.knobs import checked
 from labcore.classic.methods import METHODS, Method
 from labcore.classic.networks import MLP
 from labcore.classic.replay import Replay
 from labcore.classic.rollout import Episodes
-from labcore.errors import Diverged, LabError
+from labcore.device import pick_device
+from labcore.errors import Diverged
 from labcore.runs.record import Record
+from labcore.runs.spec import RunSpec
 from labcore.worlds.cartpole import WORLD, TorchCartPole
 from labcore.worlds.gym_env import Environments, make_environments
 from labcore.worlds.gym_world import World
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What cannot change during a run. `hidden` empty: the method's own layer sizes."""
-
-    method: str
-    task: str = "CartPole-v1"
-    seed: int = 0
-    steps: int = 100
-    device: str = "cpu"
-    hidden: tuple[int, ...] = ()
 
 
 @dataclass
@@ -51,7 +41,7 @@ class Session:
     the best greedy evaluation so far.
     """
 
-    setup: Setup
+    spec: RunSpec
     knobs: dict[str, Any]
     device: torch.device
     networks: dict[str, nn.Module]
@@ -66,11 +56,12 @@ class Session:
     numbers: dict[str, float] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
     best_return: float | None = None
+    best_step: int = 0
     finished_because: str = ""
 
     @property
     def method(self) -> Method:
-        return METHODS[self.setup.method]
+        return METHODS[self.spec.algorithm]
 
     @property
     def acting(self) -> nn.Module:
@@ -88,26 +79,26 @@ class Session:
     @property
     def remaining(self) -> float:
         """1 at the first step, falling to 0 after the last; always 1 where nothing is annealed."""
-        return 1 - self.step / self.setup.steps if self.knobs["anneal"] else 1.0
+        return 1 - self.step / self.spec.steps if self.knobs["anneal"] else 1.0
 
     @staticmethod
-    def start(setup: Setup, knobs: Mapping[str, Any] | None = None, resume: Path | None = None) -> Session:
-        """Build what `setup` needs; where `resume` is given, from that checkpoint.
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+        """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
 
         Raises:
-            LabError: the environment, a knob, the device or the checkpoint cannot be used.
+            LabError: the environment, the device or the checkpoint cannot be used.
         """
-        knobs = checked(setup.method, knobs)
-        if setup.device.startswith("cuda") and not torch.cuda.is_available():
-            raise LabError("This machine has no cuda device: use cpu.")
-        device, method, count = torch.device(setup.device), METHODS[setup.method], int(knobs["environments"])
+        # These networks are so small that a GPU pays only with thousands of environments: it has to be asked for.
+        device = pick_device("cpu" if spec.device == "auto" else spec.device)
+        knobs, method = dict(spec.knobs), METHODS[spec.algorithm]
+        count = int(knobs["environments"])
         # Streams of their own: weights, worlds and actions from one seed must not share their numbers.
-        weights, worlds, actions = (int(word) for word in np.random.SeedSequence(setup.seed).generate_state(3))
-        on_device = device.type != "cpu" and setup.task == WORLD.env_id
+        weights, worlds, actions = (int(word) for word in np.random.SeedSequence(spec.seed).generate_state(3))
+        on_device = device.type != "cpu" and spec.task == WORLD.env_id
         environments = (TorchCartPole(count, worlds, device) if on_device
-                        else make_environments(setup.task, count, worlds))
-        networks = _networks(setup, environments.world, torch.Generator().manual_seed(weights), device)
-        session = Session(setup, knobs, device, networks,
+                        else make_environments(spec.task, count, worlds))
+        networks = _networks(spec, environments.world, torch.Generator().manual_seed(weights), device)
+        session = Session(spec, knobs, device, networks,
                           {name: make(networks[name]) for name, make in method.optimizers.items()}, environments,
                           torch.Generator(device).manual_seed(actions), Episodes.none(count))
         if method.replay:
@@ -117,9 +108,9 @@ class Session:
         return session
 
     def run(self) -> Iterator[Record]:
-        """Train until `setup.steps`, a Record per step."""
+        """Train until `spec.steps`, a Record per step."""
         yield from self.method.run(self)
-        self.finished_because = self.finished_because or f"all {self.setup.steps} steps done"
+        self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
 
     def save(self, folder: Path) -> None:
         """Write a complete checkpoint into `folder`: safetensors and JSON only."""
@@ -151,8 +142,12 @@ class Session:
         if not isfinite(value):
             raise Diverged(self.step + 1, what)
 
-    def record(self, metrics: Mapping[str, float], line: dict[str, Any] | None = None) -> Record:
-        """Close a step: count it, evaluate if it is time, and put together what there is to say of it."""
+    def record(self, metrics: Mapping[str, float], line: dict[str, Any] | None = None,
+               data: Lesson | None = None) -> Record:
+        """Close a step: count it, evaluate if it is time, and put together what there is to say of it.
+
+        `data` is the batch that the critic learnt from, where there is a critic.
+        """
         self.step += 1
         ended = self.episodes.take()
         own: dict[str, float] = {"updates": self.updates, "episodes": len(ended)}
@@ -160,21 +155,24 @@ class Session:
             own["episode_return"] = sum(episode["return"] for episode in ended) / len(ended)
             own["episode_length"] = sum(episode["length"] for episode in ended) / len(ended)
         samples: dict[str, Any] = {"step": self.step, "episodes": ended}
-        if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.setup.steps:
+        if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.spec.steps:
             evaluation = evaluate(self)
             own |= evaluation.metrics
             samples["evaluation"] = {"returns": evaluation.returns, "path": evaluation.path}
+            if data is not None:
+                samples["scatter"] = scatter(data)
             if self.best_return is None or evaluation.mean >= self.best_return:
-                self.best_return = evaluation.mean
+                self.best_return, self.best_step = evaluation.mean, self.step
                 self.best = {name: value.clone() for name, value in self.acting.state_dict().items()}
+        samples["best"] = {"step": self.best_step, "return": self.best_return}
         kept = {key: float(value) for key, value in {**own, **metrics}.items() if isfinite(value)}
-        return Record(self.step, 0, kept, self.env_steps, samples if len(samples) > 2 or ended else None, line)
+        return Record(self.step, 0, kept, self.env_steps, samples if "evaluation" in samples or ended else None, line)
 
 
-def _networks(setup: Setup, world: World, generator: torch.Generator, device: torch.device) -> dict[str, nn.Module]:
+def _networks(spec: RunSpec, world: World, generator: torch.Generator, device: torch.device) -> dict[str, nn.Module]:
     """The networks that the method's loop asks for: a Q network and its target, or a policy and a critic."""
-    method = METHODS[setup.method]
-    layers = (world.observation_size, *(setup.hidden or method.hidden))
+    method = METHODS[spec.algorithm]
+    layers = (world.observation_size, *[int(spec.knobs["hidden"])] * int(spec.knobs["layers"]))
     if method.replay:
         made = {"q": MLP((*layers, world.actions), generator, None, method.activation)}
         made["target"] = copy.deepcopy(made["q"]).requires_grad_(False)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -235,8 +234,13 @@ class PolicyTables:
             self.last[row[0]] = PolicyUpdate(*row)
 
 
-def reinforce(tables: PolicyTables, step: Step, knobs: Knobs, psi: Psi) -> None:
+PSI: dict[str, Psi] = {"total_return": total_return, "reward_to_go": reward_to_go, "baseline": with_baseline}
+
+
+def reinforce(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
     """θ ← θ + α 1/N Σ_t ψ_t ∇θ log π(a_t|s_t) at the end of N episodes; V(s) moves towards the returns.
+
+    `knobs["psi"]` names ψ.
 
     V is the baseline where there is one, and what follows where time was up.
 
@@ -246,7 +250,7 @@ def reinforce(tables: PolicyTables, step: Step, knobs: Knobs, psi: Psi) -> None:
     if steps is None:
         return
     gamma, values, before = knobs["gamma"], tables.values.copy(), tables.policy
-    praise = psi(steps, values, gamma, state_weights(steps, knobs))
+    praise = PSI[knobs["psi"]](steps, values, gamma, state_weights(steps, knobs))
     tables.ascend(score(before, steps.states, steps.actions, praise), steps, knobs, steps.ended.sum())
     tables.fit_values(steps, returns(steps, values, gamma), knobs)
     tables.note(steps, praise, gamma, values, before)
@@ -297,11 +301,9 @@ def ppo(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
 Method = Callable[[PolicyTables, Step, Knobs], None]
 
 METHODS: dict[str, Method] = {
-    "reinforce_return": partial(reinforce, psi=total_return),
-    "reinforce_to_go": partial(reinforce, psi=reward_to_go),
-    "reinforce_baseline": partial(reinforce, psi=with_baseline),
+    "reinforce": reinforce,
     "actor_critic": actor_critic,
-    "tabular_ppo": ppo}
+    "ppo": ppo}
 
 
 class PolicyLearner:
@@ -310,6 +312,11 @@ class PolicyLearner:
     def __init__(self, method: Method, states: int, actions: int) -> None:
         self.tables = PolicyTables(np.zeros((states, actions)))
         self._method = method
+
+    @property
+    def waiting(self) -> bool:
+        """Whether steps wait for an update."""
+        return bool(self.tables.batch)
 
     def begin(self) -> None:
         """Nothing of an episode is kept but the batch, which may hold several."""

@@ -257,6 +257,11 @@ class TDLearner:
         self.tables = Tables(np.full((states, actions), initial_q))
         self._method = method
 
+    @property
+    def waiting(self) -> bool:
+        """Whether steps wait for an update: never at the end of an episode."""
+        return bool(self.tables.episode) and not self.tables.episode[-1].ended
+
     def begin(self) -> None:
         self.tables.begin()
 

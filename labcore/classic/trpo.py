@@ -85,7 +85,7 @@ def line_search(measure: Callable[[float], tuple[float, float]], delta: float, b
 
 def run(session: Session) -> Iterator[Record]:
     """Yield a Record per rollout and the step after it."""
-    while session.step < session.setup.steps:
+    while session.step < session.spec.steps:
         data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy)
         metrics = step(session, data)
@@ -93,7 +93,7 @@ def run(session: Session) -> Iterator[Record]:
         drawn = line.line(session, data, before, SHOWN) if moved else None
         metrics |= fit_critic(session, data)
         session.updates += 1
-        yield session.record(metrics, drawn)
+        yield session.record(metrics, drawn, data)
 
 
 def gain(policy: nn.Module, data: Lesson) -> Tensor:
@@ -131,5 +131,5 @@ def step(session: Session, data: Lesson) -> dict[str, float]:
     with torch.no_grad():
         log_policy = policy(data.observations).log_softmax(-1)
         entropy = float(-(log_policy.exp() * log_policy).sum(-1).mean())
-    return {**surrogates(log_policy, data, SHOWN), "entropy": entropy, "grad_norm": norm,
+    return {**surrogates(log_policy, data, SHOWN), "entropy/action": entropy, "grad_norm": norm,
             "step_norm": share * float(full.norm()), "line_search/share": share, "line_search/backtracks": tries}

@@ -9,20 +9,21 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.kinds import kind, task
 from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import TASKS, task
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.runs.export import export_run
 from labcore.runs.rows import ENDED, RunRow
-from labcore.runs.spec import RunSpec, default_threads, make, model_of_run, with_knob
+from labcore.runs.spec import RunSpec, default_threads, make, model_of_run, policy_of_run, with_knob
 from labcore.runs.store import Store
 from labcore.runs.uploads import keep_file
 from labcore.worlds.jsonl import LIMIT
+from labcore.worlds.maze_text import from_json, to_text
 from labcore.worlds.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -31,23 +32,29 @@ INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 
 def list_catalog(options: argparse.Namespace) -> int:
     """Print what there is to choose from."""
+    row_of_kind, own = kind(options.kind), options.kind == "llm"
     if options.json:
+        models = MODELS if own else {}
         print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
-            ("algorithms", ALGORITHMS), ("tasks", TASKS), ("models", MODELS))}, ensure_ascii=False, indent=2))
+            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))},
+            ensure_ascii=False, indent=2))
         return 0
-    for row in ALGORITHMS.values():
+    for row in row_of_kind.algorithms.values():
         print(f"\n{row.key}  {row.summary}")
         for knob in row.knobs:
             print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}")
     print("\nTasks")
-    for entry in TASKS.values():
+    for entry in row_of_kind.tasks.values():
         print(f"    {entry.key:<14} {entry.help}")
         for knob in entry.knobs:
             print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
-    print("\nModels")
-    for size in MODELS.values():
-        print(f"    {size.key:<14} {size.label}")
-    print("    or a Hugging Face folder, a hub id, or the id of an earlier run")
+    if row_of_kind.any_task:
+        print("    or the id of any Gymnasium environment with discrete actions")
+    if own:
+        print("\nModels")
+        for size in MODELS.values():
+            print(f"    {size.key:<14} {size.label}")
+        print("    or a Hugging Face folder, a hub id, or the id of an earlier run")
     return 0
 
 
@@ -69,14 +76,18 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     files = {key: getattr(options, key) for key in ("prompts", "preferences", "text") if getattr(options, key)}
     if len(files) > 1:
         raise LabError(f"--{' and --'.join(files)} cannot be given together: a run learns from one file.")
-    task_key = options.task or next(iter(files), "sort")
-    if files and task(task_key).data not in files:
+    usual = kind(options.kind)
+    task_key = options.task or next(iter(files), "own" if options.maze else usual.task)
+    if files and task(task_key, options.kind).data not in files:
         raise LabError(f"The task {task_key!r} reads no {next(iter(files))} file: leave --task out.")
     knobs = assignments(options.knobs)
     if options.verifier:
         knobs["verifier"] = options.verifier
+    if options.maze:
+        knobs["maze"] = maze_text(Path(options.maze))
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
-    model = model_of_run(options.model) or options.model
+    model = model_of_run(options.model) if options.model else None
+    model = model or options.model
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=options.algorithm, task_key=task_key, model=model, knobs=knobs,
                 seed=options.seed, steps=options.steps, device=options.device, threads=threads,
@@ -84,6 +95,15 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
+
+
+def maze_text(path: Path) -> str:
+    """The short text of the maze in a JSON file. Raises LabError where the file cannot be read or is no maze."""
+    try:
+        return to_text(from_json(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise LabError(f"The maze {path} cannot be read ({reason}): check the path.") from error
 
 
 def assignments(words: Sequence[str]) -> dict[str, str]:
@@ -154,6 +174,34 @@ def export(options: argparse.Namespace) -> int:
     """Write a run's files."""
     check_out(Path(options.out))
     print(export_run(Store(), options.run, options.out))
+    return 0
+
+
+def play(options: argparse.Namespace) -> int:
+    """Let the policy of a run, or of an exported checkpoint, act."""
+    if options.episodes < 1:
+        raise LabError(f"--episodes is {options.episodes}: play at least one.")
+    folder = Path(options.run)
+    if folder.is_dir():
+        folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
+        of = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("kind", "llm") if (
+            folder / "config.json").is_file() else "llm"
+    else:
+        of = Store().run(options.run).spec.kind
+        folder = policy_of_run(options.run)
+    if not kind(of).replay:
+        raise LabError(f"{options.run} is a language model, and play is for maze and CartPole runs: load its exported "
+                       "checkpoint with transformers.")
+    module, name = kind(of).replay.split(":")
+    played = getattr(import_module(module), name)(folder, options.episodes, options.seed, options.best)
+    if options.json:
+        print(json.dumps(played, ensure_ascii=False))
+        return 0
+    if played["drawing"]:
+        print(played["drawing"], end="\n\n")
+    for number, (total, length) in enumerate(zip(played["returns"], played["lengths"], strict=True), 1):
+        print(f"episode {number:>3}   return {total:>10.2f}   {length:>5} steps")
+    print(f"mean return {sum(played['returns']) / options.episodes:.2f} by the policy of step {played['step']}")
     return 0
 
 

@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
 from labcore.cli import commands
 from labcore.errors import LabError
-from labcore.runs.spec import DEVICES, KINDS
+from labcore.runs.spec import DEVICES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     listing = add("list", commands.list_catalog, "algorithms, tasks and models with their knobs")
+    listing.add_argument("--kind", default="llm", choices=list(KINDS))
     listing.add_argument("--json", action="store_true", help="print JSON")
 
     _add_run(add("run", commands.run, "train in the foreground; the page can watch it"))
@@ -59,6 +61,13 @@ def parser() -> argparse.ArgumentParser:
     export = add("export", commands.export, "write a run's metrics, events, spec and checkpoint into a folder")
     export.add_argument("run")
     export.add_argument("--out", required=True, metavar="DIR")
+
+    play = add("play", commands.play, "let a maze or CartPole run's policy act, and say what it earns")
+    play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
+    play.add_argument("--episodes", type=int, default=10)
+    play.add_argument("--seed", type=int, default=0)
+    play.add_argument("--best", action="store_true", help="the weights of the best evaluation, not the newest")
+    play.add_argument("--json", action="store_true", help="print JSON, with every step of the first episode")
 
     for name, help in (("pause", "pause a running run"), ("step", "let a paused run make one step"),
                        ("stop", "stop a run; it keeps its checkpoint")):
@@ -79,10 +88,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", default="llm", choices=KINDS)
+    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), maze, or "
+                     "cartpole (any Gymnasium environment with discrete actions)")
     sub.add_argument("--algorithm", required=True, help="see: python -m labcore list")
-    sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences or --text")
-    sub.add_argument("--model", default="tiny", help="tiny, small, medium, a Hugging Face folder or hub id, or the id "
+    sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
+                     "--maze; with --kind cartpole the id of an environment")
+    sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or the id "
                      "of an earlier run whose result to start from")
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--seed", type=int, default=0)
@@ -90,6 +101,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
+    sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are judged")
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

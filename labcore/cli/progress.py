@@ -8,7 +8,8 @@ import time
 from labcore.runs.record import Record
 from labcore.runs.store import Store
 
-_HEADLINE = ("reward", "exact_match", "rewards/accuracies", "kl", "loss")
+_HEADLINE = ("episode_return", "eval_return", "value_error", "reward", "exact_match", "rewards/accuracies", "kl",
+             "loss")
 _TERMINAL_SECONDS = 0.1
 _LOG_SECONDS = 5.0
 

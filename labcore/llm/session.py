@@ -22,6 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
 from labcore.catalog.models import MODELS
+from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.llm import online, preference, sft
 from labcore.llm.batch import encode_prompts
@@ -190,20 +191,6 @@ class Session:
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]
-
-
-def pick_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is CUDA if present, else Apple's MPS, else the CPU.
-
-    Raises:
-        LabError: the device is not there.
-    """
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(key for key, there in present.items() if there))
-    if not present[name]:
-        raise LabError(f"This machine has no {name} device: use auto or cpu.")
-    return torch.device(name)
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

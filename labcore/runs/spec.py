@@ -7,19 +7,21 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from labcore.catalog import choices
-from labcore.catalog.algorithms import ALGORITHMS, Algorithm, algorithm
+from labcore.catalog import choices, kinds
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import Task, task
+from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs import checkpoint
 from labcore.runs.paths import run_folder
 
-KINDS = ("llm",)
 DEVICES = ("auto", "cpu", "cuda", "mps")
 WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
@@ -46,12 +48,16 @@ class RunSpec:
     parent: tuple[str, int] | None = None
 
     @property
+    def kind_row(self) -> Kind:
+        return kinds.kind(self.kind)
+
+    @property
     def row(self) -> Algorithm:
-        return algorithm(self.algorithm)
+        return kinds.algorithm(self.algorithm, self.kind)
 
     @property
     def task_row(self) -> Task:
-        return task(self.task)
+        return kinds.task(self.task, self.kind)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
@@ -78,19 +84,17 @@ def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
 
 
-def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "tiny",
+def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None) -> RunSpec:
-    """A validated spec with every knob present.
+    """A validated spec with every knob present. `model` None is the usual one of the kind.
 
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
     """
-    if kind not in KINDS:
-        raise LabError(f"There is no kind of run {kind!r}: {suggestion(kind, KINDS)}")
-    row, task_row = algorithm(algorithm_key), task(task_key)
+    kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
     if row.loop not in task_row.loops:
-        fitting = [key for key in ("dpo", "sft") if algorithm(key).loop in task_row.loops]
+        fitting = [other.key for other in kind_row.algorithms.values() if other.loop in task_row.loops]
         raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
                        f"use {' or '.join(fitting)}, or another task.")
     known = {knob.key: knob for knob in knobs_of(row, task_row)}
@@ -110,8 +114,12 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str = "
     if data and not Path(data).is_file():
         raise LabError(f"There is no file {data}: check the path.")
     check_together(row, filled)
+    model = kind_row.model if model is None else model
     if not model:
         raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give a Hugging Face folder or hub id.")
+    if kind_row.check:
+        module, name = kind_row.check.split(":")
+        getattr(import_module(module), name)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
     data = str(Path(data).resolve()) if data else None
     model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model
@@ -124,9 +132,9 @@ def _check_whole(name: str, value: object) -> None:
         raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
 
 
-def default_threads(model: str) -> int:
-    """Torch threads for `model`: the built-in ones gain nothing from more than one."""
-    return 1 if model in MODELS else os.cpu_count() or 1
+def default_threads(model: str | None) -> int:
+    """Torch threads for `model`: the built-in ones (None: the kind's own) gain nothing from more than one."""
+    return 1 if model is None or model in kinds.built_in() else os.cpu_count() or 1
 
 
 def model_of_run(run_id: str) -> str | None:
@@ -135,6 +143,14 @@ def model_of_run(run_id: str) -> str | None:
         return None
     found = checkpoint.newest(run_folder(run_id))
     return str(found[1] / "policy") if found else None
+
+
+def policy_of_run(run_id: str) -> Path:
+    """The newest policy of the run `run_id`. Raises LabError where it has none yet."""
+    found = checkpoint.newest(run_folder(run_id))
+    if found is None:
+        raise LabError(f"The run {run_id} has no checkpoint yet: wait for its first step.")
+    return found[1] / "policy"
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import time
@@ -83,7 +84,8 @@ class Store:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process."""
         values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": ""}
         while True:
-            run_id = f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}"
+            # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
+            run_id = re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}")
             with self._writing() as connection:
                 if run_folder(run_id).exists() or inside.state(connection, run_id):
                     continue

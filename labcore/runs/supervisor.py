@@ -23,13 +23,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import IO
 
+from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs.lifeline import GRACE_SECONDS
 from labcore.runs.paths import log_file, made, max_runs
 from labcore.runs.store import Store
-from labcore.runs.worker import SESSIONS, drive
+from labcore.runs.worker import drive
 
-PRELOAD = ("torch", "torch._dynamo", "transformers", *(target.split(":")[0] for target in SESSIONS.values()))
+PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()))
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
 END_SECONDS = GRACE_SECONDS + 2
 

@@ -79,7 +79,7 @@ class Training:
         self._steering = Steering(store, row.id, row.spec, session)
         self._clock = Clock(self._seconds_at(step))
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
-        self._speed_since: tuple[int, float] | None = None  # tokens and seconds at the step before
+        self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._beaten = time.monotonic()
         self._process = psutil.Process()
 
@@ -126,11 +126,12 @@ class Training:
             self._save()
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
-        """What the step cost: speed (tokens/s, once there is a step before it) and memory (MB)."""
+        """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""
         metrics: dict[str, float] = {}
-        before, self._speed_since = self._speed_since, (record.tokens, seconds)
-        if before and seconds > before[1]:
-            metrics["tokens_per_second"] = (record.tokens - before[0]) / (seconds - before[1])
+        done = record.tokens + record.env_steps  # one of them is 0
+        before, self._speed_since = self._speed_since, (done, seconds)
+        if before and seconds > before[1] and done:
+            metrics[self._row.spec.kind_row.speed] = (done - before[0]) / (seconds - before[1])
         device, torch = getattr(self._session, "device", None), sys.modules.get("torch")
         on_gpu = torch is not None and getattr(device, "type", "") == "cuda"
         used = torch.cuda.memory_allocated(device) if on_gpu else self._process.memory_info().rss

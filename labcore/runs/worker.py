@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from labcore.errors import LabError
 from labcore.runs import checkpoint
 from labcore.runs.base import base_model
@@ -24,17 +26,16 @@ from labcore.runs.steering import stop_asked
 from labcore.runs.store import Store
 from labcore.runs.training import OnRecord, Training
 
-SESSIONS = {"llm": "labcore.llm.session:Session"}  # kind of run -> what trains it; imported only when it runs
-
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
 
 StartSession = Callable[[RunSpec, Path | None, Path | None], Any]
 
 
 def start_session(spec: RunSpec, base: Path | None, resume: Path | None) -> Any:
-    """The session of `spec`, from the class that `SESSIONS` names for its kind."""
-    module, name = SESSIONS[spec.kind].split(":")
+    """The session of `spec`, from the class that its kind names; imported only when it runs."""
+    module, name = spec.kind_row.session.split(":")
     session_class = getattr(importlib.import_module(module), name)
+    threadpool_limits(spec.threads)  # of numpy's libraries: on small matrices threads only wait for each other
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(spec.threads)
     return session_class.start(spec, base, resume)
@@ -92,7 +93,7 @@ class _Drive:
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
         base = base_model(self._store, self._run_id, row.spec, self._teach, self._may_go_on)
         self._may_go_on()
-        self._store.set_message(self._run_id, "loading the model")
+        self._store.set_message(self._run_id, "getting ready")
         step, folder = self._resume_point(row.spec) or (0, None)
         session = self._start(row.spec, base, folder)
         if folder and not folder.is_relative_to(self._folder):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 import gymnasium as gym
 from gymnasium import spaces
 
-from labcore.catalog.knob import suggestion
+from labcore.catalog.knob import Value, suggestion
+from labcore.catalog.task import Task
 from labcore.errors import LabError
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
@@ -56,6 +58,11 @@ def describe(env_id: str) -> World:
         return _world(env, env_id)
     finally:
         env.close()
+
+
+def check(task: Task, knobs: Mapping[str, Value]) -> None:
+    """Raises LabError where the task is no environment that the methods can learn."""
+    describe(task.key)
 
 
 def _world(env: gym.Env, env_id: str) -> World:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labcore.catalog.knob import Value
+from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.maths.call import call
 from labcore.worlds.maze import MAX_SIDE, Maze
-from labcore.worlds.maze_text import from_rows
+from labcore.worlds.maze_text import from_rows, from_text
 
 
 def textbook() -> Maze:
@@ -56,7 +60,27 @@ def preset(name: str) -> Maze:
     return PRESETS[name]()
 
 
-def random_maze(seed: int, height: int = 10, width: int = 10, wall_frac: float = 0.3, trap_frac: float = 0.03) -> Maze:
+def own(maze: str) -> Maze:
+    """The maze that a short text describes.
+
+    Raises:
+        LabError: see `from_text`.
+    """
+    return from_text(maze)
+
+
+def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
+    """The maze of a task, as its knobs want it.
+
+    Raises:
+        LabError: it cannot be built, or has no start or no goal.
+    """
+    module, name = task.source.split(":")
+    return call(getattr(import_module(module), name), knobs).check()
+
+
+def random_maze(maze_seed: int, height: int = 10, width: int = 10, wall_frac: float = 0.3,
+                trap_frac: float = 0.03) -> Maze:
     """Walls and traps at random, from the top left to the bottom right, the goal always within reach.
 
     Cells are tried in random order, and a wall or trap that would cut the goal off is not set, so there may be fewer
@@ -68,7 +92,7 @@ def random_maze(seed: int, height: int = 10, width: int = 10, wall_frac: float =
     if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width > 1):
         raise LabError(f"A random maze cannot be {height} × {width}: use 2 cells or more, at most {MAX_SIDE} × "
                        f"{MAX_SIDE}.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(maze_seed)
     order = 1 + rng.permutation(height * width - 2)
     signs = np.full(height * width, ".")
     signs[0], signs[-1] = "S", "G"

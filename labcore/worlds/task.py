@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from labcore.catalog.knob import Value
-from labcore.catalog.tasks import Task
+from labcore.catalog.task import Task
 
 
 @dataclass(frozen=True)

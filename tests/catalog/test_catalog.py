@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from labcore.catalog.algorithms import ALGORITHMS, algorithm
+from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS
+from labcore.catalog.kinds import algorithm, task
 from labcore.catalog.knob import Knob
 from labcore.catalog.metrics import METRICS, PANELS, metric
 from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import TASKS, task
+from labcore.catalog.tasks import TASKS
 from labcore.errors import LabError
 from labcore.llm import view
 from labcore.llm.session import LOOPS

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from labcore.catalog import choices
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.kinds import algorithm
 from labcore.llm import objective
 from labcore.llm.batch import Prompts
 from labcore.llm.forward import completion_outputs

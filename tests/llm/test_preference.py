@@ -8,7 +8,7 @@ from math import isfinite, log
 import pytest
 import torch
 
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.kinds import algorithm
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import preference

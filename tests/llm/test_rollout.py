@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.kinds import algorithm
 from labcore.llm.rollout import Rollout, credit
 from tests.llm.tools import prompts
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from labcore.device import pick_device
 from labcore.errors import LabError
 from labcore.llm import online
-from labcore.llm.session import Session, pick_device
+from labcore.llm.session import Session
 from tests.llm.tools import Letters, completion_ids, records, session, spec, weights
 
 ALGORITHMS = ["grpo", "ppo", "dpo", "sft"]

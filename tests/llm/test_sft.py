@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.kinds import algorithm
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import LabError
 from labcore.llm import evaluation, sft

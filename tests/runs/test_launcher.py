@@ -21,7 +21,8 @@ from labcore.runs.worker import drive
 from tests.runs import fake
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKE = "from labcore.runs import supervisor, worker; worker.SESSIONS['llm'] = 'tests.runs.fake:FakeSession'; "
+FAKE = ("from dataclasses import replace; from labcore.catalog.kinds import KINDS; from labcore.runs import "
+        "supervisor, worker; KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
 SPAWN = f"{FAKE} import sys; supervisor.Spawning.COMMAND = (sys.executable, '-c', {FAKE + 'worker.main()'!r}); "
 FORKING = (sys.executable, "-c", FAKE + "supervisor.main(preload=(), fork=True)")
 SPAWNING = (sys.executable, "-c", SPAWN + "supervisor.main(fork=False)")

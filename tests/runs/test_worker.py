@@ -14,7 +14,7 @@ import time
 import pytest
 from filelock import FileLock
 
-from labcore.catalog.algorithms import algorithm
+from labcore.catalog.kinds import algorithm
 from labcore.errors import Diverged, LabError
 from labcore.runs import checkpoint, training
 from labcore.runs.paths import home, log_file, run_folder

@@ -1,0 +1,42 @@
+"""What the tables say of an algorithm, whatever it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labcore.catalog.knob import Knob, suggestion
+from labcore.errors import LabError
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A row: `loop` runs it ("online", "temporal_difference", …), `knobs` are its settings with its own defaults.
+
+    `models` are the networks or tables it holds in memory. `panels` are its charts, most telling first. `source` names
+    the functions ("module:function") to show beside the equation, on top of those that its choices name.
+    """
+
+    key: str
+    label: str
+    loop: str
+    summary: str
+    latex: str
+    watch: str
+    paper: str
+    knobs: tuple[Knob, ...]
+    models: tuple[str, ...]
+    panels: tuple[str, ...]
+    steps: int = 200
+    source: tuple[str, ...] = ()
+
+    def knob(self, key: str) -> Knob:
+        """The knob `key` of this algorithm.
+
+        Raises:
+            LabError: the algorithm has no such knob.
+        """
+        for knob in self.knobs:
+            if knob.key == key:
+                return knob
+        known = [knob.key for knob in self.knobs]
+        raise LabError(f"{self.label} has no knob {key!r}: {suggestion(key, known)}")

@@ -1,0 +1,188 @@
+"""The tables of CartPole and every other Gymnasium environment with discrete actions: deep methods and worlds.
+
+A step of a run is one rollout in all environments, and the updates on it.
+"""
+
+from __future__ import annotations
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.task import Task
+
+_ALL = {knob.key: knob for knob in (
+    Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
+         "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log"),
+    Knob("critic_learning_rate", "Critic's learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
+         "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log"),
+    Knob("anneal", "Anneal to zero", True, "On: learning rates and clip range fall in a line to 0 at the last step, "
+         "and a good policy is kept; off: they stay, and the run can be prolonged.", "live", advanced=True),
+    Knob("gamma", "Discount", 0.98, "Higher: later rewards count, with more noise; lower: only the near future.",
+         "next batch", 0, 1, (0.9, 1), r"\gamma"),
+    Knob("gae_lambda", "GAE λ", 0.8, "Higher: less bias, more noise; lower: trusts the critic.", "next batch", 0, 1,
+         (0.8, 1), r"\lambda"),
+    Knob("environments", "Environments", 8, "Higher: more experience per second; lower: fresher experience.",
+         "restart", 1, 65536, (1, 64), "E"),
+    Knob("rollout_steps", "Steps per rollout", 32, "Higher: better advantages and rarer updates; lower: the reverse.",
+         "next batch", 1, 100_000, (5, 512), "T"),
+    Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: the policy stays random longer; lower: it commits sooner.",
+         "live", 0, 1, (0, 0.02), "c_H", "reward/nat"),
+    Knob("max_grad_norm", "Gradient clip", 0.5, "Higher: rare large gradients pass; lower: every step is short.",
+         "live", 0, 1e9, (0.1, 10), advanced=True),
+    Knob("normalise", "Normalise advantages", True, "On: mean 0 and spread 1 in every batch, so one learning rate "
+         "serves all reward scales; off: the plain estimate.", "live", advanced=True),
+    Knob("eval_every", "Evaluate every", 4, "Higher: less time spent on greedy evaluation; lower: a finer curve.",
+         "live", 1, 1e9, (1, 100), unit="steps", advanced=True),
+    Knob("eval_episodes", "Evaluation episodes", 20, "Higher: a surer mean; lower: quicker.", "live", 1, 1000, (5, 50),
+         advanced=True),
+    Knob("epochs", "Epochs", 20, "Higher: more is taken from a batch, and the policy moves further from it; lower: "
+         "safer.", "live", 1, 1000, (1, 20), "K"),
+    Knob("mini_batches", "Mini-batches", 1, "Higher: more and noisier updates per epoch; lower: fewer and smoother.",
+         "live", 1, 10_000, (1, 16)),
+    Knob("critic_epochs", "Critic's epochs", 20, "Higher: values fit the batch better; lower: less time.", "live", 1,
+         1000, (1, 80), advanced=True),
+    Knob("objective", "Objective", "clip", "clip: gains beyond the clip range give no gradient; kl_penalty: leaving "
+         "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty")),
+    Knob("clip_low", "Clip below", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0, 1,
+         (0.05, 0.4), r"\varepsilon_{low}"),
+    Knob("clip_high", "Clip above", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live", 0, 10,
+         (0.05, 0.4), r"\varepsilon_{high}"),
+    Knob("beta", "KL price", 1.0, "Higher: shorter steps; lower: longer ones. With a KL target it is scaled by the "
+         "adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat"),
+    Knob("kl_target", "KL target", 0.01, "Higher: the adaptive price allows longer steps; lower: shorter; 0 keeps "
+         "β as it is.", "live", 0, 10, (0, 0.1), r"d_{targ}", "nats"),
+    Knob("clip_values", "Clip values", False, "On: a value moves at most `value_clip` per batch; off: freely.",
+         "live", advanced=True),
+    Knob("value_clip", "Value clip range", 0.2, "Higher: values may move further in one batch; lower: less.", "live",
+         0, 1e6, (0.1, 10), r"\varepsilon_V", "reward", advanced=True),
+    Knob("delta", "Trust region", 0.01, "Higher: longer steps, at some point beyond what the quadratic model of the "
+         "KL is good for; lower: slow.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats"),
+    Knob("cg_iterations", "CG iterations", 10, "Higher: a direction nearer to the natural gradient; lower: quicker.",
+         "live", 1, 1000, (5, 20), advanced=True),
+    Knob("damping", "Damping", 0.1, "Higher: safer where the Fisher matrix is nearly singular, nearer the plain "
+         "gradient; lower: nearer the natural one.", "live", 0, 100, (0.01, 0.2), advanced=True),
+    Knob("backtrack", "Backtrack factor", 0.8, "Higher: a finer line search; lower: a quicker one.", "live", 0.01,
+         0.99, (0.5, 0.9), advanced=True),
+    Knob("backtracks", "Backtracks", 10, "Higher: gives up later; lower: sooner.", "live", 1, 100, (5, 20),
+         advanced=True),
+    Knob("psi", "What log π is weighed with", "advantage", "total_return: everything the episode earned; reward_to_go: "
+         "what came after the action; baseline: that less V(s); advantage: GAE. Each has less variance than the one "
+         "before.", "live", choices=("total_return", "reward_to_go", "baseline", "advantage"), symbol=r"\Psi_t"),
+    Knob("variance_every", "Measure gradient variance every", 10, "Higher: less time; lower: a finer curve.", "live",
+         1, 1e9, (1, 100), unit="steps", advanced=True),
+    Knob("rollouts_per_step", "Updates per step", 10, "Higher: fewer points on the chart; lower: more.", "live", 1,
+         10_000, (1, 50), advanced=True),
+    Knob("batch_size", "Batch size", 64, "Higher: smoother updates; lower: quicker ones.", "live", 1, 1e6, (32, 256)),
+    Knob("buffer_size", "Replay size", 100_000, "Higher: remembers longer; lower: forgets old policies sooner.",
+         "restart", 1, 1e7, (1e4, 1e6), advanced=True),
+    Knob("learning_starts", "Steps before learning", 1000, "Higher: a more varied first batch; lower: an earlier "
+         "start.", "live", 0, 1e9, (100, 10_000), unit="environment steps", advanced=True),
+    Knob("gradient_steps", "Updates per rollout", 32, "Higher: more is learnt per step of the world, at some point "
+         "too much from too little; lower: quicker.", "live", 1, 1e6, (1, 256)),
+    Knob("target_every", "Target update every", 64, "Higher: steadier targets; lower: fresher ones.", "live", 1, 1e9,
+         (1, 1000), unit="updates"),
+    Knob("tau", "Target update share", 1.0, "1 copies the network; lower: moves the target that share of the way.",
+         "live", 0, 1, (0.005, 1), r"\tau", advanced=True),
+    Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, so "
+         "errors are not picked for being large; off: the target network does both.", "live"),
+    Knob("td_loss", "Loss", "huber", "huber: errors beyond 1 count linearly; mse: squared throughout.", "live",
+         choices=("huber", "mse"), advanced=True),
+    Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
+         (0.5, 1), r"\varepsilon", advanced=True),
+    Knob("epsilon_end", "Exploration at the end", 0.04, "Higher: keeps exploring; lower: earns more while it learns.",
+         "live", 0, 1, (0.01, 0.1)),
+    Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
+         "live", 0, 1, (0.05, 0.5), unit="share of the run", advanced=True),
+    Knob("hidden", "Units per layer", 64, "Higher: can represent more, costs more per step; lower: quicker.", "restart",
+         1, 4096, (16, 256), advanced=True),
+    Knob("layers", "Hidden layers", 2, "Higher: bends more often, harder to train; lower: smoother.", "restart", 1, 8,
+         (1, 3), advanced=True),
+)}
+
+_COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers"
+_CRITIC = "critic_learning_rate gae_lambda normalise"
+_TRUST = "rollout_steps critic_epochs delta cg_iterations damping backtrack backtracks"
+
+_RETURNS = ("episode_return", "eval_return")
+_POLICY_PANELS = (*_RETURNS, "step_kl", "action_entropy")
+_CRITIC_PANELS = ("critic", "explained_variance", "td_error")
+_LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
+
+
+def _knobs(keys: str, defaults: dict[str, Value]) -> tuple[Knob, ...]:
+    """The knobs of these keys, in this order, with `defaults` of a method's own."""
+    return tuple(_ALL[key].with_default(defaults.get(key, _ALL[key].default)) for key in keys.split())
+
+
+def _row(key: str, label: str, knobs: str, *, defaults: dict[str, Value], **rest) -> Algorithm:
+    return Algorithm(key, label, "deep", knobs=_knobs(knobs, defaults), **rest)
+
+
+_HERE = "labcore.classic"
+
+_ROWS = (
+    _row("ppo", "PPO", f"{_COMMON} rollout_steps epochs mini_batches objective clip_low clip_high beta kl_target "
+         f"entropy_coef {_CRITIC} clip_values value_clip",
+         summary="Several clipped passes over each rollout, with advantages from a critic.",
+         latex=r"L=-\frac1N\sum_t\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t,1-\varepsilon_{low},"
+               r"1+\varepsilon_{high})\hat A_t\big)-c_H H,\quad \hat A_t=\sum_l(\gamma\lambda)^l\delta_{t+l}",
+         watch="More epochs learn faster until the ratios leave the clip range: then watch the KL of the step.",
+         paper="Schulman et al. 2017, arXiv:1707.06347", models=("policy", "critic"), steps=60,
+         panels=(*_POLICY_PANELS, "clip", "surrogate", *_CRITIC_PANELS, "kl_price", *_LAST),
+         source=(f"{_HERE}.ppo:policy_loss", f"{_HERE}.ppo:adapt"),
+         defaults={"gae_lambda": 0.95, "rollout_steps": 64, "epochs": 10, "mini_batches": 2, "learning_rate": 2e-3,
+                   "critic_learning_rate": 2e-3}),
+    _row("a2c", "A2C", f"{_COMMON} rollout_steps rollouts_per_step entropy_coef {_CRITIC}",
+         summary="Actor and critic learn from every short rollout once: the advantage weighs log π.",
+         latex=r"L=-\frac1N\sum_t\hat A_t\log\pi_\theta(a_t\mid s_t)-c_H H,\quad "
+               r"\hat A_t=\sum_l(\gamma\lambda)^l\delta_{t+l}",
+         watch="One batch can ruin the policy: nothing bounds the step. Compare its KL with TRPO's.",
+         paper="Mnih et al. 2016, arXiv:1602.01783", models=("policy", "critic"), steps=150,
+         panels=(*_POLICY_PANELS, *_CRITIC_PANELS, *_LAST), source=(f"{_HERE}.policy_gradient:policy_update",),
+         defaults={"gamma": 0.99, "gae_lambda": 1.0, "rollout_steps": 5, "learning_rate": 2e-3,
+                   "critic_learning_rate": 2e-3, "normalise": False}),
+    _row("reinforce", "REINFORCE", f"{_COMMON} psi entropy_coef {_CRITIC} critic_epochs variance_every",
+         summary="Whole episodes, one update: log π weighed with what followed. The choice of Ψ decides the noise.",
+         latex=r"\nabla J=\mathbb E\Big[\sum_t\Psi_t\,\nabla\log\pi_\theta(a_t\mid s_t)\Big]",
+         watch="Gradient variance: the four choices of Ψ are measured on the same batch.",
+         paper="Williams 1992; Schulman et al. 2016, arXiv:1506.02438, eq. 1", models=("policy", "critic"), steps=40,
+         panels=(*_RETURNS, "gradient_variance", "step_kl", "action_entropy", *_CRITIC_PANELS, *_LAST),
+         source=(f"{_HERE}.policy_gradient:policy_update", f"{_HERE}.policy_gradient:gradient_variance"),
+         defaults={"gamma": 0.99, "gae_lambda": 0.97, "learning_rate": 1e-2, "critic_learning_rate": 1e-2,
+                   "environments": 16, "anneal": False}),
+    _row("trpo", "TRPO", f"{_COMMON.replace('learning_rate ', '', 1)} {_TRUST} {_CRITIC}",
+         summary="The natural gradient, as long a step as the KL allows: conjugate gradients, then a line search.",
+         latex=r"\max_\theta\ \mathbb E\big[\rho_t\hat A_t\big]\ \text{with}\ "
+               r"\overline{KL}(\pi_{old}\Vert\pi_\theta)\le\delta,\quad "
+               r"\Delta\theta=\sqrt{\tfrac{2\delta}{g^\top F^{-1}g}}\;F^{-1}g",
+         watch="The KL of the step stays just under δ; a share of 0 says that the line search found nothing.",
+         paper="Schulman et al. 2015, arXiv:1502.05477", models=("policy", "critic"), steps=100,
+         panels=(*_POLICY_PANELS, "surrogate", "line_search", "step_norm", *_CRITIC_PANELS, "grad_norm",
+                 "episode_length", "env_speed", "memory"),
+         source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
+         defaults={"delta": 0.02, "rollout_steps": 64, "anneal": False}),
+    _row("dqn", "DQN", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
+         "epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
+         summary="Learns Q from replayed transitions towards targets made by a slower copy of the network.",
+         latex=r"y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
+               r"L=\text{Huber}\big(Q(s,a)-y\big)",
+         watch="Mean Q: when it runs away from the returns, the network believes its own errors.",
+         paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
+         steps=250, panels=(*_RETURNS, "td_error", "q_mean", "loss", "epsilon", "grad_norm", "replay",
+                            "episode_length", "env_speed", "memory"),
+         source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
+         defaults={"learning_rate": 2e-3, "max_grad_norm": 10.0, "environments": 16, "rollout_steps": 8,
+                   "eval_every": 8, "hidden": 128}),
+)
+
+ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
+
+_WORLDS = (
+    ("CartPole-v1", "CartPole", "Push the cart so that the pole stays up: +1 a step, at most 500."),
+    ("Acrobot-v1", "Acrobot", "Swing the lower link over the line: −1 a step until it is there."),
+    ("MountainCar-v0", "Mountain car", "Swing up the hill: −1 a step, and no sign of the goal until it is reached."),
+    ("FrozenLake-v1", "Frozen lake", "Walk over slippery ice to the goal: 1 there, 0 elsewhere."),
+    ("CliffWalking-v1", "Cliff walking", "−1 a step, −100 over the edge."),
+    ("Taxi-v4", "Taxi", "Fetch a passenger and bring them where they want to go."),
+)
+
+TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), verifiable=False) for key, label, help in _WORLDS}

@@ -1,0 +1,102 @@
+"""The kinds of run: language models, mazes, and Gymnasium environments. Each has its tables and what trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from labcore.catalog import algorithms, cartpole, maze, tasks
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import suggestion
+from labcore.catalog.models import MODELS
+from labcore.catalog.task import Task
+from labcore.errors import LabError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row. `session` ("module:class") trains a run of it, `check` ("module:function"), where there is one, says in
+    words why a task and its knobs cannot be run, `replay` lets a checkpoint act; they are imported only when called.
+
+    `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
+    `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `axes` are the
+    horizontal axes of its charts, the first one as default; `speed` is the metric of its pace.
+    """
+
+    key: str
+    label: str
+    session: str
+    algorithms: Mapping[str, Algorithm]
+    tasks: Mapping[str, Task]
+    algorithm: str
+    task: str
+    models: tuple[str, ...]
+    task_title: str
+    axes: Mapping[str, str]
+    speed: str
+    check: str = ""
+    replay: str = ""
+    any_task: bool = False
+
+    @property
+    def model(self) -> str:
+        return self.models[0]
+
+
+_ROWS = (
+    Kind("llm", "LLM lab", "labcore.llm.session:Session", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
+         tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second"),
+    Kind("maze", "Maze", "labcore.classic.tabular_session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
+         "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
+         "env_steps_per_second", check="labcore.worlds.maze_presets:build",
+         replay="labcore.classic.tabular_player:replay"),
+    Kind("cartpole", "CartPole", "labcore.classic.session:Session", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
+         "CartPole-v1", ("network",), "World",
+         {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
+         check="labcore.worlds.gym_world:check", replay="labcore.classic.player:replay",
+         any_task=True),
+)
+
+KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}
+
+
+def built_in() -> frozenset[str]:
+    """The names of all models that come with the lab."""
+    return frozenset(model for row in KINDS.values() for model in row.models)
+
+
+def kind(key: str) -> Kind:
+    """The row of a kind of run.
+
+    Raises:
+        LabError: there is none.
+    """
+    if key not in KINDS:
+        raise LabError(f"There is no kind of run {key!r}: {suggestion(key, list(KINDS))}")
+    return KINDS[key]
+
+
+def algorithm(key: str, of: str = "llm") -> Algorithm:
+    """The row of algorithm `key` of a kind.
+
+    Raises:
+        LabError: there is no such algorithm.
+    """
+    table = kind(of).algorithms
+    if key not in table:
+        raise LabError(f"There is no algorithm {key!r}: {suggestion(key, list(table))}")
+    return table[key]
+
+
+def task(key: str, of: str = "llm") -> Task:
+    """The row of task `key` of a kind.
+
+    Raises:
+        LabError: there is no such task.
+    """
+    row = kind(of)
+    if key in row.tasks:
+        return row.tasks[key]
+    if row.any_task and key:
+        return replace(row.tasks[row.task], key=key, label=key, help="An environment of Gymnasium.")
+    raise LabError(f"There is no task {key!r}: {suggestion(key, list(row.tasks))}")

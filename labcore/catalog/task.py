@@ -1,0 +1,31 @@
+"""What the tables say of a task, whatever learns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from labcore.catalog.knob import Knob, Value
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row of a task table: what is to be learnt.
+
+    `source` names what makes it ("module:name"): of a text task the class with prompts, SFT examples and verdicts, of
+    a maze the function that builds it, of an environment nothing; it is imported only where it is needed. `loops` are
+    the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or
+    "text". `defaults` are the task's own defaults of the algorithm's knobs, `sft` those of SFT on top.
+    """
+
+    key: str
+    label: str
+    help: str
+    source: str
+    loops: tuple[str, ...]
+    knobs: tuple[Knob, ...] = ()
+    data: str = ""
+    verifiable: bool = True
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    sft: Mapping[str, Value] = field(default_factory=dict)
+    example: str = ""
