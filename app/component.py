@@ -1,7 +1,7 @@
-"""Components of our own: a folder with NAME.js and NAME.css, published where the server serves static files.
+"""Components of our own: a folder with scripts and NAME.css, published where the server serves static files.
 
 The inline script only imports the real one from `app/static`, because Streamlit sends inline code again with every
-refresh. The real one is `component.js`, which all components share, followed by the component's own. What lies in
+refresh. The real one is `component.js`, which all components share, followed by the folder's own. What lies in
 `app/static` is copied there on the first use in a process, and ignored by git.
 """
 
@@ -22,7 +22,7 @@ STATIC = HERE / "static"
 
 
 class Component:
-    """The component in `folder`; its script exports `update(component)` and `dispose(parentElement)`.
+    """The component in `folder`; its scripts export `update(component)` and `dispose(parentElement)`.
 
     Call it to mount it. It is registered and published once per process, at the first call.
     """
@@ -37,7 +37,7 @@ class Component:
     def script(self) -> str:
         """The published script's name, which holds its hash so that a browser never keeps an old one."""
         text = "\n".join(path.read_text(encoding="utf-8")
-                         for path in (HERE / "component.js", self.folder / f"{self.name}.js"))
+                         for path in (HERE / "component.js", *sorted(self.folder.glob("*.js"))))
         name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
         if not (STATIC / name).exists():
             for old in STATIC.glob(f"{self.name}-*.js"):

@@ -1,0 +1,110 @@
+"""An evaluation as the player shows it: which picture its world has, its path, its rewards, how it ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TRACK = 2.4  # m: where CartPole's track ends
+SOLVED = ("goal reached", "out of time")
+
+
+@dataclass(frozen=True)
+class World:
+    """How the episodes of an environment are shown.
+
+    `picture` is the function in world_pictures.js, `rate` the steps per second at speed 1×, `ends` what it means that
+    the world or the clock ended an episode; `names` are the numbers of an observation.
+    """
+
+    picture: str = "lines"
+    rate: float = 30.0
+    ends: tuple[str, str] = ("the episode ended", "time limit")
+    names: tuple[str, ...] = ()
+    grid: dict[str, Any] | None = None
+
+
+def _grid(rows: tuple[str, ...], walls: tuple[tuple[float, ...], ...] = (), per_cell: int = 1,
+          places: tuple[int, ...] = ()) -> dict[str, Any]:
+    """A map of letters: H a hole, G the goal, C the cliff, others as they stand; F and . are plain."""
+    looks = {"H": ("hole", ""), "C": ("edge", ""), "G": ("goal", "G"), "F": ("", ""), ".": ("", "")}
+    if places:  # there letters are places, not looks
+        looks = {".": ("", "")}
+    cells = [dict(zip(("look", "mark"), looks.get(letter, ("", letter)), strict=True))
+             for row in rows for letter in row]
+    return {"rows": len(rows), "columns": len(rows[0]), "cells": cells, "per_cell": per_cell, "places": list(places),
+            "walls": [list(wall) for wall in walls]}
+
+
+LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
+BIG_LAKE = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
+CLIFF = ("............", "............", "............", "SCCCCCCCCCCG")
+TOWN = ("R...G", ".....", ".....", ".....", "Y..B.")
+TOWN_WALLS = ((2, 0, 2, 2), (1, 3, 1, 5), (3, 3, 3, 5))  # x0, y0, x1, y1 in cells
+
+# By the environment's name, without its namespace and version.
+WORLDS: dict[str, World] = {
+    "CartPole": World("cart", 50.0, ("the pole fell", "still up at the time limit"),
+                      ("position, m", "speed, m/s", "angle, rad", "turning, rad/s")),
+    "Acrobot": World("acrobot", 15.0, SOLVED, ("cos θ₁", "sin θ₁", "cos θ₂", "sin θ₂", "turning 1", "turning 2")),
+    "MountainCar": World("hill", 30.0, SOLVED, ("position", "velocity")),
+    "FrozenLake": World("grid", 4.0, SOLVED, grid=_grid(LAKE)),
+    "FrozenLake8x8": World("grid", 6.0, SOLVED, grid=_grid(BIG_LAKE)),
+    "CliffWalking": World("grid", 4.0, SOLVED, grid=_grid(CLIFF)),
+    "CliffWalkingSlippery": World("grid", 4.0, SOLVED, grid=_grid(CLIFF)),
+    "Taxi": World("grid", 4.0, ("delivered", "out of time"),
+                  grid=_grid(TOWN, TOWN_WALLS, per_cell=20, places=(0, 4, 20, 23))),
+}
+
+
+def world_of(task: str) -> World:
+    """The world of an environment id; lines for one that has no picture.
+
+    >>> world_of("CartPole-v1").picture, world_of("phys2d/CartPole-v0").picture, world_of("Own-v3").picture
+    ('cart', 'cart', 'lines')
+    """
+    return WORLDS.get(task.rpartition("/")[2].rpartition("-v")[0], World())
+
+
+def states(path: list[list[float]]) -> list[list[float]]:
+    """A path of a Discrete world, one number per step in place of a one among zeros; any other as it is.
+
+    >>> states([[0, 0, 1], [1, 0, 0]]), states([[0.5, 0.5]])
+    ([[2], [0]], [[0.5, 0.5]])
+    """
+    single = all(len(row) > 1 and row.count(1) == 1 and row.count(0) == len(row) - 1 for row in path)
+    return [[row.index(1)] for row in path] if single else path
+
+
+def ended(world: World, row: list[float], cut: bool) -> str:
+    """How an episode ended, from its last observation.
+
+    >>> ended(WORLDS["CartPole"], [2.5, 0, 0, 0], False), ended(WORLDS["FrozenLake"], [5], False)
+    ('left the track', 'in a hole')
+    """
+    if not cut and world.picture == "cart" and abs(row[0]) > TRACK:
+        return "left the track"
+    if not cut and world.grid and world.grid["cells"][int(row[0]) // world.grid["per_cell"]]["look"] == "hole":
+        return "in a hole"
+    return world.ends[cut]
+
+
+def episode(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, Any]:
+    """The shown episode of a step's evaluation."""
+    found = samples["evaluation"]
+    path, returns, cut = states(found["path"]), found["returns"], found.get("truncated")
+    return {"title": title, "key": samples["step"], "step": samples["step"], "return": sum(returns) / len(returns),
+            "of": len(returns), "path": path, "rewards": found.get("rewards"),
+            "ended": "" if cut is None else ended(world, path[-1], bool(cut))}
+
+
+def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
+    """What the player gets: the newest greedy policy and the best one so far, in the same world."""
+    world, width = world_of(task), len(states(newest["evaluation"]["path"])[0])
+    if world.picture != "lines" and width != (1 if world.grid else len(world.names)):
+        world = World()  # an environment of the same name that observes something else
+    names = world.names or (("state",) if width == 1 else tuple(f"number {place + 1}" for place in range(width)))
+    return {"run": run_id, "world": task, "picture": world.picture, "rate": world.rate, "grid": world.grid,
+            "names": list(names), "episodes": [episode("Newest policy", world, newest),
+                                               episode("Best so far", world, best)]}

@@ -1,0 +1,192 @@
+// Plays episodes from their observations: players side by side on one clock.
+//
+// Everything is drawn here, from paths that are sent once. Data that comes while an episode is shown waits for the end
+// of the loop, so the picture never jumps; data with the same keys changes nothing. Served as one
+// with world_pictures.js (PICTURES) and component.js (theme, format).
+
+const players = new WeakMap();
+const SPEEDS = [0.25, 0.5, 1, 2, 4];
+const HOLD = 0.9; // seconds that the last picture stays
+const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+
+function looks(element) {
+  const page = theme(element);
+  return { ...page, colours: page.dark ? ["#4FA8E0", "#3FC79A", "#F2B84B"] : ["#0072B2", "#009E73", "#B85C00"] };
+}
+
+const number = (value) => format(value, Number.isInteger(value) ? 0 : 1);
+
+// ---- one episode -----------------------------------------------------------------------------------------------
+
+const last = (episode) => episode.path.length - 1;
+const sumTo = (episode, count) => episode.rewards.slice(0, count).reduce((sum, reward) => sum + reward, 0);
+
+// The observation at time t (in steps); between two steps a mixture where the picture allows one.
+function rowAt(episode, t, picture) {
+  const place = Math.min(t, last(episode));
+  const index = Math.floor(place);
+  const row = episode.path[index];
+  if (!picture.glides || index === place) return row;
+  const next = episode.path[index + 1];
+  return row.map((value, i) => value + (next[i] - value) * (place - index));
+}
+
+function words(episode, t, picture, data) {
+  const done = Math.min(Math.floor(t), last(episode));
+  const parts = [`${number(done)} ${done === 1 ? "step" : "steps"}`];
+  if (episode.rewards) parts.push(`return so far ${number(sumTo(episode, done))}`);
+  parts.push(done === last(episode) && episode.ended ? episode.ended : picture.say(episode.path[done], data));
+  return parts.filter(Boolean).join(" · ");
+}
+
+// ---- drawing ---------------------------------------------------------------------------------------------------
+
+function draw(player) {
+  const { data, box } = player;
+  if (!box.isConnected || !data) return;
+  const colours = looks(box), picture = PICTURES[data.picture];
+  data.episodes.forEach((episode, place) => {
+    const { canvas, says } = player.seats[place];
+    const width = canvas.clientWidth, height = picture.height(data, width);
+    const scale = window.devicePixelRatio || 1;
+    if (!width) return;
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      canvas.style.height = `${height}px`;
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    pen.font = `12px ${colours.font}`;
+    const row = rowAt(episode, player.time, picture);
+    picture.draw({ pen, width, height, theme: colours, colour: colours.colours[place], row, data, episode,
+      time: Math.min(player.time, last(episode)) });
+    says.textContent = words(episode, player.time, picture, data);
+  });
+  const now = Math.floor(player.time);
+  player.scrub.value = String(now);
+  player.scrub.setAttribute("aria-valuetext", `step ${now} of ${player.length}`);
+  player.clock.textContent = `${number(now)} / ${number(player.length)}`;
+}
+
+function tick(player, stamp) {
+  player.frame = 0;
+  if (!player.playing || !player.box.isConnected) return;
+  const passed = player.stamp ? Math.min(stamp - player.stamp, 100) / 1000 : 0;
+  player.stamp = stamp;
+  if (player.time < player.length) {
+    player.time = Math.min(player.time + passed * player.speed * player.data.rate, player.length);
+    player.held = 0;
+    draw(player);
+  } else if ((player.held += passed) > HOLD) {
+    player.time = 0;
+    take(player);
+    draw(player);
+  }
+  player.frame = requestAnimationFrame((next) => tick(player, next));
+}
+
+function play(player, playing) {
+  player.playing = playing;
+  player.stamp = 0;
+  player.button.textContent = playing ? "Pause" : "Play";
+  player.button.setAttribute("aria-label", playing ? "Pause the episodes" : "Play the episodes");
+  cancelAnimationFrame(player.frame);
+  if (playing && player.time >= player.length) {
+    player.time = 0;
+    take(player);
+  }
+  if (playing) player.frame = requestAnimationFrame((stamp) => tick(player, stamp));
+  else describe(player);
+}
+
+// What a screen reader hears of each picture: said anew at rest and with every new episode, not at every frame.
+function describe(player) {
+  player.data.episodes.forEach((episode, place) => {
+    const picture = PICTURES[player.data.picture];
+    player.seats[place].canvas.setAttribute("aria-label", `${player.data.world}, ${episode.title} after step ` +
+      `${episode.step}, return ${number(episode.return)}: ${words(episode, player.time, picture, player.data)}`);
+  });
+}
+
+// ---- page ------------------------------------------------------------------------------------------------------
+
+function build(root) {
+  root.innerHTML = `<div class="rl-player" role="group" aria-label="Episodes"><div class="rl-seats"></div>
+    <div class="rl-controls"><button type="button"></button>
+    <input type="range" min="0" step="1" aria-label="Time in the episode, steps"><output></output>
+    <label>Speed <select aria-label="Speed">${SPEEDS.map((speed) =>
+      `<option value="${speed}"${speed === 1 ? " selected" : ""}>${speed}×</option>`).join("")}</select></label>
+    </div></div>`;
+  const box = root.querySelector(".rl-player");
+  const player = { box, seats: [], time: 0, held: 0, speed: 1, playing: false, frame: 0, stamp: 0,
+    button: box.querySelector("button"), scrub: box.querySelector("input"), clock: box.querySelector("output") };
+  player.button.addEventListener("click", () => play(player, !player.playing));
+  player.scrub.addEventListener("input", () => {
+    if (player.playing) play(player, false);
+    player.time = Number(player.scrub.value);
+    draw(player);
+    describe(player);
+  });
+  box.querySelector("select").addEventListener("change", (event) => { player.speed = Number(event.target.value); });
+  player.observer = new ResizeObserver(() => draw(player));
+  player.observer.observe(box);
+  return player;
+}
+
+const keyOf = (data) => JSON.stringify([data.world, data.episodes.map((episode) => episode.key)]);
+
+// Show what waits.
+function take(player) {
+  const data = player.waiting;
+  player.waiting = null;
+  if (!data) return;
+  const seats = player.box.querySelector(".rl-seats");
+  player.data = data;
+  player.length = Math.max(...data.episodes.map(last));
+  player.scrub.max = String(player.length);
+  if (player.seats.length !== data.episodes.length) {
+    seats.replaceChildren(...data.episodes.map(() => {
+      const figure = document.createElement("figure");
+      figure.innerHTML = '<figcaption><b></b> <span></span></figcaption><canvas role="img"></canvas><p></p>';
+      return figure;
+    }));
+    player.seats = [...seats.children].map((figure) => ({ name: figure.querySelector("b"),
+      about: figure.querySelector("span"), canvas: figure.querySelector("canvas"), says: figure.querySelector("p") }));
+  }
+  data.episodes.forEach((episode, place) => {
+    player.seats[place].name.textContent = episode.title;
+    player.seats[place].about.textContent = `step ${number(episode.step)}, return ${number(episode.return)}` +
+      (episode.of > 1 ? `, mean of ${number(episode.of)}` : "");
+  });
+  describe(player);
+}
+
+export function update({ data, parentElement }) {
+  const root = parentElement.querySelector(".rl-world-player");
+  let player = players.get(parentElement);
+  if (!player?.box.isConnected) {
+    player = build(root);
+    players.set(parentElement, player);
+  }
+  const fresh = !player.data || player.data.run !== data.run || player.data.picture !== data.picture;
+  const shown = player.data && keyOf(player.data) === keyOf(data);
+  player.waiting = shown && !fresh ? null : data;
+  const resting = !player.playing && player.time === 0;
+  if (fresh || resting) {
+    if (fresh) player.time = 0;
+    take(player);
+    if (fresh) play(player, !calm.matches);
+  }
+  draw(player);
+}
+
+export async function dispose(parentElement) {
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  if (parentElement.isConnected) return;
+  const player = players.get(parentElement);
+  players.delete(parentElement);
+  player?.observer.disconnect();
+  if (player) cancelAnimationFrame(player.frame);
+}
