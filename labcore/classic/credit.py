@@ -103,6 +103,18 @@ def explained(data: Lesson) -> dict[str, float]:
 
 def scatter(data: Lesson, points: int = 200) -> dict[str, list[float]]:
     """What the critic said and what came, for at most `points` steps evenly spread: a picture of its error."""
-    rows = torch.linspace(0, len(data) - 1, min(points, len(data))).long()
-    return {name: getattr(data, column)[rows.to(data.returns.device)].double().cpu().numpy().round(4).tolist()
-            for name, column in (("values", "old_values"), ("returns", "returns"))}
+    return _spread({"values": data.old_values, "returns": data.returns}, points)
+
+
+@torch.no_grad()
+def ratios(session: Session, data: Lesson, points: int = 200) -> dict[str, list[float]]:
+    """π/π_old as the updates left it, and the advantage, for at most `points` steps evenly spread."""
+    ratio = (log_prob(session, data) - data.old_logprobs).exp()
+    return _spread({"ratio": ratio, "advantage": data.advantages}, points)
+
+
+def _spread(columns: dict[str, Tensor], points: int) -> dict[str, list[float]]:
+    count = len(next(iter(columns.values())))
+    rows = torch.linspace(0, count - 1, min(points, count)).long()
+    return {name: column[rows.to(column.device)].double().cpu().numpy().round(4).tolist()
+            for name, column in columns.items()}

@@ -6,7 +6,7 @@ They are a function of the run's seed and the step, so nothing of an evaluation 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,15 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of whole episodes, and the observations of the first one, for a picture of it."""
+    """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
+    observation included), its rewards, and whether the clock ended it.
+    """
 
     returns: list[float]
     lengths: list[int]
     path: list[list[float]]
+    rewards: list[float]
+    truncated: bool
 
     @property
     def mean(self) -> float:
         return sum(self.returns) / len(self.returns)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a picture of it needs, JSON-clean."""
+        return {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -53,15 +62,22 @@ def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.
     """
     worlds = make_environments(task, episodes, seed)
     generator = torch.Generator(device).manual_seed(seed)
-    returns, lengths, path = np.zeros(episodes), np.zeros(episodes, np.int64), []
+    returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
+    path = [_rounded(worlds.observations[0])]
     alive = np.ones(episodes, bool)
     while alive.any():
-        if alive[0]:
-            path.append(np.round(worlds.observations[0].astype(np.float64), 5).tolist())
         logits = network(torch.as_tensor(worlds.observations, device=device))
         uniforms = logits[:, 0] if choose is greedy else torch.rand(episodes, generator=generator, device=device)
         step = act(worlds, choose(logits, uniforms))
+        if alive[0]:
+            path.append(_rounded(step.next_observations[0]))
+            rewards.append(float(step.rewards[0]))
+            truncated = bool(step.truncated[0])
         returns += step.rewards * alive
         lengths += alive
         alive &= ~(step.terminated | step.truncated)
-    return Evaluation(returns.tolist(), lengths.tolist(), path)
+    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated)
+
+
+def _rounded(observation: np.ndarray) -> list[float]:
+    return np.round(observation.astype(np.float64), 5).tolist()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from labcore.classic import checkpoint
-from labcore.classic.credit import Lesson, scatter
+from labcore.classic.credit import Lesson, ratios, scatter
 from labcore.classic.evaluation import evaluate
 from labcore.classic.methods import METHODS, Method
 from labcore.classic.networks import MLP
@@ -158,9 +158,9 @@ class Session:
         if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.spec.steps:
             evaluation = evaluate(self)
             own |= evaluation.metrics
-            samples["evaluation"] = {"returns": evaluation.returns, "path": evaluation.path}
+            samples["evaluation"] = evaluation.shown
             if data is not None:
-                samples["scatter"] = scatter(data)
+                samples |= {"scatter": scatter(data), "ratios": ratios(self, data)}
             if self.best_return is None or evaluation.mean >= self.best_return:
                 self.best_return, self.best_step = evaluation.mean, self.step
                 self.best = {name: value.clone() for name, value in self.acting.state_dict().items()}
