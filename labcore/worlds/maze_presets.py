@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import import_module
 
 import numpy as np
@@ -79,6 +80,7 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
     return call(getattr(import_module(module), name), knobs).check()
 
 
+@lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob
 def random_maze(maze_seed: int, height: int = 10, width: int = 10, wall_frac: float = 0.3,
                 trap_frac: float = 0.03) -> Maze:
     """Walls and traps at random, from the top left to the bottom right, the goal always within reach.
