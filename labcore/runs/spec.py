@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -207,17 +207,23 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
 
 
 def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
-    """`spec` with one knob changed during the run.
+    """`spec` with one knob changed during the run. Raises LabError as `with_knobs`."""
+    return with_knobs(spec, [(key, value)])
+
+
+def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
+    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together.
 
     Raises:
         LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
     """
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
-    if key not in known:
-        raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {key!r}: {suggestion(key, list(known))}")
-    knob = known[key]
-    if knob.effect == "restart":
-        raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
-    knobs = {**spec.knobs, key: knob.check(value)}
+    knobs = dict(spec.knobs)
+    for key, value in changes:
+        if key not in known:
+            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {key!r}: {suggestion(key, list(known))}")
+        if known[key].effect == "restart":
+            raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
+        knobs[key] = known[key].check(value)
     check_together(spec.row, knobs)
     return replace(spec, knobs=knobs)

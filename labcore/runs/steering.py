@@ -8,14 +8,14 @@ know their place, so a resumed run repeats those that its checkpoint had not see
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs.rows import Control, Event
-from labcore.runs.spec import RunSpec, knobs_of, with_knob
+from labcore.runs.spec import RunSpec, knobs_of, with_knobs
 from labcore.runs.store import Store
 
 # Where a change was made: after so many updates, and there between two updates of a batch or between two batches.
@@ -119,14 +119,13 @@ class Steering:
         self._store.settle(control.id, step)
 
     def _set(self, asked: list[Control], between: int, step: int) -> None:
-        spec, accepted = self._spec, {}
-        for control in asked:
-            key, value = control.payload["knob"], control.payload["value"]
-            try:
-                spec = with_knob(spec, key, value)
-            except LabError as error:
-                self._store.settle(control.id, step, refused=str(error),
-                                   log=("refused", {"knob": key, "value": value, "text": str(error)}))
+        wanted = [(control.payload["knob"], control.payload["value"]) for control in asked]
+        spec, reasons = agreed(self._spec, wanted)
+        accepted: dict[str, list[Control]] = {}
+        for control, (key, value), reason in zip(asked, wanted, reasons, strict=True):
+            if reason:
+                self._store.settle(control.id, step, refused=reason,
+                                   log=("refused", {"knob": key, "value": value, "text": reason}))
             else:
                 accepted.setdefault(key, []).append(control)
         for key, same in accepted.items():
@@ -145,19 +144,37 @@ class Steering:
 
     def _repeat(self, between: int, step: int) -> None:
         here = (self._session.updates, between)
-        while self._replay and self._replay[0].place <= here:
-            change = self._replay.pop(0)
-            try:
-                with_knob(self._spec, change.knob, change.value)
-            except LabError as error:  # it no longer goes together with what was set after the resume
-                self._store.log(self._run_id, "refused", {"knob": change.knob, "value": change.value,
-                                                          "text": str(error)}, step)
+        now = [change for change in self._replay if change.place <= here]
+        self._replay = self._replay[len(now):]
+        spec, reasons = agreed(self._spec, [(change.knob, change.value) for change in now])
+        for change, reason in zip(now, reasons, strict=True):
+            if reason:  # it no longer goes together with what was set after the resume
+                self._store.log(self._run_id, "refused", {"knob": change.knob, "value": change.value, "text": reason},
+                                step)
             else:
-                self._put(change.knob, change.value)
+                self._put(change.knob, spec.knobs[change.knob])
 
     def _put(self, key: str, value: Value) -> None:
         self._spec = replace(self._spec, knobs={**self._spec.knobs, key: value})
         self._session.knobs[key] = value
+
+
+def agreed(spec: RunSpec, wanted: Sequence[tuple[str, object]]) -> tuple[RunSpec, list[str]]:
+    """`spec` with the knobs that are wanted, and for each why it is refused; empty where it is not.
+
+    Knobs that only go together are taken together; where all of them do not, each is judged in its turn.
+    """
+    try:
+        return with_knobs(spec, wanted), [""] * len(wanted)
+    except LabError:
+        reasons = []
+        for change in wanted:
+            try:
+                spec = with_knobs(spec, [change])
+                reasons.append("")
+            except LabError as error:
+                reasons.append(str(error))
+        return spec, reasons
 
 
 def stop_asked(store: Store, run_id: str) -> bool:

@@ -20,7 +20,7 @@ from labcore.runs import checkpoint, training
 from labcore.runs.paths import home, log_file, run_folder
 from labcore.runs.rows import Event
 from labcore.runs.spec import base_spec, make
-from labcore.runs.steering import Change, name, timeline
+from labcore.runs.steering import Change, Steering, name, timeline
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
 from tests.runs import fake
@@ -117,6 +117,19 @@ def test_a_live_knob_takes_effect_at_the_next_update_and_leaves_a_marker(store):
     assert knob_events(store, run_id) == [(5, "β 0.04 → 0.2")]
     control = store.controls(run_id)[0]
     assert (control.state, control.step) == ("applied", 5)
+
+
+def test_knobs_that_only_go_together_are_taken_together_and_repeated_so(store):
+    run_id = store.create(fake.grpo(6, prompts_per_step=8, mini_batches=4))
+    both = asker(store, run_id, ("prompts_per_step", 9), ("mini_batches", 3))
+    assert run(store, run_id, {2: both, 4: asker(store, run_id, ("mini_batches", 2))}) == "finished"
+    assert [control.state for control in store.controls(run_id)] == ["applied", "applied", "refused"]
+    assert knob_events(store, run_id) == [(3, "P 8 → 9"), (3, "Mini-batches 4 → 3")]
+    session = fake.FakeSession(store.run(run_id).spec, None)
+    steering = Steering(store, run_id, session.spec, session)
+    session.updates = 2  # as after a resume: where the changes were made
+    steering.between_steps(2)
+    assert (session.knobs["prompts_per_step"], session.knobs["mini_batches"]) == (9, 3)
 
 
 def test_live_knobs_apply_within_a_batch_and_the_others_wait_for_the_next(store, monkeypatch):
