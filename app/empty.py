@@ -1,8 +1,9 @@
-"""The page before a run: what will happen, drawn with the chosen task's own example."""
+"""The page before a run: what will happen, drawn with the chosen task's own example, or the task's world itself."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -27,18 +28,22 @@ CSS = """
 GRID = '<div class="rl-frame"></div>'
 
 
-def picture(row: Algorithm, task: Task, fault: str) -> None:
-    """Three steps and the frames of the charts to come. `fault`: why the run cannot start yet, if it cannot."""
+def picture(row: Algorithm, task: Task, fault: str, scene: Callable[[], None] | None = None) -> None:
+    """Three steps, or the `scene` of the kind, and the frames of the charts to come.
+
+    `fault`: why the run cannot start yet, if it cannot.
+    """
     ready = f"<b>Ready.</b> Press <b>Run</b>: the curves move within seconds. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
     colour = "#E69F00" if fault else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
-    prompt, _, answer = task.example.partition(" → ")
+    if scene:
+        scene()
     tiles = "".join(f"<div><b>{PANELS[key].title}</b> <i>{symbol(METRICS[PANELS[key].metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[PANELS[key].metrics[0]].unit}</small>{GRID}</div>" for key in row.panels[:6])
-    st.html(f'{CSS}<div class="rl-steps">{"".join(_section(*step) for step in _steps(row, prompt, answer))}</div>'
-            f'<div class="rl-tiles">{tiles}</div>')
+    steps = "" if scene else f'<div class="rl-steps">{"".join(_section(*step) for step in _steps(row, task))}</div>'
+    st.html(f'{CSS}{steps}<div class="rl-tiles">{tiles}</div>')
     st.caption(f"Watch: {row.watch}")
 
 
@@ -46,8 +51,9 @@ def _section(title: str, example: str, words: str) -> str:
     return f'<section><h4>{title}</h4><div class="rl-mono">{example}</div><p>{html.escape(words)}</p></section>'
 
 
-def _steps(row: Algorithm, prompt: str, answer: str) -> list[tuple[str, str, str]]:
+def _steps(row: Algorithm, task: Task) -> list[tuple[str, str, str]]:
     """(title, example as HTML, words) of what the algorithm's loop does with the task's example."""
+    prompt, _, answer = task.example.partition(" → ")
     asked, right = html.escape(prompt), html.escape(answer)
     slip = html.escape(answer[:-2] + answer[:-3:-1]) if answer.isalnum() else "…"
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{slip} <span class="rl-muted">✗</span>'

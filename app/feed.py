@@ -14,16 +14,22 @@ from labcore.runs.spec import RunSpec
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 4000  # rows of a run that are drawn; beyond, every k-th
+MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
+DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 
 
 @dataclass
 class Feed:
-    """Everything read of one run so far. `sent` is the last step that the browser was given."""
+    """Everything read of one run so far. `sent` is the last step that the browser was given.
+
+    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
+    """
 
     spec: RunSpec
     steps: list[Step] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     sent: int = 0
+    dots: dict[int, list[list[float]]] = field(default_factory=dict)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
@@ -44,12 +50,18 @@ class Feed:
         return 1 + max(0, len(self.steps) - 1) // MOST
 
     def rows(self, after: int) -> list[list[Any]]:
-        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`."""
+        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, and their dots if any."""
         keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
         return [[step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
-            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
+            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys},
+            *([self._dots(step.step)] if step.step in self.dots else [])]
             for step in self.steps
             if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+
+    def _dots(self, step: int) -> list[list[float]]:
+        """A step's dots, evenly thinned so that a run of many episodes can still be drawn."""
+        found = self.dots[step]
+        return found[::max(1, -(-len(found) * self.spec.steps // MOST_DOTS))]
 
     def value(self, key: str, first: bool = False) -> float | None:
         """The newest (or first) value of a metric."""
@@ -95,7 +107,7 @@ def _panel(panel: Panel, names: Iterable[str]) -> dict[str, Any]:
     first = metrics[0]
     return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
             "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "symlog": first.scale == "symlog",
-            "range": [0, 1] if all(metric.scale == "rate" for metric in metrics) else None,
+            "dots": first.key == DOTTED, "range": [0, 1] if all(metric.scale == "rate" for metric in metrics) else None,
             "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2],
                          "unit": metric.unit, "digits": metric.digits} for metric in metrics]}
 

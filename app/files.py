@@ -17,9 +17,21 @@ def steps_of(run_id: str, kind: str) -> list[int]:
     return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
 
 
+def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
+    """One file, read once: nothing of it is kept. None where it is not there."""
+    try:
+        return json.loads(_path(run_id, kind, step).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _path(run_id: str, kind: str, step: int) -> Path:
+    return run_folder(run_id) / kind / f"step-{step:06d}.json"
+
+
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
-    """One file; None where a resumed or deleted run has taken it away since it was listed."""
-    path = run_folder(run_id) / kind / f"step-{step:06d}.json"
+    """One file, kept for the next time; None where a resumed or deleted run has taken it away since it was listed."""
+    path = _path(run_id, kind, step)
     try:
         return _read(str(path), path.stat().st_mtime_ns)
     except FileNotFoundError:

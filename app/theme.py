@@ -100,6 +100,7 @@ def symbol(latex: str) -> str:
     'K̂L<sub>k3</sub>'
     """
     text = re.sub(r"\\(?:bar|hat) ?\{?(\w)\}?", lambda m: m[1] + "\u0304", latex)
+    text = re.sub(r"\\overline\{(\w+)\}", lambda m: "".join(letter + "\u0305" for letter in m[1]), text)
     text = re.sub(r"\\widehat\{(\w)(\w*)\}", lambda m: m[1] + "\u0302" + m[2], text)
     for name, letter in GREEK.items():
         text = text.replace(name, letter)

@@ -33,17 +33,19 @@ function niceCeil(value) {
 
 function takeRows(chart, incoming) {
   for (const [id, run] of Object.entries(incoming)) {
-    const kept = (chart.runs[id] ??= { rows: [], last: 0 });
+    const kept = (chart.runs[id] ??= { rows: [], last: 0, dots: new Map() });
     Object.assign(kept, { label: run.label, colour: run.colour, total: run.total });
     if (run.after > kept.last) return false;
     for (const row of run.rows) {
+      if (row[4]) kept.dots.set(row[0], row[4]);
       if (row[0] > kept.last) { kept.rows.push(row); kept.last = row[0]; }
     }
   }
   return true;
 }
 
-// a row is [step, tokens or environment steps, seconds, {metric: value}]
+// a row is [step, tokens or environment steps, seconds, {metric: value}] and, where a panel has dots, [[x, y], …] of
+// what is behind its mean; x counts as the row's second number does
 const positions = {
   updates: (row) => row[3].updates ?? row[0], tokens: (row) => row[1], env_steps: (row) => row[1],
   seconds: (row) => row[2], step: (row) => row[0],
@@ -78,6 +80,16 @@ function breaksOf(chart, run) {
 function traceData(chart, spec, from, state) {
   const run = chart.runs[spec.run];
   const out = { x: [], y: [], text: [] };
+  if (spec.dots) {
+    for (const row of run.rows.slice(from)) {
+      for (const [x, y] of run.dots.get(row[0]) ?? []) {
+        out.x.push(chart.x === "env_steps" ? x : positions[chart.x](row));
+        out.y.push(y);
+        out.text.push("");
+      }
+    }
+    return out;
+  }
   for (let i = from; i < run.rows.length; i += 1) {
     const value = run.rows[i][3][spec.metric.key];
     if (value === undefined) continue;
@@ -147,6 +159,7 @@ function markerLayout(chart) {
 function traceSpecs(chart, panel) {
   const specs = [];
   for (const [run, kept] of Object.entries(chart.runs)) {
+    if (panel.dots) specs.push({ run, metric: panel.metrics[0], place: 0, dots: true });
     panel.metrics.forEach((metric, place) => {
       const base = { run, metric, place, symlog: panel.symlog };
       if (chart.smooth) specs.push({ ...base, raw: true });
@@ -161,12 +174,17 @@ function traceOf(chart, spec) {
   spec.state = spec.smooth ? smoother(chart.smooth, breaksOf(chart, spec.run)) : null;
   const data = traceData(chart, spec, 0, spec.state);
   spec.drawn = run.rows.length;
+  const colour = run.colour[chart.theme.dark ? 1 : 0];
+  if (spec.dots) {
+    return { ...data, type: "scatter", mode: "markers", hoverinfo: "skip", opacity: chart.theme.dark ? 0.4 : 0.28,
+      marker: { size: 3.5, color: colour }, visible: !chart.hidden.has(spec.metric.key) };
+  }
   const many = Object.keys(chart.runs).length > 1;
   const name = (many ? `${run.label} · ` : "") + spec.metric.label;
   return { ...data, type: "scatter", mode: data.x.length === 1 ? "lines+markers" : "lines", name,
     opacity: spec.raw ? 0.25 : 1, hoverinfo: spec.raw ? "skip" : "text+name", hovertemplate: spec.raw ? undefined
       : `%{text}<extra>${name}</extra>`, visible: chart.hidden.has(spec.metric.key) ? false : true,
-    line: { color: run.colour[chart.theme.dark ? 1 : 0], width: spec.place ? 1.4 : 1.75, dash: DASHES[spec.place % 4] },
+    line: { color: colour, width: spec.place ? 1.4 : 1.75, dash: DASHES[spec.place % 4] },
     marker: { size: 5 }, connectgaps: true };
 }
 
@@ -216,7 +234,8 @@ function grow(chart, panel) {
   });
   if (!indices.length) return;
   window.Plotly.extendTraces(panel.plot, update, indices);
-  if (panel.plot.data.some((trace) => trace.mode !== "lines")) window.Plotly.restyle(panel.plot, { mode: "lines" });
+  const single = [...panel.specs.keys()].filter((index) => panel.plot.data[index].mode === "lines+markers");
+  if (single.length) window.Plotly.restyle(panel.plot, { mode: "lines" }, single);
   if (panel.symlog && !chart.zoomed) {
     const ticks = symlogTicks(chart, panel, panel.plot.layout.margin.t);
     if (ticks.tickvals.length !== panel.plot.layout.yaxis.tickvals?.length) {

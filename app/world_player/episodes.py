@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.theme import number
+
 TRACK = 2.4  # m: where CartPole's track ends
 SOLVED = ("goal reached", "out of time")
 
@@ -90,21 +92,42 @@ def ended(world: World, row: list[float], cut: bool) -> str:
     return world.ends[cut]
 
 
-def episode(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, Any]:
-    """The shown episode of a step's evaluation."""
-    found = samples["evaluation"]
-    path, returns, cut = states(found["path"]), found["returns"], found.get("truncated")
-    return {"title": title, "key": samples["step"], "step": samples["step"], "return": sum(returns) / len(returns),
-            "of": len(returns), "path": path, "rewards": found.get("rewards"),
+def episode(title: str, about: str, world: World, shown: Mapping[str, Any], key: int = 0) -> dict[str, Any]:
+    """One seat of the player: an evaluation's first episode. `key` names it: the same key is the same path."""
+    path, cut = states(shown["path"]), shown.get("truncated")
+    return {"title": title, "about": about, "key": key, "path": path, "rewards": shown.get("rewards"),
             "ended": "" if cut is None else ended(world, path[-1], bool(cut))}
+
+
+def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, Any]:
+    """The shown episode of a step's greedy evaluation, with the mean return of all of its episodes."""
+    returns = samples["evaluation"]["returns"]
+    mean = number(sum(returns) / len(returns), 0 if all(each == int(each) for each in returns) else 1)
+    about = f"step {samples['step']:,}, return {mean}" + (f", mean of {len(returns)}" if len(returns) > 1 else "")
+    return episode(title, about, world, samples["evaluation"], samples["step"])
 
 
 def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
     """What the player gets: the newest greedy policy and the best one so far, in the same world."""
-    world, width = world_of(task), len(states(newest["evaluation"]["path"])[0])
-    if world.picture != "lines" and width != (1 if world.grid else len(world.names)):
-        world = World()  # an environment of the same name that observes something else
+    world = fitting(task, newest["evaluation"]["path"])
+    return _data(run_id, task, world, [of_step("Newest policy", world, newest), of_step("Best so far", world, best)])
+
+
+def alone(task: str, title: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The player with one episode, of no run."""
+    world = fitting(task, shown["path"])
+    about = f"return {number(sum(shown['rewards']), 0)}"
+    return _data("", task, world, [episode(title, about, world, shown)])
+
+
+def fitting(task: str, path: list[list[float]]) -> World:
+    """The world of a task, unless an environment of that name observes something else than the picture needs."""
+    world, width = world_of(task), len(states(path)[0])
+    return World() if world.picture != "lines" and width != (1 if world.grid else len(world.names)) else world
+
+
+def _data(run_id: str, task: str, world: World, seats: list[dict[str, Any]]) -> dict[str, Any]:
+    width = len(seats[0]["path"][0])
     names = world.names or (("state",) if width == 1 else tuple(f"number {place + 1}" for place in range(width)))
     return {"run": run_id, "world": task, "picture": world.picture, "rate": world.rate, "grid": world.grid,
-            "names": list(names), "episodes": [episode("Newest policy", world, newest),
-                                               episode("Best so far", world, best)]}
+            "names": list(names), "episodes": seats}

@@ -39,17 +39,18 @@ function text(pen, colour, words, x, y, align = "center") {
 
 const TRACK = 2.4, LEAN = 12 * Math.PI / 180, POLE = 1.0;
 
+const cartScale = (width) => Math.min(width / (2 * TRACK + 0.9), 100);
+
 function drawCart({ pen, width, height, theme, colour, row: [x, , angle] }) {
-  const scale = Math.min(width / (2 * TRACK + 1), (height - 66) / (POLE * 1.15));
-  const ground = height - 34, middle = width / 2, at = middle + x * scale, pivot = ground - 22;
+  const scale = cartScale(width), ground = height - 26, middle = width / 2, at = middle + x * scale, pivot = ground - 22;
   const end = (lean, length) => [at + Math.sin(lean) * length * scale, pivot - Math.cos(lean) * length * scale];
   stroke(pen, theme.mark, 1.5, [[middle - TRACK * scale, ground], [middle + TRACK * scale, ground]]);
   for (const edge of [-TRACK, TRACK]) {
     stroke(pen, theme.mark, 1.5, [[middle + edge * scale, ground - 26], [middle + edge * scale, ground + 5]]);
-    text(pen, theme.mark, `${clear(edge, 1)} m`, middle + edge * scale, ground + 20);
+    text(pen, theme.mark, `${clear(edge, 1)} m`, middle + edge * scale, ground + 19);
   }
   stroke(pen, theme.line, 1, [[middle, ground], [middle, ground + 5]]);
-  text(pen, theme.mark, "0", middle, ground + 20);
+  text(pen, theme.mark, "0", middle, ground + 19);
   for (const lean of [-LEAN, LEAN]) stroke(pen, theme.mark, 1, [[at, pivot], end(lean, POLE * 1.12)], [3, 4]);
   block(pen, theme.ink, at - 25, ground - 22, 50, 18, 4);
   disc(pen, theme.ink, at - 14, ground - 3, 4);
@@ -195,7 +196,7 @@ function drawLines({ pen, width, theme, colour, data, episode, time }) {
 }
 
 const PICTURES = {
-  cart: { glides: true, height: (_, width) => Math.min(210, 84 + width * 0.22), draw: drawCart, say: sayCart },
+  cart: { glides: true, height: (_, width) => 54 + 1.15 * POLE * cartScale(width), draw: drawCart, say: sayCart },
   acrobot: { glides: true, height: () => 230, draw: drawAcrobot, say: sayAcrobot },
   hill: { glides: true, height: () => 190, draw: drawHill, say: sayHill },
   grid: { glides: false, height: ({ grid }, width) => sizeOf(grid, width) * grid.rows + 4, draw: drawGrid,

@@ -105,8 +105,8 @@ function play(player, playing) {
 function describe(player) {
   player.data.episodes.forEach((episode, place) => {
     const picture = PICTURES[player.data.picture];
-    player.seats[place].canvas.setAttribute("aria-label", `${player.data.world}, ${episode.title} after step ` +
-      `${episode.step}, return ${number(episode.return)}: ${words(episode, player.time, picture, player.data)}`);
+    player.seats[place].canvas.setAttribute("aria-label", `${player.data.world}, ${episode.title}, ${episode.about}: ` +
+      words(episode, player.time, picture, player.data));
   });
 }
 
@@ -157,8 +157,7 @@ function take(player) {
   }
   data.episodes.forEach((episode, place) => {
     player.seats[place].name.textContent = episode.title;
-    player.seats[place].about.textContent = `step ${number(episode.step)}, return ${number(episode.return)}` +
-      (episode.of > 1 ? `, mean of ${number(episode.of)}` : "");
+    player.seats[place].about.textContent = episode.about;
   });
   describe(player);
 }

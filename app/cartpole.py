@@ -1,0 +1,63 @@
+"""What the CartPole page shows besides curves: the policy acting, and the single episodes behind the mean return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from app import files
+from app.feed import Feed
+from app.world_player import episodes, world_player
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.worlds.gym_env import make_environments
+
+PATIENCE = 200  # steps of an episode of random actions
+
+
+def scene(task: str) -> None:
+    """The page before a run: the world, with actions at random."""
+    try:
+        shown = _at_random(task)
+    except LabError:
+        return  # the status line says what is wrong with the task
+    world_player(episodes.alone(task, "Random actions, before any learning:", shown), key="world_player")
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _at_random(task: str, seed: int = 3) -> dict[str, Any]:
+    """One episode of random actions, as an evaluation keeps it."""
+    world = make_environments(task, 1, seed)
+    rng = np.random.default_rng(seed)
+    path, rewards, ended = [world.observations[0].round(5).tolist()], [], False
+    while not ended and len(rewards) < PATIENCE:
+        step = world.step(rng.integers(world.world.actions, size=1))
+        path.append(step.next_observations[0].round(5).tolist())
+        rewards.append(float(step.rewards[0]))
+        ended = bool(step.terminated[0] or step.truncated[0])
+    return {"path": path, "rewards": rewards, "truncated": not step.terminated[0]}
+
+
+def picture(run: RunRow, feed: Feed) -> None:
+    """The newest greedy policy beside the best one so far."""
+    take_episodes(run.id, feed)
+    found = evaluated(feed)
+    shown = [files.read(run.id, "samples", step) for step in found or ()]
+    if all(shown) and shown:
+        world_player(episodes.payload(run.id, run.spec.task, *shown), key="world_player")
+
+
+def evaluated(feed: Feed) -> tuple[int, int] | None:
+    """The steps of the newest and of the best greedy evaluation; of equals, the later one."""
+    returns = {step.step: step.metrics["eval_return"] for step in feed.steps if "eval_return" in step.metrics}
+    return (max(returns), max(returns, key=lambda step: (returns[step], step))) if returns else None
+
+
+def take_episodes(run_id: str, feed: Feed) -> None:
+    """Read the single episodes of the steps that are new in `feed`; a file that is not written yet comes later."""
+    ended = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0]
+    for step in ended:
+        if step not in feed.dots and (samples := files.load(run_id, "samples", step)):
+            feed.dots[step] = [[each["env_step"], each["return"]] for each in samples["episodes"]]
