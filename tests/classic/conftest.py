@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from labcore.classic.session import Session, Setup
+from labcore.classic.session import Session
+from labcore.runs.spec import make
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -48,7 +49,8 @@ SMALL = {"ppo": {"epochs": 2, "mini_batches": 2}, "a2c": {"rollouts_per_step": 2
 @pytest.fixture(scope="session")
 def start():
     """start(method, knobs, task, seed, steps, resume): a session small enough to run in a fraction of a second."""
-    def make(method, knobs=None, task="CartPole-v1", seed=1, steps=4, resume=None, **setup):
+    def started(method, knobs=None, task="CartPole-v1", seed=1, steps=4, resume=None, **spec):
         given = {**SMALL[method], "eval_episodes": 2, "eval_every": 2, **(knobs or {})}
-        return Session.start(Setup(method, task, seed, steps, **setup), given, resume)
-    return make
+        return Session.start(make(kind="cartpole", algorithm_key=method, task_key=task, knobs=given, seed=seed,
+                                  steps=steps, **spec), resume=resume)
+    return started

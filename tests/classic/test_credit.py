@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from labcore.catalog.cartpole import ALGORITHMS
 from labcore.classic.credit import categorical_kl, lesson, scatter
 from labcore.classic.policy_gradient import PSI, psi
 from labcore.classic.rollout import Batch
@@ -87,8 +88,7 @@ def test_the_four_choices_by_hand(two_episodes, close, choice, first, second):
 
 
 def test_every_choice_is_a_knob():
-    from labcore.classic.knobs import KNOBS
-    assert next(knob for knob in KNOBS["reinforce"] if knob.key == "psi").choices == tuple(PSI)
+    assert ALGORITHMS["reinforce"].knob("psi").choices == tuple(PSI)
 
 
 def test_kl_by_hand(close):

@@ -1,5 +1,6 @@
 """Planning: by hand, by a slow twin, by trying every policy, and against the linear solve to 1e-10."""
 
+from dataclasses import replace
 from itertools import islice, pairwise, product
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from labcore.classic.dynamic_programming import (
     exact_values,
     greedy,
+    nothing_known,
     optimal_values,
     policy_evaluation,
     policy_iteration,
@@ -26,6 +28,15 @@ each_maze = pytest.mark.parametrize("maze", MAZES.values(), ids=MAZES)
 VALUES = [8.1, 9, 10, 7.29, 0, 0]
 ACTION_VALUES = [[7.29, 8.1, 6.561, 7.29], [8.1, 9, -10, 7.29], [9, 9, 10, 8.1], [7.29, -10, 6.561, 6.561],
                  [0] * 4, [0] * 4]
+
+
+def knobs(gamma):
+    """Sweeps end where nothing changes but the last digits."""
+    return {"gamma": gamma, "tolerance": 1e-12}
+
+
+def evaluated(mdp, policy, gamma):
+    return policy_evaluation(mdp, knobs(gamma), replace(nothing_known(mdp), policy=policy))
 
 
 def last(sweeps):
@@ -47,7 +58,7 @@ def test_the_textbook_maze_by_hand():
 
 def test_sweeps_by_hand():
     """The reward goes back one cell with each sweep."""
-    sweeps = list(value_iteration(preset("textbook").mdp, {"gamma": 0.9}))
+    sweeps = list(value_iteration(preset("textbook").mdp, knobs(0.9)))
     expected = [[0, 0, 10, 0], [0, 9, 10, 0], [8.1, 9, 10, 0], [8.1, 9, 10, 7.29]]
     for sweep, values in zip(sweeps, expected, strict=False):
         close(sweep.values[:4], values)
@@ -68,7 +79,7 @@ def test_evaluation_slow_twin(name):
     maze = MAZES[name]
     policy = np.random.default_rng(0).dirichlet(np.ones(4), maze.states)
     values = [0.0] * maze.states
-    for sweep in islice(policy_evaluation(maze.mdp, policy, {"gamma": 0.9}), 4):
+    for sweep in islice(evaluated(maze.mdp, policy, 0.9), 4):
         values = slow_sweep(maze, policy, values, 0.9)
         close(sweep.values, values, 1e-13)
 
@@ -78,7 +89,7 @@ def test_evaluation_reaches_the_linear_solve(maze):
     policy = np.random.default_rng(1).dirichlet(np.ones(4), maze.states)
     gamma = min(maze.gamma, 0.95)
     exact = exact_values(maze.mdp, policy, gamma)
-    close(last(policy_evaluation(maze.mdp, policy, {"gamma": gamma})).values, exact)
+    close(last(evaluated(maze.mdp, policy, gamma)).values, exact)
     close((policy * maze.mdp.action_values(exact, gamma)).sum(1), exact)
 
 
@@ -86,7 +97,7 @@ def test_evaluation_reaches_the_linear_solve(maze):
 @pytest.mark.parametrize("method", [value_iteration, policy_iteration])
 def test_iteration_reaches_the_linear_solve(maze, method):
     values, action_values = optimal_values(maze.mdp, maze.gamma)
-    sweep = last(method(maze.mdp, {"gamma": maze.gamma}))
+    sweep = last(method(maze.mdp, knobs(maze.gamma)))
     close(sweep.values, values)
     close(sweep.action_values, action_values)
     close(exact_values(maze.mdp, sweep.policy, min(maze.gamma, 0.99)),
@@ -105,7 +116,7 @@ def test_no_policy_is_better():
 
 def test_policy_iteration_says_when_it_improves_and_never_gets_worse():
     maze = preset("slippery")
-    policies = [sweep.policy for sweep in policy_iteration(maze.mdp, {"gamma": 0.95}) if sweep.improved]
+    policies = [sweep.policy for sweep in policy_iteration(maze.mdp, knobs(0.95)) if sweep.improved]
     worth = [exact_values(maze.mdp, policy, 0.95) for policy in [uniform_policy(maze.mdp), *policies]]
     assert 2 <= len(policies) <= 10
     for before, after in pairwise(worth):
@@ -113,11 +124,28 @@ def test_policy_iteration_says_when_it_improves_and_never_gets_worse():
 
 
 def test_gamma_can_be_moved_while_it_runs():
-    knobs = {"gamma": 0.9}
-    sweeps = value_iteration(preset("textbook").mdp, knobs)
+    moved = knobs(0.9)
+    sweeps = value_iteration(preset("textbook").mdp, moved)
     list(islice(sweeps, 3))
-    knobs["gamma"] = 0.5
+    moved["gamma"] = 0.5
     close(last(sweeps).values, [2.5, 5, 10, 1.25, 0, 0])
+
+
+def test_the_tolerance_says_when_it_is_enough():
+    maze = preset("slippery")
+    changes = [sweep.change for sweep in value_iteration(maze.mdp, {"gamma": 0.95, "tolerance": 1e-2})]
+    assert changes[-1] <= 1e-2 < min(changes[:-1])
+
+
+@pytest.mark.parametrize("method", [value_iteration, policy_iteration, policy_evaluation])
+def test_sweeps_go_on_from_an_earlier_one(method):
+    mdp = preset("slippery").mdp
+    whole = list(method(mdp, knobs(0.9)))
+    for cut in (1, len(whole) // 2, len(whole)):
+        rest = list(method(mdp, knobs(0.9), whole[cut - 1]))
+        for one, other in zip(rest, whole[cut:], strict=True):
+            assert (one.number, one.change, one.improved) == (other.number, other.change, other.improved)
+            assert (one.values == other.values).all() and (one.policy == other.policy).all()
 
 
 def test_with_gamma_1_what_never_ends_has_no_value():

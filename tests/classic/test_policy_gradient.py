@@ -83,7 +83,7 @@ def test_the_entropy_bonus_raises_the_entropy(start):
     with torch.no_grad():
         session.policy.layers[-1].bias += torch.tensor([1.0, -1.0])
     data = lesson(session, collect(session, 20), torch.zeros(20, 8))
-    found = [policy_update(session, data)["entropy"] for _ in range(10)]
+    found = [policy_update(session, data)["entropy/action"] for _ in range(10)]
     assert found == sorted(found) and found[-1] > found[0] + 0.01
 
 

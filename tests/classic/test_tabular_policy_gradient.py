@@ -28,7 +28,7 @@ from labcore.worlds.maze_text import from_rows
 
 KNOBS = {"alpha": 0.1, "value_alpha": 0.2, "gamma": 0.9, "entropy_coef": 0.0, "episodes_per_update": 1,
          "gae_lambda": 0.9, "clip_range": 0.2, "epochs": 4, "discount_states": 1,
-         "standardise": 0}
+         "standardise": 0, "psi": "baseline"}
 SLIPPERY = from_rows(["S.", "TG"], [-5.0, 7.0], step_reward=-1.0, slip=0.2, gamma=0.8)
 each_world = pytest.mark.parametrize(("maze", "horizon"), [(preset("textbook"), 4), (SLIPPERY, 3)],
                                      ids=["textbook", "slippery"])
@@ -219,8 +219,8 @@ def test_the_entropy_bonus_evens_out_the_policy_in_every_method():
 
 def test_reinforce_by_hand():
     """Two episodes: (right, goal) and (left, left, trap) in a row of three; α 1/2 Σ ψ (1_a − ½)."""
-    made = PolicyLearner(METHODS["reinforce_to_go"], 3, 2)
-    knobs = {**KNOBS, "gamma": 0.5, "episodes_per_update": 2, "value_alpha": 1.0}
+    made = PolicyLearner(METHODS["reinforce"], 3, 2)
+    knobs = {**KNOBS, "psi": "reward_to_go", "gamma": 0.5, "episodes_per_update": 2, "value_alpha": 1.0}
     rng = np.random.default_rng(0)
     made.learn(Step(0, 1, 1, 10.0, 2, True, False), knobs, rng)
     assert (made.tables.theta == 0).all(), "it waits for the second episode"
@@ -237,7 +237,7 @@ def test_ppo_first_epoch_is_reinforce_with_baseline():
     maze = preset("textbook")
     knobs = {**KNOBS, "gae_lambda": 1.0, "epochs": 1, "entropy_coef": 0.01, "episodes_per_update": 3}
     first, second, third = (PolicyLearner(METHODS[name], maze.states, 4)
-                            for name in ("reinforce_baseline", "tabular_ppo", "tabular_ppo"))
+                            for name in ("reinforce", "ppo", "ppo"))
     rng = np.random.default_rng(0)
     batch = []
     for step in walk(MazeEnv(maze, max_steps=20), first, knobs, rng):
@@ -255,7 +255,7 @@ def test_ppo_first_epoch_is_reinforce_with_baseline():
     np.testing.assert_allclose(third.tables.theta, plain, rtol=1e-6)
 
 
-BATCHES = {"tabular_ppo": {"alpha": 4.0, "epochs": 10, "standardise": 1}}
+BATCHES = {"ppo": {"alpha": 4.0, "epochs": 10, "standardise": 1}}
 
 
 def value(name, maze, count, seed=0, random_start=False, **knobs):
@@ -278,12 +278,12 @@ def test_every_method_learns_the_textbook_maze(name, seed):
 
 @pytest.mark.parametrize(("name", "world", "short", "knobs"), [
     ("actor_critic", "corridors", 0.5, {"alpha": 0.3}), ("actor_critic", "slippery", 0.5, {}),
-    ("actor_critic", "cliff", 5, {}), ("tabular_ppo", "corridors", 0.3, {}),
-    ("tabular_ppo", "slippery", 1.0, {"random_start": True}), ("reinforce_baseline", "corridors", 1.3, {"alpha": 0.5})])
+    ("actor_critic", "cliff", 5, {}), ("ppo", "corridors", 0.3, {}),
+    ("ppo", "slippery", 1.0, {"random_start": True}), ("reinforce", "corridors", 1.3, {"alpha": 0.5})])
 def test_the_better_ones_learn_the_others(name, world, short, knobs):
     maze = preset(world)
     best = optimal_values(maze.mdp, maze.gamma)[0][maze.start]
-    assert best - short < value(name, maze, 40_000 if name == "reinforce_baseline" else 20_000, **knobs) <= best + 1e-9
+    assert best - short < value(name, maze, 40_000 if name == "reinforce" else 20_000, **knobs) <= best + 1e-9
 
 
 @pytest.mark.parametrize("name", METHODS)

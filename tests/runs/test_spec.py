@@ -82,7 +82,11 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
 
 
 @pytest.mark.parametrize("given, words", [
-    ({"kind": "maze"}, ["'maze'", "llm"]),
+    ({"kind": "mazes"}, ["'mazes'", "did you mean 'maze'"]),
+    ({"kind": "maze"}, ["algorithm 'grpo'", "choose one of"]),
+    ({"kind": "maze", "algorithm_key": "sarsa"}, ["task 'sort'", "cliff"]),
+    ({"kind": "maze", "algorithm_key": "sarsa", "task_key": "clif"}, ["'clif'", "did you mean 'cliff'"]),
+    ({"kind": "cartpole", "algorithm_key": "dqn", "task_key": "Cartpole-v1"}, ["did you mean 'CartPole-v1'"]),
     ({"algorithm_key": "gpro"}, ["algorithm 'gpro'", "did you mean 'grpo'"]),
     ({"task_key": "sorts"}, ["task 'sorts'", "did you mean 'sort'"]),
     ({"task_key": "preferences"}, ["GRPO cannot learn", "'preferences'", "use dpo or sft"]),
