@@ -59,7 +59,7 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
         for edge in (1 - clip_low, 1 + clip_high):
             figure.add_vline(x=edge, line={"dash": "dot", "width": 1, "color": theme.layout(kind)["font"]["color"]},
                              opacity=0.6, row=1, col=column)
-    _finish(figure, kind, 320)
+    finish(figure, kind, 320)
     figure.update_layout(showlegend=False)
     figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0,
                         tickvals=[1 - clip_low, 1, 1 + clip_high],
@@ -68,7 +68,7 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
     return figure
 
 
-def line_figure(line: dict[str, Any], kind: str = "light") -> go.Figure:
+def line_figure(line: dict[str, Any], kind: str = "light", kl_unit: str = "nats/token") -> go.Figure:
     """The surrogates and the mean KL along θ_old → θ_new and beyond."""
     colours = theme.palette(kind)
     figure = make_subplots(2, 1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.08)
@@ -84,16 +84,16 @@ def line_figure(line: dict[str, Any], kind: str = "light") -> go.Figure:
                          opacity=0.7)
     for place, name in ((0, "θ_old"), (1, "θ_new")):
         figure.add_annotation(x=place, y=1.0, yref="paper", yanchor="bottom", text=name, showarrow=False)
-    _finish(figure, kind, 420)
+    finish(figure, kind, 420)
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(title_text="α: share of the update, θ_old + α (θ_new − θ_old)", row=2, col=1)
     figure.update_yaxes(exponentformat="power", showexponent="last")  # 5n would be read as n tokens
     figure.update_yaxes(title_text="surrogate, advantage", row=1, col=1)
-    figure.update_yaxes(title_text="KL, nats/token", row=2, col=1)
+    figure.update_yaxes(title_text=f"KL, {kl_unit}", row=2, col=1)
     return figure
 
 
-def _finish(figure: go.Figure, kind: str, height: int) -> None:
+def finish(figure: go.Figure, kind: str, height: int) -> None:
     """The common look on every subplot."""
     layout = theme.layout(kind, height)
     x, y = layout.pop("xaxis"), layout.pop("yaxis")

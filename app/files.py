@@ -43,9 +43,9 @@ def _read(path: str, written: int) -> dict[str, Any]:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def picker(run_id: str, kind: str, title: str) -> dict[str, Any] | None:
-    """The newest file, or an earlier one that the user picks; None where there is none yet."""
-    steps = steps_of(run_id, kind)
+def picker(run_id: str, kind: str, title: str, steps: list[int] | None = None) -> dict[str, Any] | None:
+    """The newest file (of `steps`, if given), or an earlier one that the user picks; None where there is none yet."""
+    steps = steps_of(run_id, kind) if steps is None else steps
     if not steps:
         return None
     chosen = st.selectbox(title, [0, *reversed(steps)], key=f"{kind}:{run_id}", width=190,

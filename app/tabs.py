@@ -8,7 +8,7 @@ from datetime import datetime
 import pandas as pd
 import streamlit as st
 
-from app import charts, equation, export, files, theme, tokens
+from app import cartpole_tabs, charts, equation, export, files, theme, tokens
 from app.feed import Feed
 from app.lab import active
 from labcore.runs.rows import RunRow
@@ -16,7 +16,8 @@ from labcore.runs.rows import RunRow
 
 def show(run: RunRow, feed: Feed) -> None:
     """The tabs of a run; those that have nothing to show for its algorithm are left out."""
-    offered = {name: draw for name, (draw, fits) in TABS.items() if fits(run)}
+    own = OWN.get(run.spec.kind, {})
+    offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     for name, tab in zip(offered, st.tabs(list(offered), on_change="rerun", key="why"), strict=True):
         if tab.open:
             with tab:
@@ -131,17 +132,16 @@ def _export(run: RunRow, feed: Feed) -> None:
 
 
 def _has_clip(run: RunRow) -> bool:
-    return _writes(run) and any(knob.key == "clip_low" for knob in run.spec.row.knobs)
-
-
-def _writes(run: RunRow) -> bool:
-    """Whether it is a language model that is trained."""
-    return run.spec.kind == "llm"
+    return any(knob.key == "clip_low" for knob in run.spec.row.knobs)
 
 
 Draw = Callable[[RunRow, Feed], None]
-TABS: dict[str, tuple[Draw, Callable[[RunRow], bool]]] = {
-    "Samples": (_samples, _writes), "Surrogate": (_surrogate, _has_clip),
+Tabs = dict[str, tuple[Draw, Callable[[RunRow], bool]]]
+OWN: dict[str, Tabs] = {
+    "llm": {"Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_clip)},
+    "cartpole": cartpole_tabs.TABS,
+}
+TABS: Tabs = {
     "Equation": (_equation, lambda run: True), "Events": (_events, lambda run: True),
     "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),
 }

@@ -1,0 +1,129 @@
+"""Figures of classic policy-gradient runs: the critic's error, the noise of the gradient, the weights of GAE. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from app import theme
+from app.charts import finish
+
+# The choices of Ψ_t, by their metric's last part, the one with the most variance first.
+PSI = {"total_return": "Ψ<sub>1</sub>: total return", "reward_to_go": "Ψ<sub>2</sub>: reward-to-go",
+       "baseline": "Ψ<sub>3</sub>: reward-to-go − V", "advantage": "Ψ<sub>4</sub>: GAE"}
+DECAY = 31  # terms of the GAE sum that are drawn
+
+
+def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = "light") -> go.Figure:
+    """What the critic said against what came, one dot per step, and the diagonal where they agree."""
+    low, high = min(*values, *returns), max(*values, *returns)
+    pad = 0.04 * (high - low or 1.0)
+    ends = [low - pad, high + pad]
+    figure = go.Figure()
+    figure.add_scatter(x=ends, y=ends, mode="lines", hoverinfo="skip", name="a perfect critic",
+                       line={"dash": "dot", "width": 1.5, "color": theme.layout(kind)["font"]["color"]}, opacity=0.6)
+    figure.add_scatter(x=list(values), y=list(returns), mode="markers", name="steps of the batch",
+                       marker={"color": theme.palette(kind)[0], "size": 7, "opacity": 0.4},
+                       hovertemplate="value %{x:.2f}<br>return %{y:.2f}<extra></extra>")
+    finish(figure, kind, 340)
+    figure.update_layout(showlegend=False)
+    figure.update_xaxes(title_text="V(s): what the critic expected, reward", range=ends, showgrid=True)
+    figure.update_yaxes(title_text="A + V(s): what came, reward", range=ends)
+    return figure
+
+
+def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
+    """1 − Var(G − V)/Var(G); None where all returns are alike.
+
+    >>> explained_variance([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), explained_variance([2.0, 2.0], [1.0, 3.0])
+    (1.0, 0.0)
+    >>> explained_variance([1.0, 2.0], [1.0, 1.0]) is None
+    True
+    """
+    spread = _variance(returns)
+    return 1 - _variance([came - said for said, came in zip(values, returns, strict=True)]) / spread if spread else None
+
+
+def _variance(numbers: Sequence[float]) -> float:
+    mean = sum(numbers) / len(numbers)
+    return sum((number - mean) ** 2 for number in numbers) / len(numbers)
+
+
+def value_words(share: float | None) -> str:
+    """The explained variance in words.
+
+    >>> value_words(0.93)
+    'Explained variance 0.93: the critic foresees most of what comes.'
+    """
+    if share is None:
+        return "All returns are alike: there is nothing to explain."
+    said = ("the critic foresees most of what comes" if share > 0.8 else
+            "the critic foresees some of it" if share > 0.2 else
+            "the critic is hardly better than a constant" if share > -0.2 else
+            "the critic misleads: a constant would be better")
+    return f"Explained variance {theme.number(share, 2)}: {said}."
+
+
+def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light") -> go.Figure:
+    """The gradient's variance for each choice of Ψ_t, on a log axis; the one in use is filled."""
+    names = [name for name in PSI if measured.get(name, 0) > 0]
+    colour = theme.palette(kind)[0]
+    figure = go.Figure()
+    figure.add_bar(y=[PSI[name] for name in names], x=[measured[name] for name in names], orientation="h",
+                   marker={"color": colour, "opacity": [1.0 if name == used else 0.35 for name in names]},
+                   text=[theme.number(measured[name], 1) for name in names], textposition="outside",
+                   cliponaxis=False, hovertemplate="%{y}<br>%{x:.3g} reward²<extra></extra>")
+    finish(figure, kind, 260)
+    figure.update_layout(showlegend=False, margin={"r": 60}, bargap=0.35)
+    figure.update_xaxes(type="log", title_text="variance of an episode's gradient, reward² (log)", dtick=1,
+                        exponentformat="power", showgrid=True)
+    figure.update_yaxes(autorange="reversed", title_text="what log π is weighed with")
+    return figure
+
+
+def variance_words(measured: Mapping[str, float]) -> str:
+    """How much quieter the quietest choice is than the whole return.
+
+    >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})
+    'Ψ4 (GAE) has 100 times less variance than Ψ1 (the total return): as much as 100 times the episodes would give.'
+    """
+    names = [name for name in PSI if measured.get(name, 0) > 0]
+    if len(names) < 2:
+        return ""
+    best = min(names, key=measured.__getitem__)
+    if best == names[0]:
+        return "On this batch no choice has less variance than the total return."
+    share = theme.number(measured[names[0]] / measured[best], 0)
+    short = PSI[best].replace("<sub>", "").replace("</sub>", "").replace(": ", " (", 1) + ")"
+    return (f"{short} has {share} times less variance than Ψ1 (the total return): as much as {share} times the "
+            "episodes would give.")
+
+
+def gae_figure(gamma: float, gae_lambda: float, kind: str = "light") -> go.Figure:
+    """The weight (γλ)^l of the TD error l steps ahead in the advantage."""
+    figure = go.Figure()
+    figure.add_bar(x=list(range(DECAY)), y=[(gamma * gae_lambda) ** ahead for ahead in range(DECAY)],
+                   marker={"color": theme.palette(kind)[0]},
+                   hovertemplate="l = %{x}<br>weight %{y:.3f}<extra></extra>")
+    finish(figure, kind, 260)
+    figure.update_layout(showlegend=False, bargap=0.3)
+    figure.update_xaxes(title_text="l, steps ahead")
+    figure.update_yaxes(title_text="(γλ)<sup>l</sup>, weight of δ<sub>t+l</sub>", range=[0, 1.02])
+    return figure
+
+
+def gae_words(gamma: float, gae_lambda: float) -> str:
+    """How far the advantage looks.
+
+    >>> gae_words(0.98, 0.8)
+    'γλ = 0.784: the advantage looks about 5 steps ahead; beyond, it takes the critic’s word.'
+    """
+    product = gamma * gae_lambda
+    if product == 0:
+        return "γλ = 0: one step, then the critic’s word. Little noise, and every error of the critic."
+    if product >= 1:
+        return "γλ = 1: the whole episode counts. No bias from the critic, all the noise of what happened."
+    ahead = theme.number(1 / (1 - product), 0)
+    return (f"γλ = {theme.number(product, 3)}: the advantage looks about {ahead} "
+            f"step{'s' if ahead != '1' else ''} ahead; beyond, it takes the critic’s word.")
