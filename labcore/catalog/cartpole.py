@@ -123,8 +123,10 @@ _ROWS = (
     _row("ppo", "PPO", f"{_COMMON} rollout_steps epochs mini_batches objective clip_low clip_high beta kl_target "
          f"entropy_coef {_CRITIC} clip_values value_clip",
          summary="Several clipped passes over each rollout, with advantages from a critic.",
-         latex=r"L=-\frac1N\sum_t\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t,1-\varepsilon_{low},"
-               r"1+\varepsilon_{high})\hat A_t\big)-c_H H,\quad \hat A_t=\sum_l(\gamma\lambda)^l\delta_{t+l}",
+         latex=r"\begin{gathered}L=-\frac1N\sum_t\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t,"
+               r"1-\varepsilon_{low},1+\varepsilon_{high})\hat A_t\big)-c_H H,\quad \hat A_t=\sum_l(\gamma\lambda)^l"
+               r"\delta_{t+l}\\ \text{or}\quad L=-\frac1N\sum_t\big[\rho_t\hat A_t-\beta\,KL(\pi_{old}\Vert"
+               r"\pi_\theta)\big]-c_H H\end{gathered}",
          watch="More epochs learn faster until the ratios leave the clip range: then watch the KL of the step.",
          paper="Schulman et al. 2017, arXiv:1707.06347", models=("policy", "critic"), steps=60,
          panels=(*_POLICY_PANELS, "clip", "surrogate", *_CRITIC_PANELS, "kl_price", *_LAST),
@@ -142,7 +144,7 @@ _ROWS = (
                    "critic_learning_rate": 2e-3, "normalise": False}),
     _row("reinforce", "REINFORCE", f"{_COMMON} psi entropy_coef {_CRITIC} critic_epochs variance_every",
          summary="Whole episodes, one update: log π weighed with what followed. The choice of Ψ decides the noise.",
-         latex=r"\nabla J=\mathbb E\Big[\sum_t\Psi_t\,\nabla\log\pi_\theta(a_t\mid s_t)\Big]",
+         latex=r"\nabla J=\mathbb E\Big[\sum_t\Psi_t\,\nabla\log\pi_\theta(a_t\mid s_t)+c_H\nabla H\Big]",
          watch="Gradient variance: the four choices of Ψ are measured on the same batch.",
          paper="Williams 1992; Schulman et al. 2016, arXiv:1506.02438, eq. 1", models=("policy", "critic"), steps=40,
          panels=(*_RETURNS, "gradient_variance", "step_kl", "action_entropy", *_CRITIC_PANELS, *_LAST),
@@ -163,8 +165,9 @@ _ROWS = (
     _row("dqn", "DQN", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
          "epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network.",
-         latex=r"y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
-               r"L=\text{Huber}\big(Q(s,a)-y\big)",
+         latex=r"\begin{gathered}y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
+               r"L=\text{Huber}\big(Q(s,a)-y\big)\\ \phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi"
+               r"\end{gathered}",
          watch="Mean Q: when it runs away from the returns, the network believes its own errors.",
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
          steps=250, panels=(*_RETURNS, "td_error", "q_mean", "loss", "epsilon", "grad_norm", "replay",

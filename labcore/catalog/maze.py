@@ -11,7 +11,8 @@ from labcore.catalog.task import Task
 
 _GAMMA = Knob("gamma", "Discount", 0.9, "Higher: far rewards count, values spread further. Lower: only the near future "
               "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma")
-_PACE = Knob("pace", "Pace", 20.0, "Steps of the run per second, to watch it learn; 0: as fast as the machine can.",
+_PACE = Knob("pace", "Pace", 20.0, "Higher: sooner done. Lower: slow enough to watch it learn. 0: as fast as the "
+             "machine can.",
              "live", 0.0, 1000.0, (0.0, 60.0), unit="steps/s")
 _ALPHA = Knob("alpha", "Step size", 0.5, "Higher: learns from every step at once, and forgets as fast. Lower: averages "
               "over more steps, slowly.", "live", 0.0, 100.0, (0.0, 1.0), r"\alpha")
@@ -86,18 +87,20 @@ _DP, _TD, _PG = (f"labcore.classic.{name}" for name in (
 _ROWS = (
     _row("value_iteration", "Value iteration", "planning",
          summary="Knows the maze: every state takes the value of its best action, sweep by sweep, until none changes.",
-         latex=r"V(s)\leftarrow\max_a\Big[R(s,a)+\gamma\sum_{s'}P(s'\mid s,a)\,V(s')\Big]",
+         latex=r"V(s)\leftarrow\max_a\Big[R(s,a)+\gamma\sum_{s'}P(s'\mid s,a)\,V(s')\Big]\quad"
+               r"\text{until}\ \max_s|\Delta V(s)|\le\theta",
          watch="Value flows backwards from the goal, one cell a sweep. With γ = 1 it may flow in circles.",
          paper="Bellman 1957; Sutton and Barto 2018, eq. 4.10", source=(f"{_DP}:value_iteration",)),
     _row("policy_iteration", "Policy iteration", "planning",
          summary="Knows the maze: evaluates the policy, makes it greedy, and again until it is greedy already.",
-         latex=r"V\leftarrow R_\pi+\gamma P_\pi V\ \text{until it settles},\qquad "
+         latex=r"V\leftarrow R_\pi+\gamma P_\pi V\ \text{until}\ \max|\Delta V|\le\theta,\qquad "
                r"\pi(s)\leftarrow\arg\max_a Q_\pi(s,a)",
          watch="Few improvements, each after many sweeps: the policy is right long before its values are.",
          paper="Howard 1960; Sutton and Barto 2018, section 4.3", source=(f"{_DP}:policy_iteration", f"{_DP}:improve")),
     _row("policy_evaluation", "Policy evaluation", "planning",
          summary="Knows the maze: the values of walking at random, sweep by sweep. Nothing is improved.",
-         latex=r"V(s)\leftarrow\sum_a\pi(a\mid s)\Big[R(s,a)+\gamma\sum_{s'}P(s'\mid s,a)\,V(s')\Big]",
+         latex=r"V(s)\leftarrow\sum_a\pi(a\mid s)\Big[R(s,a)+\gamma\sum_{s'}P(s'\mid s,a)\,V(s')\Big]\quad"
+               r"\text{until}\ \max_s|\Delta V(s)|\le\theta",
          watch="The error is against the exact values of the random walk, not of the best policy.",
          paper="Sutton and Barto 2018, eq. 4.5", source=(f"{_DP}:policy_evaluation", f"{_DP}:exact_values")),
     _row("q_learning", "Q-learning", "temporal_difference",
@@ -129,13 +132,13 @@ _ROWS = (
          summary="SARSA whose every step also corrects the cells that led there, less the longer ago.",
          latex=r"\delta=r+\gamma Q(s',a')-Q(s,a),\quad e(s,a)\leftarrow1,\quad Q\leftarrow Q+\alpha\,\delta\,e,\quad "
                r"e\leftarrow\gamma\lambda\,e",
-         watch="λ = 0 is SARSA, λ = 1 nearly Monte Carlo: in corridors a high λ learns the way at the first success.",
+         watch="With λ = 0 it is SARSA, with 1 nearly Monte Carlo: in corridors a high λ learns the way at once.",
          paper="Singh and Sutton 1996; Sutton and Barto 2018, section 12.7", defaults={"alpha": 0.3},
          source=(f"{_TD}:sarsa_lambda",)),
     _row("q_lambda", "Q(λ)", "temporal_difference", extra=(_TRACES,),
          summary="Q-learning with traces, which are cut at every move that is not greedy.",
-         latex=r"\delta=r+\gamma\max_{a'}Q(s',a')-Q(s,a),\quad Q\leftarrow Q+\alpha\,\delta\,e,\quad "
-               r"e\leftarrow\gamma\lambda\,e\ \text{or}\ 0",
+         latex=r"\delta=r+\gamma\max_{a'}Q(s',a')-Q(s,a),\quad e(s,a)\leftarrow1,\quad Q\leftarrow Q+\alpha\,"
+               r"\delta\,e,\quad e\leftarrow\gamma\lambda\,e\ \text{or}\ 0",
          watch="With much exploration the traces are cut before they reach far: lower ε to see λ work.",
          paper="Watkins 1989; Sutton and Barto 2018, section 12.10", defaults={"alpha": 0.3},
          source=(f"{_TD}:q_lambda",)),
@@ -145,15 +148,17 @@ _ROWS = (
              "reward_to_go: what came after the move; baseline: that less V(s). Each has less variance than the one "
              "before.", "next batch", choices=("total_return", "reward_to_go", "baseline"), symbol=r"\psi_t")),
          summary="Makes moves that were followed by much reward likelier: the score function, episode by episode.",
-         latex=r"\theta\leftarrow\theta+\frac{\alpha}{N}\sum_t\psi_t\,\nabla_\theta\log\pi_\theta(a_t\mid s_t)+"
-               r"\alpha\,c_H\nabla_\theta H",
+         latex=r"\begin{gathered}\theta\leftarrow\theta+\frac{\alpha}{N}\sum_t\big[\psi_t\,\nabla_\theta\log\pi_\theta"
+               r"(a_t\mid s_t)+c_H\nabla_\theta H\big]\\ \psi_t=G_t-V(s_t),\quad G_t=r_{t+1}+\gamma\,G_{t+1},\quad "
+               r"V(s)\leftarrow V(s)+\alpha_V\big[\bar G(s)-V(s)\big]\end{gathered}",
          watch="With total_return every move of a good walk is praised, the bad ones too.",
          paper="Williams 1992, Machine Learning 8:229", defaults={"alpha": 0.5}, source=(
              f"{_PG}:reinforce", f"{_PG}:with_baseline")),
     _row("actor_critic", "Actor-critic", "tabular_policy_gradient",
          summary="The policy moves with the surprise δ of the critic at every step: no waiting for the end.",
          latex=r"\delta=r+\gamma V(s')-V(s),\quad V(s)\leftarrow V(s)+\alpha_V\delta,\quad "
-               r"\theta\leftarrow\theta+\alpha\,\delta\,\nabla_\theta\log\pi_\theta(a\mid s)",
+               r"\theta\leftarrow\theta+\alpha\big[\delta\,\nabla_\theta\log\pi_\theta(a\mid s)+"
+               r"c_H\nabla_\theta H\big]",
          watch="While V is wrong, δ is: a fast critic under a slow actor is steadier.",
          paper="Sutton and Barto 2018, section 13.5", defaults={"alpha": 0.2}, source=(f"{_PG}:actor_critic",)),
     _row("ppo", "PPO", "tabular_policy_gradient",
@@ -167,8 +172,10 @@ _ROWS = (
                 Knob("standardise", "Standardise advantages", True, "On: their spread is 1 in every batch, so the "
                      "step does not depend on the reward's size. Off: it does.", "next batch", advanced=True)),
          summary="Several clipped passes over each batch of episodes, with advantages from V.",
-         latex=r"\theta\leftarrow\theta+\alpha\nabla_\theta\operatorname{mean}_t\min\big(\rho_tA_t,\ "
-               r"\operatorname{clip}(\rho_t,1-\varepsilon,1+\varepsilon)A_t\big),\quad \rho=\pi_\theta/\pi_{old}",
+         latex=r"\begin{gathered}\theta\leftarrow\theta+\alpha\nabla_\theta\operatorname{mean}_t\Big[\min\big("
+               r"\rho_tA_t,\ \operatorname{clip}(\rho_t,1-\varepsilon,1+\varepsilon)A_t\big)+c_H H\Big],\quad "
+               r"\rho=\pi_\theta/\pi_{old}\\ A_t=\sum_l(\gamma\lambda)^l\delta_{t+l},\quad V(s)\leftarrow V(s)+"
+               r"\alpha_V\big[\overline{A+V_{old}}(s)-V(s)\big]\end{gathered}",
          watch="With 1 epoch the clip does nothing: the ratio is 1 where the gradient is taken.",
          paper="Schulman et al. 2017, arXiv:1707.06347", defaults={"alpha": 4.0}, source=(
              f"{_PG}:ppo", f"{_PG}:clipped_score", f"{_PG}:gae")),

@@ -7,56 +7,97 @@ import json
 import math
 import re
 from dataclasses import asdict
+from functools import partial
 from inspect import signature
 from pathlib import Path
 
 import pytest
 
+from labcore.catalog import maze
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS
-from labcore.catalog.kinds import algorithm, task
+from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob
 from labcore.catalog.metrics import METRICS, PANELS, metric
 from labcore.catalog.models import MODELS
 from labcore.catalog.tasks import TASKS
+from labcore.classic import methods, tabular_session
+from labcore.classic.dynamic_programming import METHODS as PLANNING
+from labcore.classic.tabular_policy_gradient import METHODS as GRADIENT
+from labcore.classic.temporal_difference import METHODS as LEARNING
 from labcore.errors import LabError
 from labcore.llm import view
 from labcore.llm.session import LOOPS
 from labcore.maths.call import member
 from labcore.runs.spec import RunSpec, knobs_of, make
+from labcore.worlds.maze_presets import PRESETS
 from tests.llm.tools import records, session
 
 FAMILY = {family.key: family for family in FAMILIES}
-PAIRS = [(row, work) for row in ALGORITHMS for work in TASKS if ALGORITHMS[row].loop in TASKS[work].loops]
+ROWS = [(key, row) for key, of in KINDS.items() for row in of.algorithms]
+WORK = [(key, work) for key, of in KINDS.items() for work in of.tasks]
+PAIRS = [(key, row, work) for key, row in ROWS for work in KINDS[key].tasks
+         if algorithm(row, key).loop in task(work, key).loops]
 # Each different declaration once.
-KNOBS = {knob: f"{row}-{work}-{knob.key}" for row, work in PAIRS for knob in knobs_of(ALGORITHMS[row], TASKS[work])}
+KNOBS = {knob: f"{key}-{row}-{work}-{knob.key}" for key, row, work in PAIRS
+         for knob in knobs_of(algorithm(row, key), task(work, key))}
+LOOPS_OF = {"llm": set(LOOPS), "maze": {"planning", *tabular_session.LEARNERS}, "cartpole": {"deep"}}
 DATA = {"prompts": '{"prompt": "1+1=", "answer": "2"}\n', "text": "to be or not to be, " * 50,
         "preferences": '{"prompt": "a", "chosen": "b", "rejected": "c"}\n'}
 # What a number or a switch trades for what; "On: … Off: …" for a switch.
 TRADE_OFF = re.compile(r"\b(higher|lower|more|longer|shorter|fewer)\b[^.]*:", re.IGNORECASE)
-SWITCH = re.compile(r"\bOn: .*\bOff: ")
+SWITCH = re.compile(r"\bOn: .*\bOff: ", re.IGNORECASE)
+NO_TRADE = {"maze_seed"}  # another number is neither more nor less: only another maze
 
 
 @pytest.fixture
 def data(tmp_path):
     def write(key):
-        kind = TASKS[key].data
-        if not kind:
+        form = TASKS[key].data if key in TASKS else ""
+        if not form:
             return None
-        path = tmp_path / f"{kind}.data"
-        path.write_text(DATA[kind], encoding="utf-8")
+        path = tmp_path / f"{form}.data"
+        path.write_text(DATA[form], encoding="utf-8")
         return str(path)
     return write
 
 
+def named(target: str):
+    """What "module:name" names."""
+    module, name = target.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+# ---------------------------------------------------------------------------- kinds
+
+@pytest.mark.parametrize("key", KINDS)
+def test_a_kind_is_wholly_declared(key):
+    row = kind(key)
+    assert row.key == key and row.label and row.task_title
+    assert row.algorithm in row.algorithms and row.task in row.tasks and row.model == row.models[0]
+    assert all(own == other.key for table in (row.algorithms, row.tasks) for own, other in table.items())
+    assert METRICS[row.speed].about == "machine"
+    assert "seconds" in row.axes and len(set(row.axes.values())) == len(row.axes) > 1
+    session_class = named(row.session)
+    assert all(callable(getattr(session_class, name)) for name in ("start", "run", "save"))
+    assert all(callable(named(target)) for target in (row.check, row.replay) if target)
+
+
+@pytest.mark.parametrize("made, rows", [
+    (methods.METHODS, KINDS["cartpole"].algorithms), ({**PLANNING, **LEARNING, **GRADIENT}, maze.ALGORITHMS)])
+def test_every_method_that_there_is_has_a_row(made, rows):
+    assert set(made) == set(rows)
+
+
 # ---------------------------------------------------------------------------- rows
 
-@pytest.mark.parametrize("row, work", PAIRS)
-def test_a_default_spec_is_valid_and_survives_json(row, work, data):
-    spec = make(algorithm_key=row, task_key=work, data=data(work))
+@pytest.mark.parametrize("key, row, work", PAIRS)
+def test_a_default_spec_is_valid_and_survives_json(key, row, work, data):
+    spec = make(kind=key, algorithm_key=row, task_key=work, data=data(work))
     again = RunSpec.from_json(spec.to_json())
     assert again == spec and again.hash() == spec.hash()
-    assert again.row is ALGORITHMS[row] and again.task_row is TASKS[work]
+    assert again.row is algorithm(row, key) and again.task_row is task(work, key) and again.kind_row is KINDS[key]
     assert all(type(value) in (bool, int, float, str) for value in spec.knobs.values())
     assert set(spec.knobs) == {knob.key for knob in knobs_of(spec.row, spec.task_row)}
     # What the row says of itself, the task may change; nothing else does.
@@ -65,17 +106,34 @@ def test_a_default_spec_is_valid_and_survives_json(row, work, data):
     assert all(spec.knobs[key] == own[key] for key in (knob.key for knob in spec.row.knobs))
 
 
-@pytest.mark.parametrize("key", ALGORITHMS)
-def test_a_row_says_what_it_is(key):
-    row = ALGORITHMS[key]
+@pytest.mark.parametrize("key, name", ROWS)
+def test_a_row_says_what_it_is(key, name):
+    row = algorithm(name, key)
     json.dumps(asdict(row))
-    assert row.key == key and row.loop in LOOPS and row.steps > 0
+    assert row.key == name and row.loop in LOOPS_OF[key] and row.steps > 0 and row.models
     for text in (row.summary, row.watch):
         assert text.endswith(".") and text[0].isupper()
     assert re.search(r"\b(19|20)\d\d\b", row.paper)
-    assert row.latex.count("{") == row.latex.count("}") and row.latex.startswith(("L = ", r"\begin{gathered}L = "))
-    assert row.latex.count(r"\Big[") == row.latex.count(r"\Big]")
+    for opening, closing in ("{}", (r"\Big[", r"\Big]"), (r"\Big(", r"\Big)"), (r"\big[", r"\big]"),
+                             (r"\big(", r"\big)"), (r"\begin", r"\end")):
+        assert row.latex.count(opening) == row.latex.count(closing), opening
     assert row.panels and len(set(row.panels)) == len(row.panels) and set(row.panels) <= set(PANELS)
+
+
+@pytest.mark.parametrize("key, name", ROWS)
+def test_a_row_names_functions_that_there_are(key, name):
+    """They stand beside the equation, so they say what they compute and where it is from."""
+    row = algorithm(name, key)
+    assert row.source or key == "llm"  # a language model's row names its functions by its choices
+    for target in row.source:
+        function = named(target)
+        assert function.__module__ == target.split(":")[0] and function.__doc__
+
+
+@pytest.mark.parametrize("key", ALGORITHMS)
+def test_the_loss_of_a_language_model_comes_first_and_its_machine_last(key):
+    row = ALGORITHMS[key]
+    assert row.latex.startswith(("L = ", r"\begin{gathered}L = "))
     assert row.panels[-2:] == ("speed", "memory") and row.panels.index("loss") > row.panels.index("grad_norm")
 
 
@@ -101,6 +159,32 @@ def test_a_tiny_run_logs_every_number_that_its_charts_show(key):
         assert all(math.isfinite(value) for value in record.metrics.values())
 
 
+SMALL = {"ppo": {"epochs": 2}, "a2c": {"rollouts_per_step": 2}, "trpo": {"critic_epochs": 2},
+         "reinforce": {"environments": 4, "critic_epochs": 2, "variance_every": 1},
+         "dqn": {"gradient_steps": 2, "learning_starts": 0}}
+# Where a number is not at every step: there was nothing to measure.
+SOMETIMES = {
+    "maze": {"moves_to_goal": "no episode ended in a goal", "value_change": "the policy was made better, V was not"},
+    "cartpole": {"episode_return": "no episode ended", "episode_length": "no episode ended"}}
+
+
+@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] != "llm"])
+def test_a_tiny_classic_run_logs_every_number_that_its_charts_show(key, name):
+    row, given = algorithm(name, key), {"pace": 0} if key == "maze" else {
+        **SMALL[name], "eval_every": 1, "eval_episodes": 1, "rollout_steps": 40}
+    known = {knob.key for knob in row.knobs}
+    spec = make(kind=key, algorithm_key=name, task_key={"maze": "textbook"}.get(key, KINDS[key].task), steps=40 if
+                key == "maze" else 2, knobs={name: value for name, value in given.items() if name in known})
+    drawn = {metric for panel in row.panels for metric in PANELS[panel].metrics}
+    drawn -= {metric for metric in drawn if METRICS[metric].about == "machine"}  # the worker's to say
+    found = list(named(KINDS[key].session).start(spec).run())
+    for record in found:
+        assert drawn - set(SOMETIMES[key]) <= set(record.metrics) <= set(METRICS)
+        assert all(math.isfinite(value) for value in record.metrics.values())
+        assert record.env_steps > 0 or row.loop == "planning"
+    assert drawn <= set().union(*(record.metrics for record in found))
+
+
 # ---------------------------------------------------------------------------- knobs
 
 @pytest.mark.parametrize("knob", KNOBS, ids=KNOBS.values())
@@ -112,7 +196,7 @@ def test_a_knob_is_wholly_declared(knob: Knob):
         assert explained(knob), f"{knob.key}: its help names neither each choice nor a family that does"
     elif knob.type is bool:
         assert SWITCH.search(knob.help)
-    elif knob.type is not str:
+    elif knob.type is not str and knob.key not in NO_TRADE:
         assert TRADE_OFF.search(knob.help), f"{knob.key}: its help does not say what more or less of it brings"
         assert knob.low is not None and knob.high is not None and knob.low < knob.high
     if knob.safe:
@@ -132,23 +216,37 @@ def explained(knob: Knob) -> bool:
     return all(re.search(rf"(^|\W){re.escape(choice)}\b", knob.help) for choice in knob.choices)
 
 
-@pytest.mark.parametrize("row, work", PAIRS)
-def test_no_knob_is_declared_twice(row, work):
-    keys = [knob.key for knob in knobs_of(ALGORITHMS[row], TASKS[work])]
+@pytest.mark.parametrize("key, row, work", PAIRS)
+def test_no_knob_is_declared_twice(key, row, work):
+    keys = [knob.key for knob in knobs_of(algorithm(row, key), task(work, key))]
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("key", ALGORITHMS)
-def test_the_live_knobs_stand_in_the_equation(key):
-    """What can be turned while it runs, but for step sizes, is a letter of the loss; so is G where groups count."""
-    row = ALGORITHMS[key]
+# Live knobs with a letter that the equation of what is learnt does without.
+BESIDE = {
+    "llm": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"},
+    "maze": {"epsilon": "how it walks", "epsilon_end": "how it walks", "alpha_decay": "what α falls by"},
+    "cartpole": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's",
+                 "kl_target": "what β follows", "value_clip": "the critic's loss", "epsilon_start": "how it acts",
+                 "epochs": "how often the gradient is taken"}}
+
+
+@pytest.mark.parametrize("key, name", ROWS)
+def test_the_live_knobs_stand_in_the_equation(key, name):
+    """What can be turned while it runs is a letter of what is learnt; so is G where groups count."""
+    row = algorithm(name, key)
     for knob in row.knobs:
-        if knob.effect == "live" and knob.symbol and not knob.key.endswith("learning_rate"):
-            assert knob.symbol in row.latex, f"{knob.symbol} ({knob.key}) is not in the equation of {row.label}"
+        if knob.effect == "live" and knob.symbol and knob.key not in BESIDE[key]:
+            assert stands(knob.symbol, row), f"{knob.symbol} ({knob.key}) is not in the equation of {row.label}"
     symbols = [knob.symbol for knob in row.knobs if knob.symbol]
     assert len(set(symbols)) == len(symbols)
     compares = any(ADVANTAGE[knob.default].group for knob in row.knobs if knob.key == "advantage")
     assert not compares or "G" in row.latex
+
+
+def stands(symbol: str, row: Algorithm) -> bool:
+    """Whether the letter itself is in the equation: α_V is no α."""
+    return re.search(re.escape(symbol) + r"(?![A-Za-z_])", row.latex) is not None
 
 
 # ---------------------------------------------------------------------------- choices
@@ -203,7 +301,7 @@ def test_a_panel_draws_metrics_of_one_kind(key):
     panel = PANELS[key]
     drawn = [METRICS[name] for name in panel.metrics]
     assert panel.key == key and panel.title and drawn
-    assert any(key in row.panels for row in ALGORITHMS.values())
+    assert any(key in algorithm(name, of).panels for of, name in ROWS)
     assert len({metric.about for metric in drawn}) == 1
     assert len({metric.unit.split(" ")[0] for metric in drawn}) == 1  # "share of groups" beside "share of completions"
 
@@ -221,6 +319,25 @@ def test_a_task_can_be_made(key, data):
     assert row.verifiable or "online" not in row.loops
 
 
+@pytest.mark.parametrize("key, name", [pair for pair in WORK if pair[0] != "llm"])
+def test_a_classic_task_can_be_made(key, name):
+    row, of = task(name, key), KINDS[key]
+    assert row.key == name and row.label and row.help.endswith(".") and set(row.loops) <= LOOPS_OF[key]
+    knobs = {knob.key: knob.default for knob in row.knobs}
+    made = named(of.check)(row, knobs)
+    known = {knob.key for other in of.algorithms.values() for knob in other.knobs}
+    assert set(row.defaults) <= known and not known & set(knobs)
+    if key == "maze":
+        gammas = {knob.default for other in of.algorithms.values() for knob in knobs_of(other, row)
+                  if knob.key == "gamma"}
+        assert gammas == {made.gamma}, "the discount that the maze was made for"
+        assert not made.unreachable_goals()
+
+
+def test_every_maze_preset_is_a_task():
+    assert {name for name, row in maze.TASKS.items() if not row.knobs} == set(PRESETS)
+
+
 @pytest.mark.parametrize("key", MODELS)
 def test_a_model_size_fits_together(key):
     size = MODELS[key]
@@ -231,7 +348,9 @@ def test_a_model_size_fits_together(key):
 # ---------------------------------------------------------------------------- names nobody knows
 
 @pytest.mark.parametrize("look_up, near, suggested", [
-    (algorithm, "grpp", "grpo"), (task, "sotr", "sort"), (metric, "rewards", "reward"),
+    (algorithm, "grpp", "grpo"), (task, "sotr", "sort"), (metric, "rewards", "reward"), (kind, "mase", "maze"),
+    (partial(algorithm, of="maze"), "sarsaa", "sarsa"), (partial(task, of="maze"), "clif", "cliff"),
+    (partial(algorithm, of="cartpole"), "dqm", "dqn"),
     (algorithm("grpo").knob, "betta", "beta"), (ADVANTAGE.__getitem__, "leave_one_in", "leave_one_out")])
 def test_an_unknown_name_gets_a_suggestion(look_up, near, suggested):
     with pytest.raises(LabError, match=rf"{near!r}: did you mean '{suggested}"):
