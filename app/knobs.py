@@ -38,7 +38,7 @@ def before_start(draft: Draft) -> None:
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)
-    _knobs(draft)
+    _knobs(draft, draft.of_task())
 
 
 def _model_label(key: str) -> str:
@@ -55,14 +55,16 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, **mor
 
     def changed() -> None:
         if st.session_state[key]:
-            draft.fields[field] = st.session_state[key]
+            draft.choose(field, st.session_state[key])
 
     st.selectbox(title, options, format_func=words, key=key, on_change=changed, **more)
 
 
 @st.fragment
-def _knobs(draft: Draft) -> None:
-    """The knobs rerun alone: moving one redraws nothing else."""
+def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
+    """The knobs rerun alone: moving one redraws nothing else, but the task as it was `drawn` beside them."""
+    if draft.of_task() != drawn:
+        st.rerun()
     target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
     _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
     left, right = st.columns(2, gap="small", wrap=False)

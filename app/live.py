@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import tabs
 from app.feed import Feed, payload
@@ -19,11 +20,14 @@ from labcore.runs.rows import RunRow
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 
 
-Picture = Callable[[RunRow, Feed], None]
+Picture = Callable[[RunRow, Feed], DeltaGenerator | None]
 
 
 def panel(run: RunRow, picture: Picture | None = None) -> None:
-    """Draw the run, and keep drawing while it is going; `picture` stands above its curves."""
+    """Draw the run, and keep drawing while it is going.
+
+    `picture` stands above its curves, or returns the place beside it where they go.
+    """
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture)
 
@@ -54,14 +58,14 @@ def _tick(run_id: str, state: str, picture: Picture | None) -> None:
     left.html(numbers(feed))
     with right:
         _view(run.spec.kind_row)
-    if picture:
-        picture(run, feed)
+    curves = picture(run, feed) if picture else None
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != shown.id
     st.session_state["charted"] = shown.id
     data = payload({shown.id: feed}, full=full, x=axis(run.spec.kind_row), smooth=smoothing(), ended=not active(shown))
-    live_chart(data, key="live_chart", on_resync=_resync)
-    if feed.stride > 1:
-        st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+    with curves or st.container():
+        live_chart(data, key="live_chart", on_resync=_resync)
+        if feed.stride > 1:
+            st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
     tabs.show(run, feed if shown is run else feed_of(run))
 
 

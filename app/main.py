@@ -16,6 +16,7 @@ live_chart.publish()
 theme.style()
 st.navigation([
     st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", default=True),
+    st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),

@@ -9,8 +9,9 @@ from labcore.worlds.maze import Maze
 from labcore.worlds.maze_text import drawn
 
 HEATS = {"values": "Values", "visits": "Visits", "error": "Error"}
-ARROWS = {"greedy": "Greedy", "policy": "Behaviour", "none": "None"}
-HEIGHT = 400  # pixels of the board, as far as the maze's shape lets it fill them
+ARROWS = {"greedy": "Greedy", "policy": "Behaviour", "none": "No arrows"}
+HEIGHT, TALLEST = 340, 560  # pixels of the board, as far as the maze's shape lets it fill them
+SMALLEST = 20  # pixels of a cell in a maze of many rows, as long as the board is not too tall
 Numbers = list[float | None]
 
 
@@ -25,22 +26,27 @@ class View:
 
 
 def board(maze: Maze, key: str, sample: dict[str, Any] | None = None, view: View | None = None,
-          picked: int | None = None, height: int = HEIGHT) -> dict[str, Any]:
-    """The data of the board that is looked at. `key`: another key, another board (player and cursor begin anew)."""
+          picked: int | None = None, steps: list[int] | None = None, pinned: bool = False) -> dict[str, Any]:
+    """The data of the board that is looked at. `key`: another key, another board (player and cursor begin anew).
+
+    `steps` are those that can be looked at, of which the sample is one: `pinned`, or else the newest.
+    """
     rows, rewards = drawn(maze)
     view = view or View()
-    data = {"key": key, "mode": "look", "rows": rows, "rewards": rewards, "height": height, "picked": picked,
-            "heat": None, "arrows": None, "episode": None, "numbers": view.numbers, "path": view.path,
+    data = {"key": key, "mode": "look", "rows": rows, "rewards": rewards, "picked": picked,
+            "height": max(HEIGHT, min(SMALLEST * maze.height, TALLEST)),
+            "heat": None, "arrows": None, "episode": None, "history": None, "numbers": view.numbers, "path": view.path,
             "proportional": view.arrows == "policy"}
     if sample is None:
         return data
     return data | {"heat": heat(maze, sample, view.heat), "arrows": sample.get(view.arrows),
-                   "episode": episode(sample)}
+                   "episode": episode(sample),
+                   "history": {"steps": steps or [], "shown": sample["step"], "pinned": pinned}}
 
 
-def editor(maze: Maze, key: str, sign: str, pay: float | None, height: int = HEIGHT) -> dict[str, Any]:
+def editor(maze: Maze, key: str, sign: str, pay: float | None) -> dict[str, Any]:
     """The data of the board that is painted with a cell of that sign and pay."""
-    return board(maze, key, height=height) | {"mode": "edit", "brush": {"sign": sign, "pay": pay}}
+    return board(maze, key) | {"mode": "edit", "brush": {"sign": sign, "pay": pay}}
 
 
 def heat(maze: Maze, sample: dict[str, Any], what: str) -> dict[str, Any] | None:

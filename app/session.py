@@ -135,6 +135,17 @@ class Draft:
     def steps(self) -> int:
         return self.fields["steps"].get(self.fields["algorithm"], self.row.steps)
 
+    def choose(self, field: str, value: str) -> None:
+        """Take another algorithm, task or model; another algorithm learns the same task, whose knobs stay."""
+        task, kept = self.fields["task"], self.of_task()
+        self.fields[field] = value
+        if self.fields["task"] == task:
+            self.values.update(kept)
+
+    def of_task(self) -> dict[str, Value]:
+        """The values of the task's own knobs."""
+        return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
+
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together."""
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],

@@ -15,7 +15,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const SPEEDS = [1, 2, 3, 5, 8, 12, 20, 30];
 const prefs = { speed: 3 }; // kept when the page is left and opened again
 const ICONS = { play: "M3 1.5v13l11-6.5z", pause: "M3 2h4v12H3zM9 2h4v12H9z", back: "M13 2v12L5 8zM2.5 2h2v12h-2z",
-  forward: "M3 2v12l8-6zM11.500 2h2v12h-2z" };
+  forward: "M3 2v12l8-6zM11.5 2h2v12h-2z", earlier: "M11 2L4 8l7 6z", later: "M5 2l7 6-7 6z" };
 
 // ---- colour ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +322,14 @@ function number(board, paint, state) {
   paint.font = `${side > 60 ? 14 : 12}px ${board.colours.font}`;
   paint.textAlign = "center";
   paint.textBaseline = "alphabetic";
-  paint.fillText(short(value, board.data.heat.digits), x + side / 2, y + side - Math.max(3, side * 0.07));
+  const text = short(value, board.data.heat.digits), at = [x + side / 2, y + side - Math.max(3, side * 0.07)];
+  if (board.player.episode) { // the path may pass below
+    paint.strokeStyle = fillOf(board, state);
+    paint.lineWidth = 4;
+    paint.lineJoin = "round";
+    paint.strokeText(text, ...at);
+  }
+  paint.fillText(text, ...at);
 }
 
 // Where the agent stands in a cell: out of the way of the symbol in the cell where an episode ends.
@@ -505,6 +512,38 @@ function newest(board) {
   show(board);
 }
 
+// ---- earlier steps of the run ----------------------------------------------------------------------------------
+
+// Ask for the picture of another step; a slider that is dragged asks a few times a second. Zero: always the newest.
+function want(board, step) {
+  board.wanted = step;
+  if (board.asking) return;
+  board.asking = setTimeout(() => {
+    board.asking = null;
+    board.component.setTriggerValue("wanted", board.wanted);
+  }, 120);
+}
+
+function stride(board, by) {
+  const { steps, shown } = board.data.history;
+  const next = steps[steps.indexOf(shown) + by];
+  if (next !== undefined) want(board, next);
+}
+
+function past(board) {
+  const { history } = board.data, { steps } = board;
+  steps.box.hidden = !history || history.steps.length < 2 || board.data.mode !== "look";
+  if (steps.box.hidden) return;
+  const at = history.steps.indexOf(history.shown), last = history.steps.length - 1;
+  steps.earlier.disabled = at <= 0;
+  steps.later.disabled = at >= last;
+  steps.when.max = last;
+  if (!board.asking) steps.when.value = at;
+  steps.when.setAttribute("aria-valuetext", `step ${history.shown}`);
+  steps.step.textContent = `step ${history.shown} of ${history.steps[last]}`;
+  steps.live.hidden = !history.pinned;
+}
+
 const icon = (name) => `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${ICONS[name]}"/></svg>`;
 
 function show(board) {
@@ -575,6 +614,8 @@ function finish(board) {
   board.painting = null;
   if (!painting?.cells.size) return;
   const cells = [...painting.cells].map((state) => [Math.floor(state / board.columns), state % board.columns]);
+  clearTimeout(board.refused); // what the server does not take is not left standing
+  board.refused = setTimeout(() => { if (!board.painting) { board.pending.clear(); draw(board); } }, 3000);
   board.component.setTriggerValue("painted", cells);
 }
 
@@ -632,7 +673,14 @@ function build(board) {
   board.root.innerHTML = `<canvas tabindex="0" role="application" aria-roledescription="maze"></canvas>
     <div class="rl-unseen" aria-live="polite"></div>
     <div class="rl-scale"><span class="rl-bar-of"></span><output></output></div>
-    <div class="rl-player" role="group" aria-label="The episode, move by move" hidden><div>
+    <div class="rl-player rl-past" role="group" aria-label="Earlier steps of the run" hidden><div>
+      <button type="button" class="rl-earlier" aria-label="One step earlier">${icon("earlier")}</button>
+      <button type="button" class="rl-later" aria-label="One step later">${icon("later")}</button>
+      <input class="rl-place rl-when" type="range" min="0" step="1" aria-label="Step of the run">
+      <span class="rl-count rl-step"></span>
+      <button type="button" class="rl-newest rl-live">Newest</button>
+    </div></div>
+    <div class="rl-player rl-episode" role="group" aria-label="The episode, move by move" hidden><div>
       <button type="button" class="rl-back" aria-label="One move back">${icon("back")}</button>
       <button type="button" class="rl-play"></button>
       <button type="button" class="rl-forward" aria-label="One move forward">${icon("forward")}</button>
@@ -644,9 +692,16 @@ function build(board) {
     </div><p></p></div>`;
   const find = (selector) => board.root.querySelector(selector);
   Object.assign(board, { canvas: find("canvas"), spoken: find(".rl-unseen"), foot: find(".rl-scale"),
-    bar: find(".rl-bar-of"), output: find("output"), box: find(".rl-player"), text: find("p"),
+    bar: find(".rl-bar-of"), output: find("output"), box: find(".rl-episode"), text: find("p"),
     controls: Object.fromEntries(["back", "play", "forward", "place", "count", "newest"]
-      .map((name) => [name, find(`.rl-${name}`)])) });
+      .map((name) => [name, find(`.rl-episode .rl-${name}`)])) });
+  board.steps = Object.fromEntries(["earlier", "later", "when", "step", "live"]
+    .map((name) => [name, find(`.rl-${name}`)]));
+  board.steps.box = find(".rl-past");
+  board.steps.earlier.addEventListener("click", () => stride(board, -1));
+  board.steps.later.addEventListener("click", () => stride(board, 1));
+  board.steps.when.addEventListener("input", () => want(board, board.data.history.steps[board.steps.when.value]));
+  board.steps.live.addEventListener("click", () => want(board, 0));
   board.bar.style.display = "contents";
   const { canvas, controls } = board;
   controls.back.addEventListener("click", () => go(board, board.player.index - 1));
@@ -707,7 +762,11 @@ export function update(component) {
   if (board.hover >= board.cells.length) board.hover = null;
   board.canvas.className = data.mode === "edit" ? "rl-paints" : "rl-picks";
   board.colours = coloursOf(parentElement);
+  const pinned = data.history?.pinned ? data.history.shown : 0;
+  if (pinned !== board.pinned) Object.assign(board.player, { touched: false, playing: false });
+  board.pinned = pinned;
   take(board, data.episode);
+  past(board);
   show(board);
   describe(board);
   legend(board);
@@ -721,5 +780,5 @@ export async function dispose(parentElement) {
   const board = boards.get(parentElement);
   boards.delete(parentElement);
   board?.observer.disconnect();
-  clearTimeout(board?.timer);
+  for (const timer of [board?.timer, board?.refused, board?.asking]) clearTimeout(timer);
 }

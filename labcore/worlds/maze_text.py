@@ -102,6 +102,15 @@ def from_text(text: str) -> Maze:
     Raises:
         LabError: the text is cut or changed, has no start or no goal, or as `Maze`.
     """
+    return unfinished(text).check()
+
+
+def unfinished(text: str) -> Maze:
+    """The maze that `to_text` wrote while it is painted: it may have no start and no goal yet.
+
+    Raises:
+        LabError: the text is cut or changed, or as `Maze`.
+    """
     parts = text.split("_")
     if len(parts) != len(_FIELDS) or not re.fullmatch(r"(?:\d{0,2}[.xSGTR]|~)+", parts[0]):
         raise LabError("The maze in this address is cut or changed: copy the whole address again.")
@@ -113,7 +122,7 @@ def from_text(text: str) -> Maze:
             raise LabError("The maze in this address is cut or changed: copy the whole address again.")
         rewards += [_number("a reward", number)] * min(int(count or 1), MAX_SIDE**2 + 1)
     rules = {name: _number(name, value) for name, value in zip(_FIELDS[2:], parts[2:], strict=True)}
-    return from_rows(rows, rewards, **rules).check()
+    return from_rows(rows, rewards, **rules)
 
 
 def _number(name: str, value: Any) -> float:

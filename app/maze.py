@@ -1,0 +1,98 @@
+"""What the maze page shows besides curves: the editor before a run; the board and one of its cells during and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from app import files, maze_cell, maze_editor, maze_view
+from app.feed import Feed
+from app.lab import active
+from app.maze_board import maze_board
+from app.session import Draft
+from labcore.runs.rows import RunRow
+from labcore.worlds.maze_presets import build
+from labcore.worlds.maze_text import from_text
+
+COLUMNS = [1.15, 1]
+
+
+def scene(draft: Draft) -> None:
+    """The page before a run: the editor."""
+    st.session_state.pop(maze_editor.CHANGED, None)
+    maze_editor.show(draft)
+
+
+def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
+    """The board of a run and the cell that was picked; once the run has ended, the editor for the next one too.
+
+    Returns the place for the curves: under the cell, beside the board.
+    """
+    if st.session_state.pop(maze_editor.CHANGED, False):
+        st.rerun()  # the form beside shows the maze as well
+    steps, sample, pinned = _sample(run.id)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
+        view = _view(sample)
+        edits = not active(run) and st.toggle("Edit the maze for the next run", key=f"edit:{run.id}")
+    if edits:
+        maze_editor.show(Draft(run))
+        return None
+    maze = from_text(sample["maze"]) if sample else build(run.spec.task_row, run.spec.knobs)
+    key = f"picked:{run.id}"
+    picked = st.session_state.get(key)
+    left, right = st.columns(COLUMNS, gap="medium")
+    with left:
+        maze_board(maze_view.board(maze, run.id, sample, view, picked, steps, pinned), key="maze_board",
+                   on_picked=lambda state: st.session_state.update({key: state}),
+                   on_wanted=lambda step: st.session_state.update({f"maze_step:{run.id}": step}))
+    with right:
+        if sample:
+            st.html(maze_cell.panel(maze, sample, maze.start if picked is None else picked))
+            st.caption(_words(sample, picked))
+        else:
+            st.caption("Values, arrows and the path appear here with the first step.")
+    return right
+
+
+def _sample(run_id: str) -> tuple[list[int], dict[str, Any] | None, bool]:
+    """The steps with a picture, the one to show, and whether it was picked; the newest otherwise."""
+    steps = files.steps_of(run_id, "samples")
+    wanted = st.session_state.get(f"maze_step:{run_id}", 0)
+    pinned = wanted in steps
+    return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned
+
+
+def _words(sample: dict[str, Any], picked: int | None) -> str:
+    """What the step was, and what can be done."""
+    sweep = sample["sweep"]
+    told = ""
+    if sweep:
+        change = f", largest change {sweep['change']:.3g}" if sweep["change"] is not None else ""
+        told = f"Sweep {sweep['number']}{change}{'; the policy was improved' if sweep['improved'] else ''}. "
+    return told + ("Click a cell to see its actions and its last update." if picked is None else "")
+
+
+def _view(sample: dict[str, Any] | None) -> maze_view.View:
+    """How the board is looked at, kept while the tab is open."""
+    present = {"values": True, "visits": bool(sample and sample["visits"]), "error": bool(sample and sample["optimal"])}
+    heat = _choice("heat", "Colours", {key: name for key, name in maze_view.HEATS.items() if present[key]})
+    arrows = _choice("arrows", "Arrows", maze_view.ARROWS,
+                     "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
+                     "now, exploration included; the longer an arrow, the likelier.")
+    return maze_view.View(heat, arrows)
+
+
+def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:
+    """A choice that a page change does not reset."""
+    kept = st.session_state.setdefault("maze_look", {})
+    present = kept.get(field) if kept.get(field) in options else next(iter(options))
+    key = f"look:{field}:{len(options)}"
+
+    def chosen() -> None:
+        kept[field] = st.session_state[key]
+
+    st.segmented_control(title, list(options), format_func=options.get, default=present, required=True, key=key,
+                         on_change=chosen, help=help, label_visibility="collapsed")
+    return present
