@@ -27,9 +27,11 @@ def surrogate(run: RunRow, feed: Feed) -> None:
             return
         st.plotly_chart(charts.line_figure(line, theme.ground(), "nats"), theme=None, key="line", config=PLAIN,
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        shown = "" if clips else " The method maximises L^CPI within the KL; PPO's two are drawn for comparison."
+        said = ("Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain "
+                "away." if clips else "The method raises the unclipped surrogate within the KL; the others are PPO’s, for "
+                "comparison.")
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
-                   f"Where the unclipped surrogate still rises and the clipped one bends down, PPO stops.{shown}")
+                   + said)
 
 
 def _clip(run: RunRow, feed: Feed) -> None:

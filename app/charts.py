@@ -41,8 +41,9 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
     points = token_points(samples)
     figure = make_subplots(1, 2, subplot_titles=("advantage > 0", "advantage < 0"), horizontal_spacing=0.16)
     ends = [ratio for ratio, _ in points]
-    left = max(0.0, min([0.4, 1 - 2 * clip_low, *ends]) - 0.05)
-    right = min(3.0, max([1.6, 1 + 2 * clip_high, *ends]) + 0.05)
+    wide = max(clip_low, clip_high, 0.002)
+    left = max(0.0, min([1 - 3 * wide, *ends]) - wide / 4)
+    right = min(3.0, max([1 + 3 * wide, *ends]) + wide / 4)
     grid = sorted({left + (right - left) * place / 120 for place in range(121)}
                   | {edge for edge in (1 - clip_low, 1 + clip_high) if left < edge < right})
     for column, sign in ((1, 1), (2, -1)):
@@ -61,9 +62,12 @@ def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float,
                              opacity=0.6, row=1, col=column)
     finish(figure, kind, 320)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0,
-                        tickvals=[1 - clip_low, 1, 1 + clip_high],
-                        ticktext=[f"{1 - clip_low:g}", "1", f"{1 + clip_high:g}"])
+    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0)
+    if wide > 0.12 * (right - left):  # else the bounds are too near each other for their words
+        words = (f"{1 - clip_low:g}", "1", f"{1 + clip_high:g}") if wide > 0.03 else ("1−ε", "1", "1+ε")
+        figure.update_xaxes(tickvals=[1 - clip_low, 1, 1 + clip_high], ticktext=words)
+    else:
+        figure.update_xaxes(nticks=4)
     figure.update_yaxes(title_text="L<sup>CLIP</sup> / |A|")
     return figure
 

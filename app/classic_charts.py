@@ -72,7 +72,7 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
     figure = go.Figure()
     figure.add_bar(y=[PSI[name] for name in names], x=[measured[name] for name in names], orientation="h",
                    marker={"color": colour, "opacity": [1.0 if name == used else 0.35 for name in names]},
-                   text=[theme.number(measured[name], 1) for name in names], textposition="outside",
+                   text=[rounded(measured[name]) for name in names], textposition="outside",
                    cliponaxis=False, hovertemplate="%{y}<br>%{x:.3g} reward²<extra></extra>")
     finish(figure, kind, 260)
     figure.update_layout(showlegend=False, margin={"r": 60}, bargap=0.35)
@@ -86,7 +86,7 @@ def variance_words(measured: Mapping[str, float]) -> str:
     """How much quieter the quietest choice is than the whole return.
 
     >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})
-    'Ψ4 (GAE) has 100 times less variance than Ψ1 (the total return): as much as 100 times the episodes would give.'
+    'Ψ4 (GAE) has 100 times less variance than Ψ1 (the total return): 100 times the episodes would do as much.'
     """
     names = [name for name in PSI if measured.get(name, 0) > 0]
     if len(names) < 2:
@@ -94,10 +94,20 @@ def variance_words(measured: Mapping[str, float]) -> str:
     best = min(names, key=measured.__getitem__)
     if best == names[0]:
         return "On this batch no choice has less variance than the total return."
-    share = theme.number(measured[names[0]] / measured[best], 0)
+    share = rounded(measured[names[0]] / measured[best], 2)
     short = PSI[best].replace("<sub>", "").replace("</sub>", "").replace(": ", " (", 1) + ")"
-    return (f"{short} has {share} times less variance than Ψ1 (the total return): as much as {share} times the "
-            "episodes would give.")
+    return (f"{short} has {share} times less variance than Ψ1 (the total return): {share} times the episodes would do "
+            "as much.")
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """A number of any size with that many significant digits.
+
+    >>> rounded(116151144.0), rounded(110.4), rounded(0.01234), rounded(1051868.0, 2)
+    ('116,000,000', '110', '0.0123', '1,100,000')
+    """
+    value = float(f"{value:.{digits}g}")
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:g}"
 
 
 def gae_figure(gamma: float, gae_lambda: float, kind: str = "light") -> go.Figure:

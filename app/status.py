@@ -85,8 +85,8 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
 
 
 def numbers(feed: Feed) -> str:
-    """The row of numbers as HTML: newest value, its unit, and how it moved since the first step."""
-    cells = []
+    """The row of numbers as HTML: newest value, its unit where it is a new one, how it moved since the first step."""
+    cells, before = [], ""
     for metric in (*headline(feed.spec), METRICS[feed.spec.kind_row.speed]):
         last, first = feed.value(metric.key), feed.value(metric.key, first=True)
         moved = ""
@@ -94,7 +94,8 @@ def numbers(feed: Feed) -> str:
             change = last - first
             moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)}</em>"
         shown = "–" if last is None else number(last, metric.digits)
-        unit = f" {html.escape(metric.unit)}" if "/" in metric.unit else ""
-        cells.append(f'<div title="{html.escape(metric.help)}"><span>{html.escape(metric.label)}'
-                     f"{unit}</span><b>{shown}</b>{moved}</div>")
+        unit = f" {html.escape(metric.unit)}" if "/" in metric.unit and metric.unit != before else ""
+        before = metric.unit
+        told = html.escape(f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help)
+        cells.append(f'<div title="{told}"><span>{html.escape(metric.label)}{unit}</span><b>{shown}</b>{moved}</div>')
     return f'<div class="rl-numbers">{"".join(cells)}</div>'

@@ -18,7 +18,7 @@ NEGATIVE = {"light": "#B85C00", "dark": "#F2B84B"}
 FONT = "Source Sans, Source Sans Pro, sans-serif"  # what Streamlit ships
 GREEK = {r"\beta": "β", r"\eta": "η", r"\tau": "τ", r"\mu": "μ", r"\gamma": "γ", r"\lambda": "λ", r"\Delta": "Δ",
          r"\varepsilon": "ε", r"\rho": "ρ", r"\nabla": "∇", r"\lVert": "‖", r"\rVert": "‖", r"\max": "max ",
-         r"\pi": "π", r"\,": " "}
+         r"\pi": "π", r"\,": " ", r"\delta": "δ", r"\Psi": "Ψ", r"\alpha": "α", r"\theta": "θ", r"\omega": "ω"}
 
 CSS = """
 <style>
@@ -40,7 +40,7 @@ CSS = """
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
 sub,sup{line-height:0}
-.rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;padding:2px 0}
+.rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
 .rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}

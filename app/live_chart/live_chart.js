@@ -5,7 +5,6 @@
 // kept, so they never need the server.
 
 const charts = new WeakMap();
-const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
 const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
@@ -19,14 +18,6 @@ function loadPlotly(url) {
     document.head.appendChild(script);
   });
   return plotly;
-}
-
-const symlog = (y) => Math.sign(y) * Math.log10(1 + Math.abs(y) / KL_LINEAR);
-
-function niceCeil(value) {
-  if (value <= 10) return 10;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * power).find((edge) => edge >= value);
 }
 
 // ---- data ------------------------------------------------------------------------------------------------------
@@ -110,7 +101,7 @@ function layoutOf(chart, panel) {
   const y = { ...axis, gridcolor: line, nticks: 5, automargin: false };
   if (panel.range) Object.assign(y, { range: [panel.range[0] - 0.03, panel.range[1] + 0.03], tickvals: [0, 0.5, 1] });
   const { "margin.t": top, ...marks } = markerLayout(chart);
-  if (panel.symlog) Object.assign(y, { rangemode: "tozero" }, symlogTicks(chart, panel, top));
+  if (panel.symlog) Object.assign(y, symlogTicks(chart, panel, top));
   if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
   return {
     height: chart.height, margin: { l: 46, r: 10, t: top, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)",
@@ -121,17 +112,6 @@ function layoutOf(chart, panel) {
              title: { text: unitOf[chart.x], standoff: 2, font: { size: 12 } } }, yaxis: y, ...marks,
     uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
   };
-}
-
-function symlogTicks(chart, panel, top) {
-  const apart = 15 / (chart.height - 34 - top); // the share of the height that two labels need
-  const values = Object.values(chart.runs).flatMap((run) => run.rows.map((row) => row[3][panel.metrics[0].key] ?? 0));
-  const high = Math.max(KL_LINEAR, ...values), low = Math.min(0, ...values);
-  const decades = [-10, -1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1, 10, 100, 1000];
-  const inside = decades.filter((tick) => tick >= low * 1.01 - 1e-9 && tick <= Math.max(high, 0.01) * 1.01);
-  const span = symlog(Math.max(high, 0.01)) - symlog(low);
-  const ticks = inside.filter((tick) => tick === 0 || Math.abs(symlog(tick)) > apart * span);
-  return { tickvals: ticks.map(symlog), ticktext: ticks.map((tick) => String(tick).replace("-", "−")) };
 }
 
 // Dotted verticals with their words above the plot, on as many levels as near neighbours need: the newest nearest.

@@ -102,8 +102,8 @@ def episode(title: str, about: str, world: World, shown: Mapping[str, Any], key:
 def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, Any]:
     """The shown episode of a step's greedy evaluation, with the mean return of all of its episodes."""
     returns = samples["evaluation"]["returns"]
-    mean = number(sum(returns) / len(returns), 0 if all(each == int(each) for each in returns) else 1)
-    about = f"step {samples['step']:,}, return {mean}" + (f", mean of {len(returns)}" if len(returns) > 1 else "")
+    about = f"step {samples['step']:,}, return {_return(sum(returns) / len(returns))}"
+    about += f", mean of {len(returns)}" if len(returns) > 1 else ""
     return episode(title, about, world, samples["evaluation"], samples["step"])
 
 
@@ -116,8 +116,11 @@ def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str
 def alone(task: str, title: str, shown: Mapping[str, Any]) -> dict[str, Any]:
     """The player with one episode, of no run."""
     world = fitting(task, shown["path"])
-    about = f"return {number(sum(shown['rewards']), 0)}"
-    return _data("", task, world, [episode(title, about, world, shown)])
+    return _data("", task, world, [episode(title, f"return {_return(sum(shown['rewards']))}", world, shown)])
+
+
+def _return(value: float) -> str:
+    return number(value, 0 if value == int(value) else 1)
 
 
 def fitting(task: str, path: list[list[float]]) -> World:

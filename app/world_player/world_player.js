@@ -75,8 +75,10 @@ function tick(player, stamp) {
   if (!player.playing || !player.box.isConnected) return;
   const passed = player.stamp ? Math.min(stamp - player.stamp, 100) / 1000 : 0;
   player.stamp = stamp;
-  if (player.time < player.length) {
-    player.time = Math.min(player.time + passed * player.speed * player.data.rate, player.length);
+  // where newer data waits, the loop ends with the first seat's episode
+  const end = player.waiting ? Math.max(last(player.data.episodes[0]), player.time) : player.length;
+  if (player.time < end) {
+    player.time = Math.min(player.time + passed * player.speed * player.data.rate, end);
     player.held = 0;
     draw(player);
   } else if ((player.held += passed) > HOLD) {

@@ -131,14 +131,14 @@ _ALL = (
     Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
            "none, since no share improved the surrogate within the KL.", scale="rate"),
     Metric("line_search/backtracks", "Backtracks", "tries", "How often the line search shortened the step.", digits=0),
-    Metric("gradient_variance/total_return", "Gradient variance, total return", "reward²", "Trace of the covariance "
-           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog"),
+    Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "
+           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0),
     Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²", "The same with Ψ = what "
-           "came after the action.", "\\Psi_2", scale="symlog"),
+           "came after the action.", "\\Psi_2", scale="symlog", digits=0),
     Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²", "The same with Ψ = reward-to-go "
-           "less V(s).", "\\Psi_3", scale="symlog"),
+           "less V(s).", "\\Psi_3", scale="symlog", digits=0),
     Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
-           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog"),
+           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog", digits=0),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
            "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0."),
     Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
