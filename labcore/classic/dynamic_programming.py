@@ -68,9 +68,28 @@ def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
 
     Source: Sutton and Barto 2018, Reinforcement Learning, eq. 4.4 in matrix form.
     """
+    return _solve(*mdp.under(policy), mdp.terminal, gamma)
+
+
+def exact_value(mdp: MDP, policy: Array, gamma: float, start: int) -> float:
+    """V_π(start), exactly. Only what the policy may come to from there counts: elsewhere it may walk for ever.
+
+    In reward.
+
+    Raises:
+        LabError: with γ = 1 the policy may walk for ever from the start.
+    """
     transitions, rewards = mdp.under(policy)
+    here = np.arange(len(rewards)) == start
+    while (grown := here | (transitions[here] > 0).any(0)).sum() > here.sum():
+        here = grown
+    values = _solve(transitions[np.ix_(here, here)], rewards[here], mdp.terminal[here], gamma)
+    return float(values[here[:start].sum()])
+
+
+def _solve(transitions: Array, rewards: Array, terminal: np.ndarray, gamma: float) -> Array:
     ahead = gamma * transitions
-    if gamma == 1 and not _ends(transitions, mdp.terminal):
+    if gamma == 1 and not _ends(transitions, terminal):
         raise LabError("With gamma = 1 this policy may walk for ever, so its values are no numbers: "
                        "set gamma below 1, for example 0.99.")
     return np.linalg.solve(np.eye(len(ahead)) - ahead, rewards)

@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from labcore.classic import temporal_difference
-from labcore.classic.dynamic_programming import backup, exact_values, greedy
+from labcore.classic.dynamic_programming import backup, exact_value, exact_values, greedy
 from labcore.classic.temporal_difference import Update
 from labcore.classic.walks import Episode, Step
 from labcore.errors import LabError
@@ -83,7 +83,7 @@ def measures(session: Session) -> dict[str, float]:
         metrics["start_value/best"] = float(best[0][start])
     if session.maze.states <= SOLVED_EVERY_STEP or due(session):
         try:
-            metrics["start_value/greedy"] = float(exact_values(session.maze.mdp, preferred(found), gamma)[start])
+            metrics["start_value/greedy"] = exact_value(session.maze.mdp, preferred(found), gamma, start)
         except LabError:  # with γ = 1 a policy that walks for ever is worth no number, so none is shown
             return metrics
     return metrics

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from labcore.classic.dynamic_programming import (
+    exact_value,
     exact_values,
     greedy,
     nothing_known,
@@ -156,6 +157,25 @@ def test_with_gamma_1_what_never_ends_has_no_value():
     close(optimal_values(maze.mdp, 1.0)[0], [10, 10, 10, 10, 0, 0])
     with pytest.raises(LabError, match="walk for ever"):
         optimal_values(from_rows(["S#G"]).mdp, 1.0)
+
+
+@each_maze
+def test_the_value_of_the_start_alone(maze):
+    policy = np.random.default_rng(2).dirichlet(np.ones(4), maze.states)
+    for rows in (policy, np.eye(4)[policy.argmax(1)]):
+        close(exact_value(maze.mdp, rows, 0.95, maze.start), exact_values(maze.mdp, rows, 0.95)[maze.start])
+
+
+def test_what_a_policy_does_where_it_never_comes_does_not_count():
+    """γ = 1 along the cliff: 13 steps, though everywhere else the policy runs against the upper edge."""
+    maze = preset("cliff")
+    actions = np.zeros(maze.states, dtype=int)
+    actions[2 * 12: 3 * 12 - 1], actions[3 * 12 - 1] = 1, 2  # along the row above the edge, then down
+    close(exact_value(maze.mdp, np.eye(4)[actions], 1.0, maze.start), -13)
+    with pytest.raises(LabError, match="walk for ever"):
+        exact_values(maze.mdp, np.eye(4)[actions], 1.0)
+    with pytest.raises(LabError, match="walk for ever"):
+        exact_value(maze.mdp, np.eye(4)[actions], 1.0, 0)
 
 
 def test_ties_share_alike():
