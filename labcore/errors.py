@@ -6,9 +6,9 @@ class LabError(Exception):
 
 
 class Diverged(LabError):
-    """The loss or its gradient stopped being a finite number; `step` is where, counted from 1."""
+    """The loss, its gradient or a table stopped being a finite number; `step` is where, counted from 1."""
 
-    def __init__(self, step: int, what: str):
+    def __init__(self, step: int, what: str, remedy: str = "a lower learning rate, or a smaller clip range"):
         self.step = step
         super().__init__(f"The {what} was not a finite number at step {step}: resume from the last good checkpoint "
-                         "with a lower learning rate, or a smaller clip range.")
+                         f"with {remedy}.")

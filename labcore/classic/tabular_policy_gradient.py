@@ -185,7 +185,9 @@ class PolicyUpdate(NamedTuple):
 
 @dataclass(eq=False)
 class PolicyTables:
-    """θ (S, A) with its π, V (S,), the steps since the last update, and the last update that began in each state."""
+    """θ (S, A) with its π, V (S,), the steps since the last update, the last update that began in each state, and those
+    that the newest call of the method made, in the order of the steps.
+    """
 
     theta: Array
     values: Array = field(init=False)
@@ -194,6 +196,7 @@ class PolicyTables:
     finished: int = 0
     steps: int = 0
     last: dict[int, PolicyUpdate] = field(default_factory=dict)
+    made: list[PolicyUpdate] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.values, self.policy = np.zeros(len(self.theta)), softmax(self.theta)
@@ -224,14 +227,15 @@ class PolicyTables:
         self.values[seen] += knobs["value_alpha"] * (total[seen] / count[seen] - self.values[seen])
 
     def note(self, steps: Steps, praise: Array, gamma: float, values: Array, before: Array) -> None:
-        """Keep each state's last update of this batch, made with the V and π before it."""
+        """Keep the updates of this batch, made with the V and π before it."""
         following = np.where(steps.terminated, 0.0, values[steps.next_states])
         own = values[steps.states]
         where = steps.states, steps.actions
         columns = (steps.states, steps.actions, steps.rewards, np.full(len(own), gamma), following, own,
                    steps.rewards + gamma * following - own, praise, before[where], self.policy[where])
         for row in zip(*(column.tolist() for column in columns), strict=True):
-            self.last[row[0]] = PolicyUpdate(*row)
+            self.made.append(PolicyUpdate(*row))
+            self.last[row[0]] = self.made[-1]
 
 
 PSI: dict[str, Psi] = {"total_return": total_return, "reward_to_go": reward_to_go, "baseline": with_baseline}
@@ -271,8 +275,9 @@ def actor_critic(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
     direction = praise * ((np.arange(len(row)) == action) - row) + knobs["entropy_coef"] * entropy_gradient(row)
     tables.theta[state] += knobs["alpha"] * direction
     before, tables.policy[state] = float(row[action]), softmax(tables.theta[state])
-    tables.last[state] = PolicyUpdate(state, action, step.reward, gamma, next_value, value, delta, praise, before,
-                                      float(tables.policy[state, action]))
+    tables.made.append(PolicyUpdate(state, action, step.reward, gamma, next_value, value, delta, praise, before,
+                                    float(tables.policy[state, action])))
+    tables.last[state] = tables.made[-1]
 
 
 def ppo(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
@@ -326,6 +331,7 @@ class PolicyLearner:
 
     def learn(self, step: Step, knobs: Knobs, rng: np.random.Generator) -> None:
         self.tables.steps += 1
+        self.tables.made.clear()
         self._method(self.tables, step, knobs)
 
     def policy(self, knobs: Knobs) -> Array:

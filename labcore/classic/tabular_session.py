@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import isfinite
@@ -21,7 +21,9 @@ from safetensors.numpy import load_file, save_file
 
 from labcore.classic import dynamic_programming, tabular_policy_gradient, tabular_view, temporal_difference
 from labcore.classic.dynamic_programming import Sweep
+from labcore.classic.tabular_policy_gradient import PolicyUpdate
 from labcore.classic.tabular_view import Move
+from labcore.classic.temporal_difference import Update
 from labcore.classic.walks import Episode, walk
 from labcore.errors import Diverged, LabError
 from labcore.runs.record import Record
@@ -110,7 +112,7 @@ class Session:
         arrays = {"visits": self.visits, "values": self.sweep.values, "action_values": self.sweep.action_values,
                   "policy": self.sweep.policy, "change": np.array(self.sweep.change)}
         arrays |= {f"learner/{name}": value for name, value in (self.learner.state() if self.learner else {}).items()}
-        save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, folder / "tables.safetensors")
+        save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, folder / "tables.safetensors")
         state = {"step": self.step, "updates": self.updates, "env_steps": self.env_steps, "knobs": self.knobs,
                  "sweep": self.sweep.number, "improved": self.sweep.improved, "rng": self.rng.bit_generator.state,
                  "finished_because": self.finished_because}
@@ -151,35 +153,37 @@ class Session:
 
     def _walks(self) -> Iterator[Record]:
         env = MazeEnv(self.maze, int(self.knobs["step_limit"]), bool(self.knobs["random_start"]))
-        episode, ended, moves, seen = Episode(), [], [], {}
+        episode, ended, steps, updates = Episode(), [], [], []
         for step in walk(env, self.learner, self.knobs, self.rng):
             env.max_steps = int(self.knobs["step_limit"])
             self.env_steps += 1
             self.visits[step.state] += 1
             episode.steps.append(step)
-            made = self.learner.tables.last.get(step.state)
-            moves.append(Move(step, made if made is not seen.get(step.state) else None))
-            seen[step.state] = made
+            steps.append(step)
+            updates += self._sound(self.learner.tables.made)
             if not step.ended:
                 continue
             ended.append(episode)
             episode = Episode()
             if self.learner.waiting:
                 continue
-            # Where the method waits for the end, a state's last update stands for all of its moves.
-            moves = [Move(move.step, move.update or self.learner.tables.last[move.step.state]) for move in moves]
+            moves = [Move(*pair) for pair in zip(steps, updates, strict=True)]
             yield self._record(self._walked(ended, moves), partial(tabular_view.of_walk, self, ended, moves))
-            ended, moves = [], []
+            ended, steps, updates = [], [], []
 
-    def _walked(self, ended: list[Episode], moves: list[Move]) -> dict[str, float]:
-        """What the episodes of this step were like.
+    def _sound(self, updates: Sequence[Update | PolicyUpdate]) -> Sequence[Update | PolicyUpdate]:
+        """The updates themselves.
 
         Raises:
             Diverged: a value is not finite any more.
         """
+        if all(isfinite(update.delta) and isfinite(update.after) for update in updates):
+            return updates
+        raise Diverged(self.step + 1, "value table", "a smaller step size")
+
+    def _walked(self, ended: list[Episode], moves: list[Move]) -> dict[str, float]:
+        """What the episodes of this step were like."""
         surprise = float(np.mean([abs(move.update.delta) for move in moves]))
-        if not isfinite(surprise):
-            raise Diverged(self.step + 1, "value table")
         found = {"episode_return": float(np.mean([episode.total for episode in ended])), "episodes": len(ended),
                  "episode_length": float(np.mean([len(episode.steps) for episode in ended]))}
         goals = self.maze.where("goal")

@@ -35,7 +35,7 @@ class Move(NamedTuple):
     """A step of an episode, and the update that came of it."""
 
     step: Step
-    update: Update | PolicyUpdate | None
+    update: Update | PolicyUpdate
 
 
 def due(session: Session) -> bool:

@@ -56,7 +56,7 @@ class Tables:
     """What a learner knows: Q (S, A), which it acts on, and what its method keeps beside it.
 
     `visits` counts the updates of each (s, a) and `steps` all steps, both for the schedules; `last` is the last update
-    that began in each state.
+    that began in each state, `made` those of the newest call of the method, in the order of the steps.
     """
 
     q: Array
@@ -67,6 +67,7 @@ class Tables:
     committed: int | None = None
     steps: int = 0
     last: dict[int, Update] = field(default_factory=dict)
+    made: list[Update] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.visits = np.zeros(self.q.shape, dtype=np.int64)
@@ -137,6 +138,7 @@ def _update(tables: Tables, table: Array, step: Step, next_value: float, knobs: 
     after = before + alpha * delta
     table[state, action] = after
     tables.last[state] = Update(state, action, step.reward, gamma, next_value, target, before, delta, alpha, after)
+    tables.made.append(tables.last[state])
     return tables.last[state]
 
 
@@ -205,6 +207,7 @@ def monte_carlo(tables: Tables, step: Step, knobs: Knobs, rng: np.random.Generat
     following = 0.0 if step.terminated else _expected(tables, step.next_state, knobs)
     for passed in reversed(tables.episode):
         following = _update(tables, tables.q, passed, following, knobs).target
+    tables.made.reverse()
 
 
 def _update_traces(tables: Tables, step: Step, next_value: float, knobs: Knobs) -> None:
@@ -270,6 +273,7 @@ class TDLearner:
 
     def learn(self, step: Step, knobs: Knobs, rng: np.random.Generator) -> None:
         self.tables.steps += 1
+        self.tables.made.clear()
         self._method(self.tables, step, knobs, rng)
 
     def policy(self, knobs: Knobs) -> Array:
