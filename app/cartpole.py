@@ -20,14 +20,14 @@ PATIENCE = 200  # steps of an episode of random actions
 def scene(task: str) -> None:
     """The page before a run: the world, with actions at random."""
     try:
-        shown = _at_random(task)
+        shown = _random_episode(task)
     except LabError:
         return  # the status line says what is wrong with the task
-    world_player(episodes.alone(task, "Random actions, before any learning:", shown), key="world_player")
+    world_player(episodes.at_random(task, shown), key="world_player")
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _at_random(task: str, seed: int = 3) -> dict[str, Any]:
+def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
     """One episode of random actions, as an evaluation keeps it."""
     world = make_environments(task, 1, seed)
     rng = np.random.default_rng(seed)

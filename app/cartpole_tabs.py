@@ -11,6 +11,8 @@ from app.feed import Feed
 from labcore.runs.rows import RunRow
 
 PLAIN = {"displayModeBar": False}
+CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
+TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
 
 
 def surrogate(run: RunRow, feed: Feed) -> None:
@@ -27,9 +29,7 @@ def surrogate(run: RunRow, feed: Feed) -> None:
             return
         st.plotly_chart(charts.line_figure(line, theme.ground(), "nats"), theme=None, key="line", config=PLAIN,
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        said = ("Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain "
-                "away." if clips else "The method raises the unclipped surrogate within the KL; the others are PPO’s, for "
-                "comparison.")
+        said = CLIPPED if clips else TRUSTED
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
                    + said)
 

@@ -113,10 +113,11 @@ def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str
     return _data(run_id, task, world, [of_step("Newest policy", world, newest), of_step("Best so far", world, best)])
 
 
-def alone(task: str, title: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+def at_random(task: str, shown: Mapping[str, Any]) -> dict[str, Any]:
     """The player with one episode, of no run."""
     world = fitting(task, shown["path"])
-    return _data("", task, world, [episode(title, f"return {_return(sum(shown['rewards']))}", world, shown)])
+    about = f"return {_return(sum(shown['rewards']))}, before any learning"
+    return _data("", task, world, [episode("Random actions", about, world, shown)])
 
 
 def _return(value: float) -> str:

@@ -1,0 +1,137 @@
+"""The CartPole page: every method and state, what is refused in words, the tabs."""
+
+import json
+
+import pytest
+
+from app.status import STATES
+from labcore.catalog.cartpole import ALGORITHMS, TASKS
+from labcore.runs.paths import run_folder
+from labcore.runs.record import Record
+from labcore.runs.rows import RESUMABLE
+from labcore.runs.spec import make
+from tests.app.seeding import line, ran
+
+PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]
+
+
+def seed(store, state="running", algorithm="ppo", message="") -> str:
+    """A run with six rows, an evaluation at the even ones, single episodes, a knob event and a line."""
+    run_id = store.create(make(kind="cartpole", algorithm_key=algorithm, task_key="CartPole-v1", steps=10), mine=True)
+    store.set_state(run_id, "running")
+    for step in range(1, 7):
+        metrics = {"episode_return": 10.0 * step, "episodes": 2.0, "updates": 10.0 * step, "kl/step": 0.01}
+        samples = {"step": step, "best": {"step": 2, "return": 1.0},
+                   "episodes": [{"env_step": 100 * step, "return": 9.0, "length": 9, "truncated": False}] * 2}
+        if step % 2 == 0:
+            metrics |= {"eval_return": 20.0 - step, "gradient_variance/total_return": 90.0,
+                        "gradient_variance/advantage": 3.0}
+            shown = {"path": PATH, "rewards": [1.0], "truncated": False}
+            samples |= {"evaluation": {"returns": [20.0 - step] * 2, **shown},
+                        "scatter": {"values": [1.0, 2.0, 3.0], "returns": [1.5, 2.0, 2.5]},
+                        "ratios": {"ratio": [0.9, 1.3], "advantage": [-1.0, 0.5]}}
+        store.append(run_id, Record(step, 0, metrics, 100 * step), 0.5 * step)
+        write(run_id, "samples", samples)
+    write(run_id, "lines", line())
+    store.log(run_id, "knob", {"knob": "learning_rate", "from": 0.002, "to": 0.001, "update": 3,
+                               "text": "η 0.002 → 0.001"}, 3)
+    if state != "running":
+        store.set_state(run_id, state, message)
+    return run_id
+
+
+def write(run_id: str, kind: str, content: dict) -> None:
+    folder = run_folder(run_id) / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"step-{content['step']:06d}.json").write_text(json.dumps(content))
+
+
+def html(test) -> str:
+    return " ".join(element.proto.body for element in test.get("html"))
+
+
+def players(test) -> list[dict]:
+    """What each mounted player was given."""
+    found = []
+    for element in test.get("bidi_component"):
+        data = json.loads(element.proto.json)
+        if "episodes" in data:
+            found.append(data)
+    return found
+
+
+def test_run_untouched_is_ppo_on_cartpole(page, lab):
+    test = page("cartpole")
+    test.button(key="do:Run").click()
+    ran(test)
+    run, = lab.store.runs()
+    assert (run.spec.kind, run.spec.algorithm, run.spec.task) == ("cartpole", "ppo", "CartPole-v1")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
+def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
+    test = page("cartpole", algorithm=algorithm, task=task)
+    assert ALGORITHMS[algorithm].summary[:20] in html(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    assert (lab.store.runs()[0].spec.algorithm, lab.store.runs()[0].spec.task) == (algorithm, task)
+
+
+@pytest.mark.parametrize("task, said", [
+    ("NoSuch-v0", "no environment"), ("CartPole-v7", "CartPole-v1"), ("Pendulum-v1", "continuous actions"),
+    ("LunarLander-v3", "needs a package"), ("Blackjack-v1", "observes a Tuple")])
+def test_a_world_that_cannot_be_used_is_said_and_starts_nothing(page, lab, task, said):
+    test = page("cartpole", task=task)
+    assert said in html(test) and said in test.warning[0].value
+    test.button(key="do:Run").click()
+    ran(test)
+    assert not lab.store.runs() and said in test.error[0].value
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "Taxi-v4"])
+def test_each_world_of_the_table_can_be_chosen(page, task):
+    test = page("cartpole", task=task)
+    assert not test.warning and "Ready" in html(test)
+
+
+@pytest.mark.parametrize("state", [state for state in STATES if state not in ("queued", "starting")])
+def test_each_state_says_what_it_is(page, lab, state):
+    test = page("cartpole", run=seed(lab.store, state, message="A sentence about it."))
+    assert STATES[state][1] in html(test)
+    assert state not in RESUMABLE or "Go on" in [button.label for button in test.button]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("tab", ["Surrogate", "Value", "Variance", "Equation", "Events", "Data", "Export"])
+def test_tabs(page, lab, algorithm, tab):
+    test = page("cartpole", run=seed(lab.store, "finished", algorithm))
+    test.session_state["why"] = tab
+    ran(test)
+
+
+def test_the_player_gets_the_newest_and_the_best(page, lab):
+    test = page("cartpole", run=seed(lab.store, "finished"))
+    player, = players(test)
+    assert [episode["about"] for episode in player["episodes"]] == ["step 6, return 14, mean of 2",
+                                                                    "step 2, return 18, mean of 2"]
+
+
+def test_single_episodes_reach_the_chart(page, lab):
+    test = page("cartpole", run=seed(lab.store, "finished"))
+    chart, = (data for data in (json.loads(each.proto.json) for each in test.get("bidi_component")) if "panels" in data)
+    (run,) = chart["runs"].values()
+    assert run["rows"][2][4] == [[300, 9.0], [300, 9.0]]
+    assert chart["x"] == "env_steps" and chart["markers"][0]["text"] == "η 0.002 → 0.001"
+
+
+def test_a_sample_that_is_gone_is_no_fault(page, lab):
+    run_id = seed(lab.store, "finished")
+    for path in (run_folder(run_id) / "samples").glob("*.json"):
+        path.unlink()
+    assert not players(page("cartpole", run=run_id))
+
+
+def test_a_run_of_another_kind_opens_on_its_own_page(page, lab):
+    test = page("llm", run=seed(lab.store, "finished"))
+    assert players(test)

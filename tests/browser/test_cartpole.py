@@ -1,0 +1,96 @@
+"""The CartPole page, as a person uses it: run, watch the policy act, turn a knob, come back. In a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import DRAWN, SLOW
+
+pytestmark = pytest.mark.browser
+
+# What the first player shows, as pixels: two moments differ while it plays.
+PIXELS = "() => document.querySelector('.rl-seats canvas').toDataURL()"
+
+
+def start_run(page: Page, server: Server, query: str = "") -> str:
+    """Open the page, press Run, wait for curves. Returns the run's id."""
+    page.goto(f"{server.url}/cartpole{query}")
+    expect(page.locator(".rl-seats canvas")).to_have_count(1, timeout=SLOW)  # random actions
+    page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
+    page.wait_for_function(f"() => ({DRAWN})() > 0", timeout=SLOW)
+    return re.search(r"run=([\w.-]+)", page.url)[1]
+
+
+def test_the_return_rises_and_the_policies_play(page: Page, server: Server) -> None:
+    start_run(page, server)
+    expect(page.locator(".rl-status").first).to_contain_text("Finished", timeout=2 * SLOW)
+    said = page.locator(".rl-status").first.inner_text()
+    first, last = re.search(r"greedy return ([\d.]+) → ([\d.]+)", said).groups()
+    assert float(last) > 150 and float(last) > 2 * float(first)
+    expect(page.locator(".rl-seats canvas")).to_have_count(2)
+    expect(page.get_by_text("Best so far")).to_be_visible()
+    assert page.locator(".scatterlayer .points path").count() > 20  # single episodes behind their mean
+
+    playing = page.evaluate(PIXELS)
+    page.wait_for_function(f"before => ({PIXELS})() !== before", arg=playing, timeout=SLOW)
+    page.get_by_role("button", name="Pause the episodes").click()
+    held = page.evaluate(PIXELS)
+    page.wait_for_timeout(300)
+    assert page.evaluate(PIXELS) == held
+    time = page.get_by_role("slider", name=re.compile("Time in the episode"))
+    time.fill("5")
+    expect(page.locator(".rl-seats p").first).to_contain_text("5 steps · return so far 5")
+    expect(page.get_by_role("img", name=re.compile("Newest policy, step .*5 steps"))).to_be_visible()
+    for tab in ("Surrogate", "Value"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("[role=tabpanel] .js-plotly-plot").first).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text(re.compile(r"^Explained variance −?\d"))).to_be_visible()
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+
+
+def test_a_knob_leaves_its_marker_and_a_reload_finds_the_run(page: Page, server: Server) -> None:
+    run_id = start_run(page, server, "?steps=20000&anneal=False")
+    rate = page.get_by_role("slider", name=re.compile("^Learning rate"))
+    expect(rate).to_be_enabled(timeout=SLOW)
+    rate.press("ArrowLeft")
+    expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
+    page.locator(".st-key-bar").get_by_role("button", name=re.compile("^Pause")).click()  # the players have one too
+    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    page.reload()
+    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    assert run_id in page.url
+    expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
+    expect(page.locator(".rl-seats canvas")).to_have_count(2, timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Step")).click()
+    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+
+def test_a_world_is_typed_in_or_refused_in_a_sentence(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/cartpole")
+    world = page.get_by_role("combobox", name=re.compile("World"))
+    for task, said in (("Pendulum-v1", "continuous actions"), ("FrozenLake8x8-v1", "Ready.")):
+        world.click(timeout=SLOW)
+        world.fill(task)
+        world.press("Enter")
+        expect(page.locator(".rl-status").first).to_contain_text(said, timeout=SLOW)
+    expect(page.get_by_role("img", name=re.compile("FrozenLake8x8-v1, Random actions"))).to_be_visible(timeout=SLOW)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_never_scrolls_sideways(page: Page, server: Server, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 720})
+    page.goto(f"{server.url}/cartpole?task=CliffWalking-v1")
+    expect(page.locator(".rl-seats canvas")).to_be_visible(timeout=SLOW)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_reduced_motion_waits_to_be_asked(page: Page, server: Server) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{server.url}/cartpole")
+    expect(page.get_by_role("button", name="Play the episodes")).to_be_visible(timeout=SLOW)
