@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from labcore.runs.rows import RunRow
 from labcore.runs.spec import knobs_of
 
 RECENT = 40
+FIRST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,19 @@ def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
     draft = Draft(run, kind)
     if seed_step:
         draft.fields["seed"] += seed_step
-    show_run(lab().launcher.start(draft.spec()), kind)
+    run_id = lab().launcher.start(draft.spec())
+    _wait_for_first(run_id)
+    show_run(run_id, kind)
+
+
+def _wait_for_first(run_id: str) -> None:
+    """Give a run that needs no base a moment, so that the page comes with its first step and not with a queue."""
+    until = time.monotonic() + FIRST_SECONDS
+    while time.monotonic() < until:
+        run = lab().store.run(run_id)
+        if run.base or run.step or run.state not in ("queued", "starting", "running"):
+            return
+        time.sleep(0.02)
 
 
 def _ask(command: str) -> Callable[[RunRow | None, str], None]:

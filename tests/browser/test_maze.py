@@ -1,0 +1,148 @@
+"""The maze as a person uses it: run it, look at a cell, paint, come back by the link. In a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from labcore.runs.store import Store
+from labcore.worlds.maze_text import from_json, unfinished
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms: a busy machine is no reason to fail
+RETURNS = """() => (document.querySelector('.rl-live-chart .rl-plot')?.data ?? [])
+    .find(trace => trace.name === 'Return')?.y ?? []"""
+RUN = re.compile("^Run")
+
+
+def board(page: Page, server: Server, query: str = "") -> Locator:
+    page.goto(f"{server.url}/maze{query}")
+    canvas = page.locator(".rl-maze-board canvas")
+    canvas.wait_for(timeout=SLOW)
+    return canvas
+
+
+def walk(page: Page, canvas: Locator, *keys: str) -> str:
+    """Press keys on the board; what it says of the cell it then stands on."""
+    canvas.focus()
+    for key in keys:
+        canvas.press(key)
+    return page.locator(".rl-unseen").first.inner_text()
+
+
+def drag(page: Page, canvas: Locator, shape: tuple[int, int], *cells: tuple[int, int]) -> None:
+    """Draw a stroke through cells, counted from 0, of a maze of that shape."""
+    box = canvas.bounding_box()
+    side = (box["height"] - 18) / shape[0]
+    places = [(box["x"] + 22 + (column + 0.5) * side, box["y"] + 16 + (row + 0.5) * side) for row, column in cells]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place)
+    page.mouse.up()
+
+
+def maze_in(url: str):
+    return unfinished(re.search(r"maze=([^&]+)", url)[1])
+
+
+def signs(maze) -> list[list[str]]:
+    return [[cell.kind for cell in row] for row in maze.cells]
+
+
+def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: Server) -> None:
+    canvas = board(page, server)
+    page.get_by_role("button", name=RUN).click(timeout=SLOW)
+    page.wait_for_function(f"() => ({RETURNS})().length > 60", timeout=SLOW)
+    returns = page.evaluate(RETURNS)
+    assert sum(returns[-10:]) > sum(returns[:10])
+    expect(canvas).to_have_attribute("aria-label", re.compile(r"8 rows by 8 columns.*Coloured by max Q"))
+    assert re.fullmatch(r"row 2, column 1 · free · max Q\(s,·\) \S+ · (up|right|down|left).*",
+                        walk(page, canvas, "ArrowDown"))
+    canvas.press("Enter")
+    expect(page.get_by_role("heading", name="Row 2, column 1 · free")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("Last update")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Stop")).click()
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+
+def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(page: Page, server: Server) -> None:
+    board(page, server, "?task=textbook&steps=6&pace=0")
+    page.get_by_role("button", name=RUN).click(timeout=SLOW)
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
+    count = page.locator(".rl-episode .rl-count")
+    expect(count).to_have_text(re.compile(r"^move (\d+) of \1$"), timeout=SLOW)
+    page.get_by_label("Move", exact=True).press("Home")
+    expect(count).to_have_text(re.compile("^move 0 of"))
+    page.get_by_label("One move forward").click()
+    expect(page.locator(".rl-episode p")).to_contain_text(re.compile(r"row 1, column 1, \w+.*Q\(s,.\) ← .* = "))
+    page.get_by_label("Play the episode").click()
+    expect(count).to_have_text(re.compile(r"^move (\d+) of \1$"), timeout=SLOW)
+    page.get_by_label("One step earlier").click()
+    expect(page.locator(".rl-step")).to_have_text("step 5 of 6", timeout=SLOW)
+    page.get_by_role("button", name="Newest", exact=True).click()
+    expect(page.locator(".rl-step")).to_have_text("step 6 of 6", timeout=SLOW)
+
+
+def test_what_is_painted_is_in_the_link_and_in_the_run(page: Page, server: Server) -> None:
+    canvas = board(page, server, "?task=corridors&steps=5&pace=0")
+    drag(page, canvas, (8, 8), (0, 0), (0, 0))  # the start itself: a stroke of one cell
+    page.wait_for_url(re.compile("maze="), timeout=SLOW)
+    expect(page.get_by_text(re.compile("has no start")).first).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_url(re.compile(r"^((?!maze=).)*$"), timeout=SLOW)
+
+    drag(page, canvas, (8, 8), (1, 0), (6, 0))  # quickly: the cells between belong to it
+    page.wait_for_url(re.compile("maze="), timeout=SLOW)
+    wanted = signs(maze_in(page.url))
+    assert [row[0] for row in wanted] == ["start"] + ["wall"] * 7
+    page.reload()
+    canvas.wait_for(timeout=SLOW)
+    assert "row 2, column 1 · wall" in walk(page, canvas, "ArrowDown")
+
+    page.get_by_role("button", name=RUN).click(timeout=SLOW)
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
+    store = Store(f"sqlite:///{server.home}/lab.db")
+    spec = store.run(re.search(r"run=([\w-]+)", page.url)[1]).spec
+    assert (spec.kind, spec.task, spec.algorithm) == ("maze", "own", "q_learning")
+    assert signs(unfinished(spec.knobs["maze"])) == wanted and spec.knobs["gamma"] == 0.97
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
+
+
+def test_a_goal_that_cannot_be_reached_is_said(page: Page, server: Server) -> None:
+    canvas = board(page, server, "?task=own&maze=S2.~.TG_-10~10_0_0_0.9")
+    walk(page, canvas, "ArrowRight", "ArrowRight", "Enter")
+    expect(page.get_by_text(re.compile("goal in row 2, column 3 cannot be reached"))).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text(re.compile("cannot be reached"))).to_have_count(0, timeout=SLOW)
+
+
+def test_a_maze_is_saved_and_loaded_and_a_bad_file_is_a_sentence(page: Page, server: Server, tmp_path: Path) -> None:
+    board(page, server, "?task=textbook")
+    with page.expect_download(timeout=SLOW) as download:
+        page.get_by_role("button", name="Save").click()
+    assert signs(from_json(Path(download.value.path()).read_text("utf-8")))[1] == ["free", "trap", "goal"]
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    bad.write_text('{"rows": ["S.?"]}', "utf-8")
+    good.write_text('{"rows": ["SG"], "gamma": 0.5}', "utf-8")
+    for file in (bad, good):
+        page.get_by_role("button", name="Load").click()
+        page.locator("input[type=file]").set_input_files(file)
+        if file == bad:
+            expect(page.get_by_text(re.compile(r"The maze holds '\?'"))).to_be_visible(timeout=SLOW)
+            page.keyboard.press("Escape")
+    page.wait_for_url(re.compile("maze=SG"), timeout=SLOW)
+    assert "gamma=0.5" in page.url
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_maze_page_does_not_scroll_sideways(page: Page, server: Server, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 720})
+    board(page, server, "?task=cliff")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator("[data-testid=stException]").count() == 0
