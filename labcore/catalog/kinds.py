@@ -84,8 +84,15 @@ def algorithm(key: str, of: str = "llm") -> Algorithm:
     """
     table = kind(of).algorithms
     if key not in table:
+        _elsewhere("algorithm", key, of, [row.key for row in KINDS.values() if key in row.algorithms])
         raise LabError(f"There is no algorithm {key!r}: {suggestion(key, list(table))}")
     return table[key]
+
+
+def _elsewhere(what: str, key: str, of: str, kinds: list[str]) -> None:
+    """Raises LabError where other kinds know the name."""
+    if kinds:
+        raise LabError(f"The {what} {key!r} is of the kind {' or '.join(kinds)}, not {of}: choose that kind.")
 
 
 def task(key: str, of: str = "llm") -> Task:
@@ -99,4 +106,5 @@ def task(key: str, of: str = "llm") -> Task:
         return row.tasks[key]
     if row.any_task and key:
         return replace(row.tasks[row.task], key=key, label=key, help="An environment of Gymnasium.")
+    _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
     raise LabError(f"There is no task {key!r}: {suggestion(key, list(row.tasks))}")

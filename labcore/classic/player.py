@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from labcore.classic.evaluation import play
-from labcore.classic.networks import MLP
+from labcore.classic.networks import ACTIVATIONS, MLP
 from labcore.errors import LabError
 
 
@@ -25,6 +25,10 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         network = MLP(config["sizes"], torch.Generator(), activation=config["activation"])
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
+        for key, known in (("environment", config), ("step", config), ("best_step", config),
+                           (config["activation"], ACTIVATIONS)):
+            if key not in known:
+                raise KeyError(key)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
                        "CartPole run or the folder of its exported checkpoint.") from error

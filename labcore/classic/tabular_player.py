@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from labcore.classic.tabular_view import ARROWS
 from labcore.classic.walks import sample
 from labcore.errors import LabError
-from labcore.worlds.maze import Maze
+from labcore.worlds.maze import ACTIONS, Maze
 from labcore.worlds.maze_env import MazeEnv
 from labcore.worlds.maze_text import drawn, from_json
 
@@ -32,15 +32,17 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         maze = from_json((folder / "maze.json").read_text(encoding="utf-8"))
-        policy = load_file(folder / "model.safetensors")["greedy"]
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        step, policy = int(config["step"]), load_file(folder / "model.safetensors")["greedy"]
+        if policy.shape != (maze.states, len(ACTIONS)):
+            raise ValueError("its tables are of another maze")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
                        "maze run or the folder of its exported checkpoint.") from error
     rng = np.random.default_rng(seed)
     env = MazeEnv(maze, LONGEST)
     env.np_random = rng
     walks = [_walk(env, policy, rng) for _ in range(episodes)]
-    return {"environment": "maze", "step": config["step"], "returns": [total for total, _, _ in walks],
+    return {"environment": "maze", "step": step, "returns": [total for total, _, _ in walks],
             "lengths": [len(moves) for _, _, moves in walks], "path": walks[0][1],
             "drawing": _drawing(maze, walks[0][1], walks[0][2])}
 

@@ -84,7 +84,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if options.verifier:
         knobs["verifier"] = options.verifier
     if options.maze:
-        knobs["maze"] = maze_text(Path(options.maze))
+        knobs = knobs_of_maze(Path(options.maze)) | knobs
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = model_of_run(options.model) if options.model else None
     model = model or options.model
@@ -97,10 +97,11 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     return spec
 
 
-def maze_text(path: Path) -> str:
-    """The short text of the maze in a JSON file. Raises LabError where the file cannot be read or is no maze."""
+def knobs_of_maze(path: Path) -> dict[str, Any]:
+    """The maze in a JSON file as a knob, and its own discount. Raises LabError where the file is no maze."""
     try:
-        return to_text(from_json(path.read_text(encoding="utf-8")))
+        maze = from_json(path.read_text(encoding="utf-8"))
+        return {"maze": to_text(maze), "gamma": maze.gamma}
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise LabError(f"The maze {path} cannot be read ({reason}): check the path.") from error
@@ -184,8 +185,7 @@ def play(options: argparse.Namespace) -> int:
     folder = Path(options.run)
     if folder.is_dir():
         folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
-        of = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("kind", "llm") if (
-            folder / "config.json").is_file() else "llm"
+        of = kind_of_checkpoint(folder)
     else:
         of = Store().run(options.run).spec.kind
         folder = policy_of_run(options.run)
@@ -203,6 +203,16 @@ def play(options: argparse.Namespace) -> int:
         print(f"episode {number:>3}   return {total:>10.2f}   {length:>5} steps")
     print(f"mean return {sum(played['returns']) / options.episodes:.2f} by the policy of step {played['step']}")
     return 0
+
+
+def kind_of_checkpoint(folder: Path) -> str:
+    """What an exported checkpoint is of. Raises LabError where the folder holds none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return str(config.get("kind", "llm"))
+    except (OSError, ValueError, AttributeError) as error:
+        raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "
+                       "folder that an export wrote.") from error
 
 
 def ask(options: argparse.Namespace) -> int:

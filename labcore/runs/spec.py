@@ -117,6 +117,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     model = kind_row.model if model is None else model
     if not model:
         raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give a Hugging Face folder or hub id.")
+    if len(kind_row.models) == 1 and model != kind_row.model:
+        raise LabError(f"A run of the kind {kind} has no model to choose: leave {model!r} out.")
     if kind_row.check:
         module, name = kind_row.check.split(":")
         getattr(import_module(module), name)(task_row, filled)

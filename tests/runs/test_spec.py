@@ -83,8 +83,11 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
 
 @pytest.mark.parametrize("given, words", [
     ({"kind": "mazes"}, ["'mazes'", "did you mean 'maze'"]),
-    ({"kind": "maze"}, ["algorithm 'grpo'", "choose one of"]),
-    ({"kind": "maze", "algorithm_key": "sarsa"}, ["task 'sort'", "cliff"]),
+    ({"kind": "maze"}, ["algorithm 'grpo' is of the kind llm, not maze"]),
+    ({"algorithm_key": "sarsa"}, ["algorithm 'sarsa' is of the kind maze, not llm"]),
+    ({"kind": "maze", "algorithm_key": "sarsa"}, ["task 'sort' is of the kind llm, not maze"]),
+    ({"kind": "maze", "algorithm_key": "sarsa", "task_key": "cliff", "model": "tiny"}, ["maze has no model to choose"]),
+    ({"kind": "cartpole", "algorithm_key": "ppo", "task_key": "CartPole-v1", "model": ""}, ["model is missing"]),
     ({"kind": "maze", "algorithm_key": "sarsa", "task_key": "clif"}, ["'clif'", "did you mean 'cliff'"]),
     ({"kind": "cartpole", "algorithm_key": "dqn", "task_key": "Cartpole-v1"}, ["did you mean 'CartPole-v1'"]),
     ({"algorithm_key": "gpro"}, ["algorithm 'gpro'", "did you mean 'grpo'"]),
