@@ -10,6 +10,8 @@ whose positions or attention windows go by the place in the row, which a row of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -19,35 +21,70 @@ KINDS = ("gpt2", "gpt_neox", "llama", "qwen2", "qwen3")  # the tests hold each o
 LONGEST = 256  # tokens of a row: beyond, the square of its length costs more than the cache
 
 
+@dataclass(frozen=True)
+class Row:
+    """P packed rows of R tokens: ids (P, R), positions (P, R), and what there is to know of their make-up."""
+
+    ids: Tensor
+    positions: Tensor
+    prompts: Prompts
+    group_size: int
+
+    @property
+    def outputs(self) -> int:
+        """How many of a row's last positions predict a completion token."""
+        return self.ids.shape[1] - self.prompts.ids.shape[1] + 1
+
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """The `bias` of each token for every other one. (P, 1, R, R), or (1, 1, R, R) where no prompt is padded"""
+        device, width = self.ids.device, self.prompts.ids.shape[1]
+        length = (self.ids.shape[1] - width) // self.group_size
+        member = torch.arange(1, self.group_size + 1, device=device).repeat_interleave(length)
+        member = torch.cat([member.new_zeros(width), member])  # 0 is the prompt, which all see
+        sees = ((member[:, None] == member) | (member == 0)).tril()[None, None]
+        if not self.prompts.mask.all():
+            there = torch.cat([self.prompts.mask, self.prompts.mask.new_ones(len(self.ids), len(member) - width)], 1)
+            sees = sees & there[:, None, None]
+        return bias(sees, dtype)
+
+
+def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to the attention's logits: 0 where a token sees another, else too little to matter."""
+    return torch.zeros(sees.shape, dtype=dtype, device=sees.device).masked_fill(~sees, torch.finfo(dtype).min)
+
+
+def short(prompts: Prompts, ids: Tensor) -> bool:
+    """Whether the rows of these completions (P·G, T) are short enough to be run packed."""
+    return prompts.ids.shape[1] + (ids.shape[1] - 1) * (len(ids) // len(prompts)) <= LONGEST
+
+
 def packs(model: nn.Module, prompts: Prompts, ids: Tensor) -> bool:
     """Whether these completions (P·G, T) can and should run packed."""
     config = model.config
     whole = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())
     known = config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
-    width = prompts.ids.shape[1] + (ids.shape[1] - 1) * (len(ids) // len(prompts))
-    return known and whole and width <= LONGEST
+    return known and whole and short(prompts, ids)
+
+
+def pack(prompts: Prompts, ids: Tensor) -> Row:
+    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out."""
+    count, length = len(prompts), ids.shape[1] - 1
+    group_size = len(ids) // count
+    before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
+    after = prompts.mask.sum(1, keepdim=True) + torch.arange(length, device=ids.device).repeat(group_size)
+    return Row(torch.cat([prompts.ids, ids[:, :-1].reshape(count, -1)], 1), torch.cat([before, after], 1), prompts,
+               group_size)
+
+
+def unpack(outputs: Tensor, ids: Tensor) -> Tensor:
+    """From rows to completions: what the prompt's end predicts belongs to all. (P, 1 + G·(T−1), …) -> (P·G, T, …)"""
+    first = outputs[:, :1].repeat_interleave(len(ids) // len(outputs), 0)
+    return torch.cat([first, outputs[:, 1:].reshape(len(ids), -1, *outputs.shape[2:])], 1)
 
 
 def packed(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, prompts computed once. ids (P·G, T) -> (P·G, T, …)"""
-    count, rows, length = len(prompts), len(ids), ids.shape[1] - 1  # nothing is predicted from the last token
-    group_size, device = rows // count, ids.device
-    row = torch.cat([prompts.ids, ids[:, :-1].reshape(count, -1)], 1)
-    before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
-    after = prompts.mask.sum(1, keepdim=True) + torch.arange(length, device=device).repeat(group_size)
-    output = model(input_ids=row, attention_mask=_mask(prompts, group_size, length, next(model.parameters()).dtype),
-                   position_ids=torch.cat([before, after], 1), use_cache=False,
-                   logits_to_keep=group_size * length + 1).logits
-    first = output[:, :1].repeat_interleave(group_size, 0)
-    return torch.cat([first, output[:, 1:].reshape(rows, length, *output.shape[2:])], 1)
-
-
-def _mask(prompts: Prompts, group_size: int, length: int, dtype: torch.dtype) -> Tensor:
-    """What is added to the attention's logits: 0 where a token sees another. (P, 1, row, row)"""
-    device, width = prompts.ids.device, prompts.ids.shape[1]
-    member = torch.arange(1, group_size + 1, device=device).repeat_interleave(length)
-    member = torch.cat([member.new_zeros(width), member])  # 0 is the prompt, which all see
-    sees = ((member[:, None] == member) | (member == 0)).tril()
-    there = torch.cat([prompts.mask, prompts.mask.new_ones(len(prompts), group_size * length)], 1)
-    sees = sees & there[:, None, None]
-    return torch.zeros(sees.shape, dtype=dtype, device=device).masked_fill(~sees, torch.finfo(dtype).min)
+    row = pack(prompts, ids)
+    mask = row.mask(next(model.parameters()).dtype).expand(len(prompts), -1, -1, -1)
+    return unpack(model(input_ids=row.ids, attention_mask=mask, position_ids=row.positions, use_cache=False,
+                        logits_to_keep=row.outputs).logits, ids)

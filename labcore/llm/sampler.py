@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from labcore.llm import llama
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
 
@@ -45,8 +46,12 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     rows = len(prompts) * group_size
     going = prompts.ids.new_ones(rows, dtype=torch.bool)
     ids, masks, logprobs = [], [], []
-    step = _cached_steps(model, prompts, group_size) if shares_prefixes(model) else _whole_steps(
-        model, prompts, group_size)
+    if llama.speaks(model):
+        step = llama.steps(model, prompts, group_size, max_new_tokens - 1)
+    elif shares_prefixes(model):
+        step = _cached_steps(model, prompts, group_size)
+    else:
+        step = _whole_steps(model, prompts, group_size)
     logits = next(step)
     for count in range(max_new_tokens):
         scaled = (logits.float() / temperature).log_softmax(-1)

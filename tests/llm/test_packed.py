@@ -63,10 +63,10 @@ def test_who_packs():
 
 
 def test_it_is_the_path_of_short_rows(monkeypatch):
-    llama, ids = network(LlamaConfig(vocab_size=VOCABULARY, **SIZE)), completion_ids(len(LENGTHS) * 3, 5)
+    qwen, ids = network(CONFIGS["qwen2"](VOCABULARY)), completion_ids(len(LENGTHS) * 3, 5)
     for other in ("plain", "shared"):
         monkeypatch.setattr(forward, other, lambda *_: pytest.fail("short rows run packed"))
-    assert completion_outputs(llama, prompts(), ids).shape == (len(ids), 5, VOCABULARY)
+    assert completion_outputs(qwen, prompts(), ids).shape == (len(ids), 5, VOCABULARY)
 
 
 def test_bfloat16_weights_are_lent_for_the_pass_only():
