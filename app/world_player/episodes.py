@@ -49,7 +49,7 @@ TOWN_WALLS = ((2, 0, 2, 2), (1, 3, 1, 5), (3, 3, 3, 5))  # x0, y0, x1, y1 in cel
 WORLDS: dict[str, World] = {
     "CartPole": World("cart", 50.0, ("the pole fell", "still up at the time limit"),
                       ("position, m", "speed, m/s", "angle, rad", "turning, rad/s")),
-    "Acrobot": World("acrobot", 15.0, SOLVED, ("cos θ₁", "sin θ₁", "cos θ₂", "sin θ₂", "turning 1", "turning 2")),
+    "Acrobot": World("acrobot", 30.0, SOLVED, ("cos θ₁", "sin θ₁", "cos θ₂", "sin θ₂", "turning 1", "turning 2")),
     "MountainCar": World("hill", 30.0, SOLVED, ("position", "velocity")),
     "FrozenLake": World("grid", 4.0, SOLVED, grid=_grid(LAKE)),
     "FrozenLake8x8": World("grid", 6.0, SOLVED, grid=_grid(BIG_LAKE)),
@@ -121,7 +121,7 @@ def at_random(task: str, shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _return(value: float) -> str:
-    return number(value, 0 if value == int(value) else 1)
+    return number(value, 0 if value == int(value) else 1 if abs(value) >= 10 else 2)
 
 
 def fitting(task: str, path: list[list[float]]) -> World:

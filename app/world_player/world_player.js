@@ -116,15 +116,21 @@ function describe(player) {
 
 function build(root) {
   root.innerHTML = `<div class="rl-player" role="group" aria-label="Episodes"><div class="rl-seats"></div>
-    <div class="rl-controls"><button type="button"></button>
+    <div class="rl-controls"><button type="button"></button><button type="button" class="rl-newer" hidden></button>
     <input type="range" min="0" step="1" aria-label="Time in the episode, steps"><output></output>
     <label>Speed <select aria-label="Speed">${SPEEDS.map((speed) =>
       `<option value="${speed}"${speed === 1 ? " selected" : ""}>${speed}×</option>`).join("")}</select></label>
     </div></div>`;
   const box = root.querySelector(".rl-player");
-  const player = { box, seats: [], time: 0, held: 0, speed: 1, playing: false, frame: 0, stamp: 0,
-    button: box.querySelector("button"), scrub: box.querySelector("input"), clock: box.querySelector("output") };
+  const [button, newer] = box.querySelectorAll("button");
+  const player = { box, button, newer, seats: [], time: 0, held: 0, speed: 1, playing: false, frame: 0, stamp: 0,
+    scrub: box.querySelector("input"), clock: box.querySelector("output") };
   player.button.addEventListener("click", () => play(player, !player.playing));
+  player.newer.addEventListener("click", () => {
+    player.time = 0;
+    take(player);
+    draw(player);
+  });
   player.scrub.addEventListener("input", () => {
     if (player.playing) play(player, false);
     player.time = Number(player.scrub.value);
@@ -139,10 +145,17 @@ function build(root) {
 
 const keyOf = (data) => JSON.stringify([data.world, data.episodes.map((episode) => episode.key)]);
 
+// What waits for the end of the loop, and a button not to wait for it.
+function wait(player, data) {
+  player.waiting = data;
+  player.newer.hidden = !data;
+  if (data) player.newer.textContent = `Newer: ${data.episodes[0].about.split(",")[0]}`;
+}
+
 // Show what waits.
 function take(player) {
   const data = player.waiting;
-  player.waiting = null;
+  wait(player, null);
   if (!data) return;
   const seats = player.box.querySelector(".rl-seats");
   player.data = data;
@@ -173,7 +186,7 @@ export function update({ data, parentElement }) {
   }
   const fresh = !player.data || player.data.run !== data.run || player.data.picture !== data.picture;
   const shown = player.data && keyOf(player.data) === keyOf(data);
-  player.waiting = shown && !fresh ? null : data;
+  wait(player, shown && !fresh ? null : data);
   const resting = !player.playing && player.time === 0;
   if (fresh || resting) {
     if (fresh) player.time = 0;

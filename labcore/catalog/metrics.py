@@ -100,14 +100,14 @@ _ALL = (
     Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
            "first choice.", healthy="Rises.", scale="rate"),
     Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
-           "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=1),
+           "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=2),
     Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
            digits=1),
     Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
     Metric("eval_return", "Greedy return", "reward/episode", "Mean return of the policy's best actions, in worlds of "
-           "their own.", r"G_{greedy}", "Rises, and stays.", digits=1),
+           "their own.", r"G_{greedy}", "Rises, and stays.", digits=2),
     Metric("eval_return/min", "Greedy return, worst", "reward/episode", "Smallest return of the evaluation's "
-           "episodes.", digits=1),
+           "episodes.", digits=2),
     Metric("eval_length", "Greedy length", "steps", "Mean length of the evaluation's episodes.", digits=1),
     Metric("moves_to_goal", "Moves to the goal", "moves", "Length of the episode where it ended in a goal.",
            healthy="Falls to the shortest way.", digits=0),

@@ -45,7 +45,7 @@ def test_newest_and_best_with_their_step_and_return():
     both = samples(8, path, [1.0, 2.0], truncated=False), samples(4, path, [9.0])
     data = episodes.payload("run", "CartPole-v1", *both)
     newest, best = data["episodes"]
-    assert (newest["about"], best["about"]) == ("step 8, return 1.5, mean of 2", "step 4, return 9")
+    assert (newest["about"], best["about"]) == ("step 8, return 1.50, mean of 2", "step 4, return 9")
     assert newest["ended"] == "the pole fell" and best["ended"] == ""
     assert data["picture"] == "cart" and newest["key"] != best["key"]
     json.dumps(data, allow_nan=False)
