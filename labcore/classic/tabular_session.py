@@ -115,7 +115,8 @@ class Session:
         save_file({name: np.asarray(value, order="C") for name, value in arrays.items()}, folder / "tables.safetensors")
         state = {"step": self.step, "updates": self.updates, "env_steps": self.env_steps, "knobs": self.knobs,
                  "sweep": self.sweep.number, "improved": self.sweep.improved, "rng": self.rng.bit_generator.state,
-                 "finished_because": self.finished_because}
+                 "finished_because": self.finished_because,
+                 "last": list(self.learner.tables.last.values()) if self.learner else []}
         (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
         tabular_view.save_policy(self, folder / "policy")
 
@@ -129,6 +130,8 @@ class Session:
             if self.learner:
                 self.learner.load({name.removeprefix("learner/"): value for name, value in arrays.items()
                                    if name.startswith("learner/")})
+                kept = Update if isinstance(self.learner, temporal_difference.TDLearner) else PolicyUpdate
+                self.learner.tables.last = {row[0]: kept(*row) for row in state["last"]}
             self.rng.bit_generator.state = state["rng"]
             self.knobs.update(state["knobs"])
             self.step, self.updates, self.env_steps = state["step"], state["updates"], state["env_steps"]

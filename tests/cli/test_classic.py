@@ -75,7 +75,8 @@ def test_a_maze_of_ones_own_with_its_own_discount(capsys, tmp_path, maze_file):
         assert done(capsys, "play", str(folder), "--episodes", "2", "--json") == by_name
     assert main(["play", got["run"], "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(("S → ↓\n# . G", "S ↓ .\n# → G")) and "mean return 2.00 by the policy of step 60" in printed
+    assert printed.startswith(("S → ↓\n# . G", "S ↓ .\n# → G"))
+    assert "mean return 2.00 by the policy of step 60" in printed
     # The user has the last word.
     got = done(capsys, *MAZE, "--maze", path, *FAST, "--steps", "1", "--set", "gamma=0.25", "--json")
     assert Store().run(got["run"]).spec.knobs["gamma"] == 0.25

@@ -1,7 +1,10 @@
-"""The worker with the real language-model session: killed in mid-run, it goes on bit for bit."""
+"""The worker with real sessions, a language model's and a maze's: killed in mid-run, they go on bit for bit."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.runs import checkpoint
+from labcore.runs.launcher import Launcher
 from labcore.runs.paths import run_folder
 from labcore.runs.spec import make
 from labcore.runs.store import Store
@@ -55,3 +59,41 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit():
     store.log(whole, "knob", change.payload, change.step)  # a run that is never killed, with the same change
     drive(store, whole)
     assert learnt(store, killed) == learnt(store, whole)
+
+
+LIGHT = (sys.executable, "-c", "from labcore.runs import supervisor; "
+         "supervisor.main(preload=('labcore.classic.tabular_session',), fork=True)")  # torch takes seconds to load
+
+
+def pictures(run_id) -> dict[str, dict]:
+    return {path.name: json.loads(path.read_text()) for path in sorted((run_folder(run_id) / "samples").iterdir())}
+
+
+def test_a_killed_maze_run_goes_on_bit_for_bit():
+    """Through launcher, supervisor and worker, at a pace that one can watch; a knob is moved between two steps."""
+    store = Store()
+    given = {"kind": "maze", "algorithm_key": "sarsa_lambda", "task_key": "slippery", "steps": 120, "seed": 4}
+    lab = Launcher(store, LIGHT)
+    try:
+        killed = lab.start(make(**given, knobs={"pace": 150}))
+        until(lambda: store.run(killed).step >= 55)  # beyond the checkpoint of step 50
+        store.ask(killed, "set", {"knob": "lambda", "value": 0.2})
+        change = until(lambda: [e for e in store.events_after(killed) if e.kind == "knob"])[0]
+        until(lambda: store.run(killed).step >= change.step + 4)
+        os.kill(store.run(killed).pid, signal.SIGKILL)
+        until(lambda: store.run(killed).state == "interrupted")
+        before, drawn = learnt(store, killed), pictures(killed)
+        assert change.step >= 55 and len(before) < 120
+        assert checkpoint.newest(run_folder(killed))[0] < change.step  # so the change is repeated from its event
+        lab.resume(killed, {"pace": 0})
+        until(lambda: store.run(killed).state == "finished")
+    finally:
+        lab.close()
+    assert learnt(store, killed)[:len(before)] == before and len(learnt(store, killed)) == 120
+
+    whole = store.create(make(**given, knobs={"pace": 0}))
+    store.log(whole, "knob", change.payload, change.step)  # a run that is never killed, with the same change
+    assert drive(store, whole) == "finished"
+    assert learnt(store, killed) == learnt(store, whole)
+    assert pictures(killed) == pictures(whole) and drawn.items() <= pictures(whole).items()
+    assert store.run(killed).spec.knobs["lambda"] == 0.8 and "λ 0.8 → 0.2" in change.payload["text"]
