@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from labcore.classic.evaluation import play
-from labcore.classic.session import Session, Setup
+from labcore.classic.session import Session
+from labcore.runs.spec import make
 
 EVALUATE_EVERY, GOOD, IN_A_ROW, EPISODES = 1024, 475.0, 3, 20
 STEPS = {"ppo": 60, "a2c": 150, "trpo": 100, "reinforce": 40, "dqn": 250}
@@ -64,7 +65,8 @@ class Watch:
 
 def lab(method: str, seed: int) -> Watch:
     """The lab's method with its own knobs, its own evaluations off."""
-    session = Session.start(Setup(method, seed=seed, steps=STEPS[method]), {"eval_every": 10**9, "eval_episodes": 1})
+    session = Session.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=seed,
+                                 steps=STEPS[method], knobs={"eval_every": 10**9, "eval_episodes": 1}))
     watch = Watch(seed)
     for record in session.run():
         if watch.look(record.env_steps, lambda: session.acting):
