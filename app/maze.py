@@ -34,8 +34,9 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
         st.rerun()  # the form beside shows the maze as well
     steps, sample, pinned = _sample(run.id)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
-        view = _view(sample)
-        edits = not active(run) and st.toggle("Edit the maze for the next run", key=f"edit:{run.id}")
+        edits = not active(run) and st.toggle("Edit the maze", key=f"edit:{run.id}",
+                                              help="Paint the maze of the next run; this one keeps its own")
+        view = None if edits else _view(sample)
     if edits:
         maze_editor.show(Draft(run))
         return None
@@ -80,8 +81,19 @@ def _view(sample: dict[str, Any] | None) -> maze_view.View:
     heat = _choice("heat", "Colours", {key: name for key, name in maze_view.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", maze_view.ARROWS,
                      "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
-                     "now, exploration included; the longer an arrow, the likelier.")
-    return maze_view.View(heat, arrows)
+                     "now, with its exploration; the longer an arrow, the likelier.")
+    return maze_view.View(heat, arrows, _switch("path", "Path"))
+
+
+def _switch(field: str, title: str) -> bool:
+    """A switch, on at first, that a page change does not reset."""
+    kept = st.session_state.setdefault("maze_look", {})
+    key = f"look:{field}"
+
+    def switched() -> None:
+        kept[field] = st.session_state[key]
+
+    return st.toggle(title, kept.get(field, True), key=key, on_change=switched)
 
 
 def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:

@@ -112,12 +112,13 @@ def _tools(draft: Draft) -> dict:
 
 
 def _rules(draft: Draft, maze: Maze) -> None:
-    """Size and rules of the maze."""
-    rows, columns = st.columns(2, gap="small", wrap=False)
-    with rows:
-        _number(draft, "Rows", maze.height, 1, MAX_SIDE, lambda now, value: resized(now, value, now.width))
-    with columns:
-        _number(draft, "Columns", maze.width, 1, MAX_SIDE, lambda now, value: resized(now, now.height, value))
+    """Size and rules of the maze; a maze that has its size from a knob has it there."""
+    if "height" not in draft.of_task():
+        rows, columns = st.columns(2, gap="small", wrap=False)
+        with rows:
+            _number(draft, "Rows", maze.height, 1, MAX_SIDE, lambda now, value: resized(now, value, now.width))
+        with columns:
+            _number(draft, "Columns", maze.width, 1, MAX_SIDE, lambda now, value: resized(now, now.height, value))
     slip, pays = st.columns(2, gap="small", wrap=False)
     with slip:
         _number(draft, "Slip", maze.slip, 0.0, 0.99, lambda now, value: replace(now, slip=value), 0.05,

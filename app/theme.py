@@ -106,7 +106,7 @@ def symbol(latex: str) -> str:
         text = text.replace(name, letter)
     text = html.escape(text.replace("\\", ""))
     text = re.sub(r"_\{([^}]*)\}|_(\w)", lambda m: f"<sub>{m[1] or m[2]}</sub>", text)
-    return re.sub(r"\^\{([^}]*)\}|\^(\w)", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
+    return re.sub(r"\^\{([^}]*)\}|\^([\w*])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
 
 
 def plain(latex: str) -> str:

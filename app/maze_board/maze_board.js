@@ -31,7 +31,7 @@ function coloursOf(element) {
   const base = theme(element);
   const ground = /^#[0-9a-f]{6}$/i.test(base.ground) ? base.ground : base.dark ? "#0e1116" : "#ffffff";
   return base.dark
-    ? { ...base, ground, free: "#1A2027", grid: "#39424C", wall: "#4B555F", hatch: "#2B323A", neutral: "#39414A",
+    ? { ...base, ground, free: "#262D35", grid: "#3D4650", wall: "#07090B", hatch: "#39424C", neutral: "#4A545F",
         high: "#4FA8E0", low: "#F2B84B", goal: "#3FC79A", trap: "#F08A4B", reward: "#E3A0C4", agent: "#F08A4B" }
     : { ...base, ground, free: "#F5F6F8", grid: "#C9CFD6", wall: "#5B6570", hatch: "#828C97", neutral: "#DDE1E6",
         high: "#0072B2", low: "#E69F00", goal: "#009E73", trap: "#D55E00", reward: "#CC79A7", agent: "#D55E00" };
@@ -233,7 +233,7 @@ function symbol(board, paint, state) {
   paint.textBaseline = "alphabetic";
   paint.textAlign = ends ? "center" : "right";
   if (ends) paint.fillText(signed(pay), x + side / 2, y + side / 2 + size / 2 + 8);
-  else if (side >= 44) paint.fillText(signed(pay), x + side - 4, y + 15);
+  else if (paint.measureText(signed(pay)).width < side - size - 7) paint.fillText(signed(pay), x + side - 4, y + 14);
 }
 
 function frame(paint, x, y, side, colour, dashed) {
@@ -353,7 +353,7 @@ function path(board, paint) {
     paint.globalAlpha = 1;
   };
   paint.lineJoin = paint.lineCap = "round";
-  const width = Math.max(2, side * 0.06), trail = Math.max(0, index - 12);
+  const width = Math.max(2, Math.min(side * 0.06, 5)), trail = Math.max(0, index - 12);
   if (!touched) {
     stroke(0, index, colours.ground, width + 2, 0.4);
     stroke(0, index, colours.agent, width, 0.8);
@@ -569,8 +569,8 @@ function show(board) {
   const move = player.touched && index ? episode.moves[index - 1] : null;
   const span = document.createElement(move ? "code" : "span");
   const ended = { goal: "reached a goal", trap: "fell into a trap", time: "ran out of time" }[episode.ended] ?? "ended";
-  span.textContent = move ? move.text : `Episode of step ${episode.step}: ${ended} after ${episode.length} `
-    + `${episode.length === 1 ? "move" : "moves"}, return ${format(episode.return, 2)}. Press play to walk it again.`;
+  span.textContent = move ? move.text : `The episode of step ${episode.step} ${ended} after ${episode.length} `
+    + `${episode.length === 1 ? "move" : "moves"}, return ${short(episode.return, 2)}.`;
   if (move) {
     board.text.append(`${where(board, move.state)}, ${ARROW_WORDS[move.action]}, reward ${signed(move.reward)}`);
     board.text.append(document.createElement("br"));

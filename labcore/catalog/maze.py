@@ -211,5 +211,5 @@ TASKS: dict[str, Task] = {task.key: task for task in (
          ), defaults={"gamma": 0.98}),
     Task("own", "Your own maze", "A maze that you painted, or read from a file.", f"{_PRESETS}:own", LOOPS, (
         Knob("maze", "Maze", "S2.~.TG_-10~10_0_0_0.9", "The maze as a short text, as the address of the page holds "
-             "it."),)),
+             "it.", advanced=True),)),
 )}

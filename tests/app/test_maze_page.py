@@ -1,0 +1,226 @@
+"""The maze page: its editor, what the board and a cell are given, and the page in every state of a run."""
+
+import json
+
+import pytest
+
+from app import maze_cell, maze_editor, maze_view
+from app.status import STATES
+from labcore.catalog.maze import ALGORITHMS, TASKS
+from labcore.classic.tabular_session import Session
+from labcore.runs.paths import run_folder
+from labcore.runs.spec import make
+from labcore.worlds.maze_presets import preset
+from labcore.worlds.maze_text import drawn, from_rows, from_text, to_text, unfinished
+from tests.app.seeding import ran
+
+
+def records(algorithm: str = "q_learning", task: str = "slippery", steps: int = 4, **knobs) -> list:
+    spec = make(kind="maze", algorithm_key=algorithm, task_key=task, steps=steps, knobs={"pace": 0.0, **knobs})
+    return [record for record in Session.start(spec).run() if record]
+
+
+def seed(store, state: str = "finished", message: str = "", algorithm: str = "q_learning", **more) -> str:
+    """A run of this process with its rows and pictures, brought into `state`."""
+    made = records(algorithm, **more)
+    run_id = store.create(make(kind="maze", algorithm_key=algorithm, task_key=more.get("task", "slippery")), mine=True)
+    store.set_state(run_id, "running")
+    folder = run_folder(run_id) / "samples"
+    folder.mkdir(parents=True)
+    for record in made:
+        store.append(run_id, record, 0.1 * record.step)
+        (folder / f"step-{record.step:06d}.json").write_text(json.dumps(record.samples))
+    if state != "running":
+        store.set_state(run_id, state, message)
+    return run_id
+
+
+def html(test) -> str:
+    return " ".join(element.proto.body for element in test.get("html"))
+
+
+def link(test) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
+
+
+def number(test, label: str):
+    [box] = [box for box in test.number_input if box.key.startswith(f"{label}:")]
+    return box
+
+
+# ---- painting ------------------------------------------------------------------------------------------------------
+
+def test_a_stroke_paints_all_its_cells_and_one_that_begins_on_the_same_clears():
+    maze = preset("textbook")
+    walled = maze_editor.painted(maze, [(0, 1), (1, 0)], "#", None)
+    assert drawn(walled)[0] == ["S#.", "#TG"]
+    assert drawn(maze_editor.painted(walled, [(0, 1), (1, 0)], "#", None))[0] == ["S..", ".TG"]
+    assert drawn(maze_editor.painted(maze, [(1, 2)], "G", 5.0)) == (["S..", ".TG"], [-10.0, 5.0])
+    assert drawn(maze_editor.painted(maze, [(1, 2)], "G", 10.0))[0] == ["S..", ".T."]
+    assert drawn(maze_editor.painted(maze, [(0, 2)], "S", None))[0] == ["..S", ".TG"]
+
+
+def test_a_maze_grows_and_is_cut_at_the_bottom_and_the_right():
+    maze = from_rows(["S.", ".G"], slip=0.1)
+    grown = maze_editor.resized(maze, 3, 4)
+    assert drawn(grown)[0] == ["S...", ".G..", "...."] and grown.slip == 0.1
+    assert maze_editor.resized(grown, 2, 2) == maze
+    assert drawn(maze_editor.resized(maze, 1, 1))[0] == ["S"]
+
+
+def test_goals_out_of_reach_are_named():
+    assert maze_editor.unreachable(preset("corridors")) == ""
+    assert "goal in row 1, column 3 cannot be reached" in maze_editor.unreachable(from_rows(["S#G"]))
+    assert "goals in row 1, column 3 and row 1, column 5" in maze_editor.unreachable(from_rows(["S#G#G"]))
+    assert maze_editor.unreachable(from_rows(["..G"])) == ""  # that there is no start is said elsewhere
+
+
+# ---- what the board is given ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_board_and_every_cell_of_every_method(algorithm):
+    for record in records(algorithm):
+        sample = json.loads(json.dumps(record.samples, allow_nan=False))
+        maze = from_text(sample["maze"])
+        for heat in maze_view.HEATS:
+            data = maze_view.board(maze, "a", sample, maze_view.View(heat), steps=[1, 2])
+            assert json.loads(json.dumps(data, allow_nan=False))["history"]["shown"] == record.step
+            if data["heat"]:
+                blank = maze.where("wall", "goal", "trap")
+                assert [value is None for value in data["heat"]["values"]] == blank.tolist()
+        assert (data["episode"] is None) == (not sample["moves"])
+        for state in range(maze.states):
+            assert "Row " in maze_cell.panel(maze, sample, state)
+
+
+def test_what_colours_the_cells():
+    maze, sample = preset("textbook"), records("value_iteration", "textbook", 6)[-1].samples
+    values = maze_view.heat(maze, sample, "values")
+    assert values["label"] == "V(s)" and values["scale"] == "sequential" and values["digits"] == 1
+    assert maze_view.heat(maze, sample, "visits") is None
+    error = maze_view.heat(maze, sample, "error")
+    assert error["label"] == "|V − V*|" and max(value for value in error["values"] if value is not None) < 1e-6
+    walked = records("q_learning", "corridors")[-1].samples
+    assert maze_view.heat(preset("corridors"), walked, "values")["scale"] == "signed"
+    assert maze_view.heat(preset("corridors"), walked, "visits")["scale"] == "log"
+
+
+def test_the_arrows_are_the_policies_of_the_sample():
+    sample = records("q_learning", "textbook", 1)[-1].samples
+    maze = preset("textbook")
+    greedy = maze_view.board(maze, "a", sample, maze_view.View(arrows="greedy"))
+    behaviour = maze_view.board(maze, "a", sample, maze_view.View(arrows="policy"))
+    assert greedy["arrows"] == sample["greedy"] and not greedy["proportional"]
+    assert behaviour["arrows"] == sample["policy"] and behaviour["proportional"]
+    assert maze_view.board(maze, "a", sample, maze_view.View(arrows="none"))["arrows"] is None
+
+
+def test_a_tall_maze_gets_a_taller_board():
+    mazes = preset("textbook"), from_rows(["SG"] + [".."] * 29)
+    assert [maze_view.board(maze, "a")["height"] for maze in mazes] == [maze_view.HEIGHT, maze_view.TALLEST]
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_maze_can_be_edited_and_run_untouched(page, lab, task):
+    test = page("maze", task=task)
+    assert number(test, "Slip").value is not None and "Ready" in html(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    run, = lab.store.runs()
+    assert (run.spec.kind, run.spec.task) == ("maze", task) and link(test)["run"] == run.id
+
+
+def test_a_changed_maze_is_your_own_goes_into_the_link_and_can_be_undone(page):
+    test = page("maze", task="slippery", gamma="0.5")
+    number(test, "Rows").set_value(5)
+    ran(test)
+    assert link(test)["task"] == "own" and link(test)["gamma"] == "0.5"
+    assert unfinished(link(test)["maze"]).height == 5
+    number(test, "Slip").set_value(0.4)
+    ran(test)
+    assert unfinished(link(test)["maze"]).slip == 0.4
+    for expected in (0.2, None):
+        test.button(key="maze:Undo").click()
+        ran(test)
+        assert "maze" not in link(test) if expected is None else unfinished(link(test)["maze"]).slip == expected
+    assert link(test)["task"] == "slippery"
+    test.button(key="maze:Redo").click()
+    ran(test)
+    assert unfinished(link(test)["maze"]).height == 5
+
+
+def test_another_algorithm_keeps_the_painted_maze(page):
+    text = to_text(from_rows(["S.#", "..G"]))
+    test = page("maze", task="own", maze=text)
+    [box] = [box for box in test.selectbox if box.label == "Algorithm"]
+    box.set_value("sarsa")
+    ran(test)
+    assert link(test)["algorithm"] == "sarsa" and link(test)["maze"] == text
+
+
+def test_a_random_maze_is_drawn_anew_when_its_knobs_move(page):
+    test = page("maze", task="random")
+    [slider] = [slider for slider in test.slider if slider.label == "Rows"]
+    slider.set_value(6)
+    ran(test)
+    assert link(test) == {"task": "random", "height": "6"}
+    number(test, "Slip").set_value(0.1)
+    ran(test)
+    assert unfinished(link(test)["maze"]).height == 6
+
+
+@pytest.mark.parametrize("rows, words", [
+    (["..", ".G"], "has no start"), (["S.", ".."], "has no goal"), (["S#G"], "row 1, column 3 cannot be reached")])
+def test_what_is_wrong_with_a_maze_is_said(page, rows, words):
+    test = page("maze", task="own", maze=to_text(from_rows(rows)))
+    said = html(test) + " ".join(element.value for element in test.warning)
+    assert words in said and number(test, "Columns").value == len(rows[0])
+
+
+def test_a_link_that_was_cut_is_said(page):
+    test = page("maze", task="own", maze="S2.~xT")
+    assert "cut or changed" in html(test)
+
+
+@pytest.mark.parametrize("state", [state for state in STATES if state not in ("queued", "starting")])
+def test_each_state_shows_the_board_and_the_cell(page, lab, state):
+    test = page("maze", run=seed(lab.store, state, "A sentence about it."))
+    assert STATES[state][1] in html(test) and "Row 1, column 1 · start" in html(test)
+    assert "Last update" in html(test)
+    assert bool([each for each in test.toggle if each.label == "Edit the maze"]) == (
+        state not in ("running", "paused"))
+
+
+def test_a_run_without_pictures_shows_its_maze(page, lab):
+    run_id = lab.store.create(make(kind="maze", algorithm_key="q_learning", task_key="cliff"), mine=True)
+    test = page("maze", run=run_id)
+    assert "appear here with the first step" in " ".join(element.value for element in test.caption)
+
+
+def test_the_maze_of_an_ended_run_is_edited_for_the_next(page, lab):
+    test = page("maze", run=seed(lab.store))
+    [switch] = [each for each in test.toggle if each.label == "Edit the maze"]
+    switch.set_value(True)
+    ran(test)
+    number(test, "Columns").set_value(6)
+    ran(test)
+    test.button(key="do:Run again").click()
+    ran(test)
+    newest = lab.store.runs()[0]
+    assert newest.spec.task == "own" and unfinished(newest.spec.knobs["maze"]).width == 6
+    assert newest.spec.knobs["gamma"] == 0.95
+
+
+def test_colours_and_arrows_are_kept_when_the_page_is_left(page, lab):
+    test = page("maze", run=seed(lab.store))
+    [colours] = [each for each in test.segmented_control if each.label == "Colours"]
+    colours.set_value("error")
+    ran(test)
+    test.switch_page("../pages/runs.py")
+    ran(test)
+    test.switch_page("../pages/maze.py")
+    ran(test)
+    [colours] = [each for each in test.segmented_control if each.label == "Colours"]
+    assert colours.value == "error"
