@@ -1,4 +1,6 @@
-"""docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice and a task."""
+"""docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice, a task, a maze
+and a method for it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,18 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from labcore.catalog import algorithms, choices, tasks
+from labcore.catalog import algorithms, choices, maze, tasks
+from labcore.classic import tabular_session, temporal_difference
+from labcore.classic.walks import Step
 from labcore.llm.session import Session
 from labcore.maths import surrogates
 from labcore.maths.call import call, member
 from labcore.runs.spec import make
+from labcore.worlds import maze_presets
 
 DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
@@ -62,3 +68,38 @@ def test_a_task_is_one_class_and_its_row(reverse: str) -> None:
     (record,) = session.run()
     first = record.samples["groups"][0]
     assert first["answer"] == first["prompt"][:-1][::-1]
+
+
+def test_a_maze_is_one_function_and_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    _walk("q_learning", _maze(monkeypatch))
+
+
+def test_a_method_is_one_function_and_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = evaluated("method_row", maze)
+    monkeypatch.setitem(maze.ALGORITHMS, row.key, row)
+    monkeypatch.setattr(temporal_difference, row.key, None, raising=False)  # taken away again at the end
+    exec(BLOCKS["method"], vars(temporal_difference))
+    monkeypatch.setitem(temporal_difference.METHODS, row.key, getattr(temporal_difference, row.key))
+    _walk(row.key, _maze(monkeypatch), blame=0.5)
+    tables = temporal_difference.Tables(np.array([[0.0], [0.0]]))
+    knobs = {"alpha": 1.0, "alpha_decay": 0.0, "gamma": 1.0, "blame": 0.25}
+    for reward, expected in ((8.0, 8.0), (4.0, 7.0)):  # 8; then 8 + ¼ (4 − 8)
+        temporal_difference.METHODS[row.key](tables, Step(0, 0, 0, reward, 1, True, False), knobs,
+                                             np.random.default_rng(0))
+        assert tables.q[0, 0] == expected
+
+
+def _maze(monkeypatch: pytest.MonkeyPatch) -> str:
+    row = evaluated("maze_row", maze)
+    monkeypatch.setattr(maze_presets, row.key, None, raising=False)
+    exec(BLOCKS["maze"], vars(maze_presets))
+    monkeypatch.setitem(maze.TASKS, row.key, row)
+    return row.key
+
+
+def _walk(method: str, task: str, **knobs: float) -> None:
+    """The method finds the way through the maze."""
+    spec = make(kind="maze", algorithm_key=method, task_key=task, steps=100, knobs={"pace": 0, **knobs})
+    *_, last = tabular_session.Session.start(spec).run()
+    assert last.metrics["start_value/greedy"] == pytest.approx(last.metrics["start_value/best"])
+    assert last.metrics["moves_to_goal"] >= 8

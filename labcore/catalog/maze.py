@@ -185,20 +185,23 @@ ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
 LOOPS = tuple(_KNOBS)
 
 _PRESETS = "labcore.worlds.maze_presets"
-_MAZES: tuple[tuple[str, str, str, dict[str, Value]], ...] = (
-    ("textbook", "Textbook 2 × 3", "+10 at the goal, −10 in the trap beside it: small enough to compute by hand.",
-     {"gamma": 0.9}),
-    ("slippery", "Slippery 4 × 4", "A move may slip sideways: the short way along the traps is not the best.",
-     {"gamma": 0.95, "alpha_decay": 0.6, "random_start": True}),
-    ("corridors", "Corridors 8 × 8", "A long way with dead ends: credit must travel far.", {"gamma": 0.97}),
-    ("cliff", "Cliff 4 × 12", "−100 over the edge: SARSA learns the safe way, Q-learning the short one.",
-     {"gamma": 1.0}),
-    ("two_goals", "Two goals", "A small goal near, a large one far: γ decides, if exploration finds both.",
-     {"gamma": 0.9, "random_start": True}),
-)
+
+
+def _preset(key: str, label: str, help: str, **defaults: Value) -> Task:
+    """A maze that the function `key` of the presets builds, with the method's knobs that suit it."""
+    return Task(key, label, help, f"{_PRESETS}:{key}", LOOPS, defaults=defaults)
+
 
 TASKS: dict[str, Task] = {task.key: task for task in (
-    *(Task(key, label, help, f"{_PRESETS}:{key}", LOOPS, defaults=defaults) for key, label, help, defaults in _MAZES),
+    _preset("textbook", "Textbook 2 × 3", "+10 at the goal, −10 in the trap beside it: small enough to compute by "
+            "hand.", gamma=0.9),
+    _preset("slippery", "Slippery 4 × 4", "A move may slip sideways: the short way along the traps is not the best.",
+            gamma=0.95, alpha_decay=0.6, random_start=True),
+    _preset("corridors", "Corridors 8 × 8", "A long way with dead ends: credit must travel far.", gamma=0.97),
+    _preset("cliff", "Cliff 4 × 12", "−100 over the edge: SARSA learns the safe way, Q-learning the short one.",
+            gamma=1.0),
+    _preset("two_goals", "Two goals", "A small goal near, a large one far: γ decides, if exploration finds both.",
+            gamma=0.9, random_start=True),
     Task("random", "Random maze", "Walls and traps at random; a way to the goal is left.", f"{_PRESETS}:random_maze",
          LOOPS, (
              Knob("maze_seed", "Maze number", 0, "Another number: another maze.", low=0, high=2**31 - 1),
