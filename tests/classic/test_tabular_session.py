@@ -79,8 +79,8 @@ def test_no_global_random_numbers(method):
 
 
 @each_method
-def test_a_knob_moved_in_mid_run_counts_from_there(method):
-    """And is kept by the checkpoint: see `knobs` in it."""
+def test_a_knob_moved_in_mid_run_counts_from_there(method, tmp_path):
+    """A session that is resumed has it too."""
     short = {} if method in PLANNING else {"step_limit": 40}
     moved, still = (start(method, "corridors", steps=12, **short) for _ in range(2))
     first, second = ([], [])
@@ -89,6 +89,9 @@ def test_a_knob_moved_in_mid_run_counts_from_there(method):
             found.append((record.metrics, record.samples["q"], record.samples["values"]))
             if record.step == 6 and session is moved:
                 session.knobs["gamma"] = 0.5
+                session.save(tmp_path)
+    resumed = start(method, "corridors", steps=12, resume=tmp_path, **short)
+    assert [record.metrics for record in resumed.run()] == [metrics for metrics, *_ in first[6:]]
     assert first[:6] == second[:6] and first[-1] != second[-1]
     assert moved.best()[0][moved.maze.start] < still.best()[0][still.maze.start], "V* is that of the new γ"
 
