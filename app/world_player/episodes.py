@@ -8,6 +8,7 @@ from typing import Any
 
 from app.theme import number
 
+LINES = 8  # numbers of an observation that are drawn as lines; a path of hundreds would be slow to send
 TRACK = 2.4  # m: where CartPole's track ends
 SOLVED = ("goal reached", "out of time")
 
@@ -133,5 +134,7 @@ def fitting(task: str, path: list[list[float]]) -> World:
 def _data(run_id: str, task: str, world: World, seats: list[dict[str, Any]]) -> dict[str, Any]:
     width = len(seats[0]["path"][0])
     names = world.names or (("state",) if width == 1 else tuple(f"number {place + 1}" for place in range(width)))
+    if world.picture == "lines":
+        seats = [{**seat, "path": [row[:LINES] for row in seat["path"]]} for seat in seats]
     return {"run": run_id, "world": task, "picture": world.picture, "rate": world.rate, "grid": world.grid,
             "names": list(names), "episodes": seats}

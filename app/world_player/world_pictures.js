@@ -42,7 +42,8 @@ const TRACK = 2.4, LEAN = 12 * Math.PI / 180, POLE = 1.0;
 const cartScale = (width) => Math.min(width / (2 * TRACK + 0.9), 100);
 
 function drawCart({ pen, width, height, theme, colour, row: [x, , angle] }) {
-  const scale = cartScale(width), ground = height - 26, middle = width / 2, at = middle + x * scale, pivot = ground - 22;
+  const scale = cartScale(width), ground = height - 26, pivot = ground - 22;
+  const middle = width / 2, at = middle + x * scale;
   const end = (lean, length) => [at + Math.sin(lean) * length * scale, pivot - Math.cos(lean) * length * scale];
   stroke(pen, theme.mark, 1.5, [[middle - TRACK * scale, ground], [middle + TRACK * scale, ground]]);
   for (const edge of [-TRACK, TRACK]) {
@@ -173,10 +174,8 @@ function sayGrid([state], { grid }) {
 
 // ---- anything else: each number of the observation as a line ---------------------------------------------------
 
-const MOST = 8;
-
 function drawLines({ pen, width, theme, colour, data, episode, time }) {
-  const names = data.names.slice(0, MOST), steps = Math.max(1, episode.path.length - 1);
+  const names = data.names.slice(0, episode.path[0].length), steps = Math.max(1, episode.path.length - 1);
   const x = (step) => 74 + step / steps * (width - 128);
   names.forEach((name, i) => {
     const values = episode.path.map((row) => row[i]);
@@ -190,8 +189,9 @@ function drawLines({ pen, width, theme, colour, data, episode, time }) {
     text(pen, theme.ink, clear(now, 2), width - 48, 30 * i + 20, "left");
   });
   stroke(pen, theme.mark, 1, [[x(time), 2], [x(time), 30 * names.length]], [2, 3]);
-  if (data.names.length > MOST) {
-    text(pen, theme.mark, `the first ${MOST} of ${data.names.length} numbers`, 74, 30 * MOST + 14, "left");
+  if (data.names.length > names.length) {
+    const words = `the first ${names.length} of ${data.names.length} numbers`;
+    text(pen, theme.mark, words, 74, 30 * names.length + 14, "left");
   }
 }
 
@@ -201,6 +201,6 @@ const PICTURES = {
   hill: { glides: true, height: () => 190, draw: drawHill, say: sayHill },
   grid: { glides: false, height: ({ grid }, width) => sizeOf(grid, width) * grid.rows + 4, draw: drawGrid,
     say: sayGrid },
-  lines: { glides: false, height: ({ names }) => 30 * Math.min(names.length, MOST) + (names.length > MOST ? 22 : 6),
+  lines: { glides: false, height: ({ episodes }) => 30 * episodes[0].path[0].length + 22,
     draw: drawLines, say: () => "" },
 };

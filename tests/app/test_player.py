@@ -65,6 +65,12 @@ def test_what_observes_something_else_is_drawn_as_lines():
     assert data["picture"] == "lines" and data["names"] == ["number 1", "number 2"]
 
 
+def test_long_observations_are_not_sent_whole():
+    long = samples(1, [[0.5] * 100] * 3, [0.0])
+    data = episodes.payload("run", "Own-v0", long, long)
+    assert {len(row) for row in data["episodes"][0]["path"]} == {episodes.LINES} and len(data["names"]) == 100
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_a_random_episode_can_be_played(task):
     shown = cartpole._random_episode.__wrapped__(task)

@@ -21,8 +21,8 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     page.goto(f"{server.url}/cartpole{query}")
     expect(page.locator(".rl-seats canvas")).to_have_count(1, timeout=SLOW)  # random actions
     page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
-    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
     page.wait_for_function(f"() => ({DRAWN})() > 0", timeout=SLOW)
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
     return re.search(r"run=([\w.-]+)", page.url)[1]
 
 
