@@ -162,7 +162,7 @@ class Draft:
 
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
-        if not self.new:
+        if not self.new or "run" in st.query_params:  # a late rerun of the form must not take a run's link away
             return
         found = {key: str(self.fields[key]) for key, default in _defaults(self.kind).items()
                  if self.fields[key] != default}
