@@ -1,11 +1,11 @@
 """Llama's equations on the weights of a transformers model, with fewer and larger operations than its own classes.
 
-    x ← x + attend(RoPE(q), RoPE(k), v) W_out      q, k, v = rms(x) W_qkv
-    x ← x + (silu(g) · u) W_down                      g, u = rms(x) W_gate_up
+    x ← x + attend(RoPE(y W_q), RoPE(y W_k), y W_v) W_o        y = rms(x)
+    x ← x + (silu(y W_gate) · y W_up) W_down                   y = rms(x)
 
-The weights stay where they are and autograd reaches them there. `fused` lays those of a layer side by side once a
-pass, with the scale of each norm multiplied into the matrix behind it, and in such an order that the two numbers that
-RoPE turns together are neighbours: a complex number, turned by one multiplication.
+The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
+once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
+multiplication. Attention is told what it sees by the pass: rows of several completions, a prompt, or the next token.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
 model's own code.
@@ -14,8 +14,6 @@ model's own code.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,15 +31,6 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 
 
-class Layer(NamedTuple):
-    """The matrices of one layer, (outputs, inputs)."""
-
-    qkv: Tensor
-    out: Tensor
-    gate_up: Tensor
-    down: Tensor
-
-
 def speaks(model: nn.Module) -> bool:
     """Whether `model` (a policy or a critic) is a Llama of exactly these equations."""
     if type(model) not in (LlamaForCausalLM, Critic):
@@ -56,23 +45,23 @@ def speaks(model: nn.Module) -> bool:
 def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)"""
     row = pack(prompts, ids)
-    layers, turns = fused(model), _turns(model, row.positions)
-    mask = row.mask(layers[0].out.dtype).expand(len(prompts), model.config.num_attention_heads, -1, -1).flatten(0, 1)
+    dtype, heads = next(model.parameters()).dtype, model.config.num_attention_heads
+    mask = row.mask(dtype).expand(len(prompts), heads, -1, -1).flatten(0, 1)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return _attention(q, k, v, mask)
-    return unpack(_run(model, layers, row.ids, turns, attend, keep=row.outputs), ids)
+    return unpack(_run(model, turnable(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
 
 
 def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
-    layers, (count, width) = fused(model), prompts.ids.shape
-    weight, rows = layers[0].out, count * group_size
+    matrices, (count, width) = turnable(model), prompts.ids.shape
+    weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
     sees = there[:, None, None, :width] & there.new_ones(width, width).tril()
     # Of each layer the keys and the values, time first: what a step writes, and what it reads, is in one piece.
-    cache = weight.new_empty(len(layers), 2, width + length, rows, model.config.num_key_value_heads,
+    cache = weight.new_empty(len(matrices), 2, width + length, count * group_size, model.config.num_key_value_heads,
                              _head_size(model))
 
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -85,47 +74,46 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> G
         keys, values = cache[layer, :, :seen + 1].permute(0, 2, 3, 1, 4)
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
 
-    token = yield _run(model, layers, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0].repeat_interleave(
-        group_size, 0)
+    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0]
+    token = yield first.repeat_interleave(group_size, 0)
     turns = turns.repeat_interleave(group_size, 0)
     padded = None if prompts.mask.all() else bias(there, weight.dtype).repeat_interleave(group_size, 0)[:, None, None]
     for seen in range(width, width + length):
         mask = padded if padded is None else padded[..., :seen + 1]
-        token = yield _run(model, layers, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
+        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
 
 
-def fused(model: nn.Module) -> list[Layer]:
-    """The matrices of every layer: the scale of the norm before them inside, RoPE's pairs side by side."""
-    size = _head_size(model)
-    layers = []
-    for layer in _trunk(model).layers:
-        attention, mlp = layer.self_attn, layer.mlp
-        qkv = [_pairs(attention.q_proj.weight, size), _pairs(attention.k_proj.weight, size), attention.v_proj.weight]
-        layers.append(Layer(
-            torch.cat(qkv) * layer.input_layernorm.weight, attention.o_proj.weight,
-            torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * layer.post_attention_layernorm.weight,
-            mlp.down_proj.weight))
-    return layers
+def turnable(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """W_q and W_k of each layer with RoPE's pairs (d and d + D/2 of a head) side by side. (heads·D, H) each"""
+    half = _head_size(model) // 2
+
+    def in_pairs(weight: Tensor) -> Tensor:
+        return weight.unflatten(0, (-1, 2, half)).transpose(1, 2).flatten(0, 2)
+    return [(in_pairs(layer.self_attn.q_proj.weight), in_pairs(layer.self_attn.k_proj.weight))
+            for layer in _trunk(model).layers]
 
 
-def _run(model: nn.Module, layers: list[Layer], ids: Tensor, turns: Tensor, attend: Attend, keep: int) -> Tensor:
+def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
+         keep: int) -> Tensor:
     """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
-    trunk, size, heads = _trunk(model), _head_size(model), model.config.num_attention_heads
-    rms = partial(F.rms_norm, normalized_shape=(model.config.hidden_size,), eps=model.config.rms_norm_eps)
+    def rms(x: Tensor, scale: Tensor) -> Tensor:
+        return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
+
+    trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
     x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
-    for layer, each in enumerate(layers):
-        qkv = F.linear(rms(x), each.qkv).view(*ids.shape, -1, size)
-        kv_heads = (qkv.shape[2] - heads) // 2
-        turned, v = qkv.split([heads + kv_heads, kv_heads], 2)
-        q, k = _rope(turned, turns).split([heads, kv_heads], 2)
-        seen = attend(layer, q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2).flatten(2)
-        if each is layers[-1]:  # of the other positions only the keys and values were wanted
+    for number, (layer, (w_q, w_k)) in enumerate(zip(trunk.layers, matrices, strict=True)):
+        attention, mlp = layer.self_attn, layer.mlp
+        y = rms(x, layer.input_layernorm.weight)
+        q, k, v = (F.linear(y, weight).view(*ids.shape, -1, attention.head_dim)
+                   for weight in (w_q, w_k, attention.v_proj.weight))
+        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns), _rope(k, turns), v))
+        seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
+        if number + 1 == len(matrices):  # of the other positions only the keys and values were wanted
             x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
-        x = torch.addmm(x, seen.flatten(0, 1), each.out.T)
-        gate, up = F.linear(rms(x), each.gate_up).chunk(2, -1)
-        x = torch.addmm(x, F.silu(gate) * up, each.down.T)
-    head = model.head if isinstance(model, Critic) else model.lm_head
-    return head(rms(x) * trunk.norm.weight).view(len(ids), keep, -1)
+        x = torch.addmm(x, seen.flatten(0, 1), attention.o_proj.weight.T)
+        y = rms(x, layer.post_attention_layernorm.weight)
+        x = torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
+    return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -150,11 +138,6 @@ def _turns(model: nn.Module, positions: Tensor) -> Tensor:
     """e^{iθ} of every position and pair. (B, S) -> (B, S, 1, D/2)"""
     angles = positions[..., None, None] * _trunk(model).rotary_emb.inv_freq
     return torch.polar(torch.ones_like(angles), angles)
-
-
-def _pairs(weight: Tensor, size: int) -> Tensor:
-    """The rows of a query or key matrix, those that RoPE turns together (d and d + D/2 of a head) side by side."""
-    return weight.view(-1, 2, size // 2, weight.shape[-1]).transpose(1, 2).flatten(0, 2)
 
 
 def _trunk(model: nn.Module) -> LlamaModel:
