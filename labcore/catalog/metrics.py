@@ -17,7 +17,8 @@ class Metric:
     """One logged number.
 
     `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
-    ("machine": speed and memory, different every time).
+    ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
+    where neither is (an entropy, a learning rate).
     """
 
     key: str
@@ -29,6 +30,7 @@ class Metric:
     scale: Literal["linear", "rate", "symlog"] = "linear"
     digits: int = 3
     about: Literal["training", "machine"] = "training"
+    better: Literal["higher", "lower", ""] = ""
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,23 @@ class Panel:
 
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
-           "Rises. This is the curve that says whether the run learns; the loss is not."),
+           "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher"),
     Metric("reward_std", "Reward spread", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt."),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
-           "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate"),
+           "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
     Metric("frac_reward_zero_std", "Groups without signal", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
-           "easy or too hard, or the group is too small.", scale="rate"),
+           "easy or too hard, or the group is too small.", scale="rate", better="lower"),
     Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
            "tokens. Logged at β = 0 too.", r"\widehat{KL}_{k3}", "Grows slowly. A sudden jump: the policy has left "
-           "the reference; raise β or lower the learning rate.", scale="symlog"),
+           "the reference; raise β or lower the learning rate.", scale="symlog", better="lower"),
     Metric("kl/k1", "KL, k1", "nats/token", "Mean of log π − log π_ref: unbiased, noisy, can be negative.", "k_1",
-           scale="symlog"),
+           scale="symlog", better="lower"),
     Metric("kl/k2", "KL, k2", "nats/token", "Mean of (log π − log π_ref)²/2: biased, low noise.", "k_2",
-           scale="symlog"),
+           scale="symlog", better="lower"),
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
-           scale="symlog"),
+           scale="symlog", better="lower"),
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
            "and learning stops."),
@@ -80,15 +82,16 @@ _ALL = (
            "included.", digits=1),
     Metric("completions/truncated_frac", "Truncated", "share", "Share of completions cut at the length limit before "
            "they ended.", healthy="Near 0. Near 1: raise the length limit, or the reward never sees an ending.",
-           scale="rate"),
+           scale="rate", better="lower"),
     Metric("value_loss", "Critic loss", "reward²", "Half the mean squared error of the critic, clipped as PPO does.",
-           r"L^V"),
+           r"L^V", better="lower"),
     Metric("explained_variance", "Explained variance", "share", "1 − Var(return − value)/Var(return): 1 is a perfect "
-           "critic, 0 no better than a constant, below 0 worse.", healthy="Above 0 and rising."),
+           "critic, 0 no better than a constant, below 0 worse.", healthy="Above 0 and rising.", better="higher"),
     Metric("rewards/accuracies", "Pair accuracy", "share of pairs", "Share of pairs whose chosen side the policy "
-           "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate"),
+           "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate",
+           better="higher"),
     Metric("rewards/margins", "Margin", "nats × β", "Mean implicit reward of the chosen minus that of the rejected "
-           "completion.", r"\beta\Delta", "Rises."),
+           "completion.", r"\beta\Delta", "Rises.", better="higher"),
     Metric("rewards/chosen", "Implicit reward, chosen", "nats × β", "β × log-ratio to the reference of the chosen "
            "completions."),
     Metric("rewards/rejected", "Implicit reward, rejected", "nats × β", "β × log-ratio to the reference of the "
@@ -98,19 +101,20 @@ _ALL = (
     Metric("logps/rejected", "Log-prob, rejected", "nats/sequence", "Mean summed log-probability of the rejected "
            "completions."),
     Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
-           "first choice.", healthy="Rises.", scale="rate"),
+           "first choice.", healthy="Rises.", scale="rate", better="higher"),
     Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
-           "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=2),
+           "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=2,
+           better="higher"),
     Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
            digits=1),
     Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
     Metric("eval_return", "Greedy return", "reward/episode", "Mean return of the policy's best actions, in worlds of "
-           "their own.", r"G_{greedy}", "Rises, and stays.", digits=2),
+           "their own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher"),
     Metric("eval_return/min", "Greedy return, worst", "reward/episode", "Smallest return of the evaluation's "
-           "episodes.", digits=2),
+           "episodes.", digits=2, better="higher"),
     Metric("eval_length", "Greedy length", "steps", "Mean length of the evaluation's episodes.", digits=1),
     Metric("moves_to_goal", "Moves to the goal", "moves", "Length of the episode where it ended in a goal.",
-           healthy="Falls to the shortest way.", digits=0),
+           healthy="Falls to the shortest way.", digits=0, better="lower"),
     Metric("kl/step", "KL of the step", "nats", "KL(old policy ‖ new policy), mean over the batch's states; exact, "
            "since actions are few.", r"\overline{KL}", "Small: 0.001 to 0.03. A jump: the step went too far.",
            scale="symlog", digits=4),
@@ -119,7 +123,7 @@ _ALL = (
     Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
            "progress.", r"L"),
     Metric("td_error", "TD error", "reward", "Mean |target − value| over the steps of this step of the run.",
-           r"|\delta|", "Falls; where the world is noisy not to 0."),
+           r"|\delta|", "Falls; where the world is noisy not to 0.", better="lower"),
     Metric("epsilon", "Exploration", "share of actions", "Share of actions that are random.", r"\varepsilon",
            scale="rate"),
     Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
@@ -132,39 +136,41 @@ _ALL = (
            "none, since no share improved the surrogate within the KL.", scale="rate"),
     Metric("line_search/backtracks", "Backtracks", "tries", "How often the line search shortened the step.", digits=0),
     Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "
-           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0),
+           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0,
+           better="lower"),
     Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²", "The same with Ψ = what "
-           "came after the action.", "\\Psi_2", scale="symlog", digits=0),
+           "came after the action.", "\\Psi_2", scale="symlog", digits=0, better="lower"),
     Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²", "The same with Ψ = reward-to-go "
-           "less V(s).", "\\Psi_3", scale="symlog", digits=0),
+           "less V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
     Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
-           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog", digits=0),
+           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog", digits=0, better="lower"),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
-           "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0."),
+           "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
+           better="lower"),
     Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
-           r"\max|V-V^*|"),
+           r"\max|V-V^*|", better="lower"),
     Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
-           r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong."),
+           r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong.", better="lower"),
     Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
-           "Falls by γ a sweep or faster.", scale="symlog", digits=6),
+           "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
     Metric("start_value", "Value of the start", "reward", "What the tables say that the start is worth.", "V(s_0)"),
     Metric("start_value/greedy", "Value of the greedy policy", "reward", "What the start is really worth if from now "
            "on the best actions of the tables are taken: exact, by a linear solve.", r"V_{greedy}(s_0)",
-           "Reaches the best possible."),
+           "Reaches the best possible.", better="higher"),
     Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
-           "progress: with centred advantages it starts near 0 while the gradient is not.", r"L"),
+           "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower"),
     Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",
            r"\lVert\nabla L\rVert"),
     Metric("learning_rate", "Learning rate", "", "Step size of the optimizer.", r"\eta", digits=6),
     Metric("updates", "Updates", "updates", "Optimizer updates since the start.", digits=0),
     Metric("num_tokens", "Tokens", "tokens", "Completion tokens sampled or trained on since the start.", digits=0),
     Metric("tokens_per_second", "Speed", "tokens/s", "Completion tokens per second of this step.", digits=0,
-           about="machine"),
+           about="machine", better="higher"),
     Metric("env_steps_per_second", "Speed", "steps/s", "Steps of the world per second of this step.", digits=0,
-           about="machine"),
+           about="machine", better="higher"),
     Metric("memory", "Memory", "MB", "Resident memory of the worker (on a GPU: allocated device memory).", digits=0,
-           about="machine"),
+           about="machine", better="lower"),
 )
 
 METRICS: dict[str, Metric] = {metric.key: metric for metric in _ALL}
