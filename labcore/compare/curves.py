@@ -1,0 +1,94 @@
+"""Curves that can be laid over each other: smoothed, aligned on one axis, thinned for the screen.
+
+Smoothing and statistics are made from every row; only what is drawn is thinned. Nothing is drawn beyond a run's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tsdownsample import M4Downsampler
+
+from labcore.compare.traces import Trace
+from labcore.errors import LabError
+
+MOST = 1000  # points of a curve that a screen can show
+GRID = 400  # places at which the runs of a group are averaged
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run's metric for the screen: (M,) each, M at most about the number asked for."""
+
+    x: np.ndarray
+    raw: np.ndarray
+    smooth: np.ndarray
+
+
+def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable[int] = ()) -> np.ndarray:
+    """m_t = Σ_k s^k y_{t−k} / Σ_k s^k: the exponential mean without its bias to 0. (N,) -> (N,)
+
+    In the metric's unit. It starts anew at each index of `starts`; a row that is not finite stays so and counts for
+    nothing.
+
+    Raises:
+        LabError: `smoothing` is not in [0, 1).
+    """
+    if not 0 <= smoothing < 1:
+        raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 to below 1.")
+    anew, total, weight = set(starts), 0.0, 0.0
+    smooth = np.full(len(values), np.nan)
+    for index, value in enumerate(np.asarray(values, float).tolist()):
+        if index in anew:
+            total = weight = 0.0
+        if np.isfinite(value):
+            total, weight = smoothing * total + value, smoothing * weight + 1
+            smooth[index] = total / weight
+    return smooth
+
+
+def smoothed(trace: Trace, metric: str, axis: str = "step",
+             smoothing: float = 0.9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, raw, smooth) of a run's metric, (M,) each, smoothed anew after each change of a knob."""
+    x, y, steps = trace.column(metric, axis)
+    starts = np.searchsorted(steps, np.array(trace.breaks), side="right")  # the first row beyond the change
+    return x, y, ema(y, smoothing, starts.tolist())
+
+
+def interpolate(x: np.ndarray, y: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """y at `places` (G,), linear between rows (M,), NaN before the first and after the last."""
+    if not x.size:
+        return np.full(places.shape, np.nan)
+    return np.interp(places, x, y, left=np.nan, right=np.nan)
+
+
+def aligned(traces: Sequence[Trace], metric: str, axis: str, most: int = GRID) -> tuple[np.ndarray, np.ndarray]:
+    """(places (G,), values (R, G)): the metric of R runs at the same places of an axis, NaN beyond a run's rows.
+
+    The places are the runs' own rows, evenly thinned to `most` with both ends kept.
+    """
+    found = [trace.column(metric, axis)[:2] for trace in traces]
+    places = np.unique(np.concatenate([x for x, _ in found])) if found else np.empty(0)
+    if places.size > most:
+        places = places[np.linspace(0, places.size - 1, most).round().astype(int)]
+    return places, np.array([interpolate(x, y, places) for x, y in found]).reshape(len(traces), places.size)
+
+
+def curve(trace: Trace, metric: str, axis: str, smoothing: float = 0.9, most: int = MOST) -> Curve:
+    """A run's metric for the screen: smoothed from all rows, then thinned such that no peak of either line is lost."""
+    x, raw, smooth = smoothed(trace, metric, axis, smoothing)
+    kept = np.union1d(thin(x, raw, most // 2), thin(x, smooth, most // 2)) if x.size > most else slice(None)
+    return Curve(x[kept], raw[kept], smooth[kept])
+
+
+def thin(x: np.ndarray, y: np.ndarray, most: int) -> np.ndarray:
+    """Indices of at most `most` of N rows: the first, last, lowest and highest of each stretch of the axis.
+
+    x rises and both are finite.
+    """
+    if x.size <= most:
+        return np.arange(x.size)
+    return np.unique(M4Downsampler().downsample(np.ascontiguousarray(x, float), np.ascontiguousarray(y, float),
+                                                n_out=max(4, most // 4 * 4)).astype(int))

@@ -1,0 +1,108 @@
+"""A run's rows as columns: what every comparison reads. One form for the lab's runs and for those of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labcore.catalog.metrics import METRICS, PANELS
+from labcore.errors import LabError
+from labcore.runs.rows import Event, RunRow, Step
+from labcore.runs.spec import RunSpec
+
+# What runs can be drawn along and compared at, with the names that a reader sees.
+AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": "environment steps",
+        "seconds": "seconds"}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
+
+    `breaks` are the steps after which something was changed by hand. `label` names an imported run's group; `spec` is
+    None for it. `changes` are the knobs moved by hand: (step, knob, value).
+    """
+
+    run: str
+    spec: RunSpec | None
+    state: str
+    axes: Mapping[str, np.ndarray]
+    metrics: Mapping[str, np.ndarray]
+    breaks: tuple[int, ...] = ()
+    changes: tuple[tuple[int, str, Any], ...] = ()
+    label: str = ""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def imported(self) -> bool:
+        """Whether another tool made it."""
+        return self.spec is None
+
+    def column(self, metric: str, axis: str = "step") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(x, y, step) of the rows that have both numbers, each (M,). x rises: of rows at one place the last is kept.
+
+        Empty where the run has no such metric or axis.
+        """
+        steps = self.axes["step"]
+        if metric not in self.metrics or axis not in self.axes:
+            return (np.empty(0),) * 3
+        x, y = self.axes[axis], self.metrics[metric]
+        there = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        last = np.append(np.diff(x[there]) > 0, True) if there.size else np.empty(0, bool)
+        kept = there[last]
+        return x[kept], y[kept], steps[kept]
+
+
+def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = ()) -> Trace:
+    """A run of the lab as a trace."""
+    moved = [event for event in events if event.kind == "knob"]
+    changes = tuple((event.step, event.payload["knob"], event.payload["to"]) for event in moved)
+    return Trace(row.id, row.spec, row.state, *columns(steps), tuple(sorted({event.step for event in moved})), changes)
+
+
+def columns(steps: Sequence[Step]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """(axes, metrics) of some rows. An axis that never leaves 0 is none of this run's."""
+    counted = {"step": [row.step for row in steps], "tokens": [row.tokens for row in steps],
+               "env_steps": [row.env_steps for row in steps], "seconds": [row.seconds for row in steps]}
+    keys = {key for row in steps for key in row.metrics}
+    metrics = {key: np.array([row.metrics.get(key, np.nan) for row in steps]) for key in METRICS if key in keys}
+    axes = {key: np.array(values, float) for key, values in counted.items() if key == "step" or any(values)}
+    if "updates" in metrics:
+        axes["updates"] = metrics["updates"]
+    return axes, metrics
+
+
+def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
+    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse.
+
+    Raises:
+        LabError: there is no such metric, or the runs have none in common.
+    """
+    shared = {key for key in METRICS if all(key in each.metrics for each in traces)}
+    if wanted:
+        if wanted in shared:
+            return wanted
+        if wanted not in METRICS:
+            raise LabError(f"There is no metric {wanted!r}: the runs share {_listed(shared)}.")
+        without = next(each.run for each in traces if wanted not in each.metrics)
+        raise LabError(f"The run {without} has no {wanted}: compare by {_listed(shared)}.")
+    ranked = [key for key in _ranked(traces) if key in shared and METRICS[key].about == "training"]
+    if not ranked:
+        raise LabError("The runs have no metric in common that says which is better: compare runs of one kind, once "
+                       "they have rows.")
+    return next((key for key in ranked if METRICS[key].better == "higher"), ranked[0])
+
+
+def _ranked(traces: Sequence[Trace]) -> list[str]:
+    """Metrics that tell better from worse, in the order of the first run's charts, then of the catalog."""
+    spec = next((each.spec for each in traces if each.spec), None)
+    charts = [key for panel in spec.row.panels for key in PANELS[panel].metrics] if spec else []
+    return [key for key in dict.fromkeys([*charts, *METRICS]) if METRICS[key].better]
+
+
+def _listed(keys: set[str]) -> str:
+    told = [key for key in METRICS if key in keys and METRICS[key].better]
+    return ", ".join(told) or "no metric"
