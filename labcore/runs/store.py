@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -269,6 +269,14 @@ class Store:
                      for run_id, step in after.items()}
         return {run_id: [Step(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
                 for run_id, rows in found.items()}
+
+    def columns(self, run_ids: Sequence[str], keys: Sequence[str]) -> dict[str, list[Sequence[Any]]]:
+        """For each run step, tokens, environment steps and seconds of all rows, then the metrics `keys`, as columns.
+
+        A number that a row does not have is None. From one snapshot, and faster than whole rows.
+        """
+        with self._reading() as connection:
+            return {run_id: inside.columns(connection, run_id, keys) for run_id in run_ids}
 
     # ---------------------------------------------------------------- events and controls
 
