@@ -36,7 +36,7 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
         edits = not active(run) and st.toggle("Edit the maze", key=f"edit:{run.id}",
                                               help="Paint the maze of the next run; this one keeps its own")
-        view = None if edits else _view(sample)
+        view = _view(sample) if sample and not edits else None
     if edits:
         maze_editor.show(Draft(run))
         return None
@@ -53,7 +53,8 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
             st.html(maze_cell.panel(maze, sample, maze.start if picked is None else picked))
             st.caption(_words(sample, picked))
         else:
-            st.caption("Values, arrows and the path appear here with the first step.")
+            st.caption("Values, arrows and the path appear here with the first step." if active(run)
+                       else "This run ended before its first step.")
     return right
 
 
@@ -75,14 +76,14 @@ def _words(sample: dict[str, Any], picked: int | None) -> str:
     return told + ("Click a cell to see its actions and its last update." if picked is None else "")
 
 
-def _view(sample: dict[str, Any] | None) -> maze_view.View:
+def _view(sample: dict[str, Any]) -> maze_view.View:
     """How the board is looked at, kept while the tab is open."""
-    present = {"values": True, "visits": bool(sample and sample["visits"]), "error": bool(sample and sample["optimal"])}
+    present = {"values": True, "visits": bool(sample["visits"]), "error": bool(sample["optimal"])}
     heat = _choice("heat", "Colours", {key: name for key, name in maze_view.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", maze_view.ARROWS,
                      "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
                      "now, with its exploration; the longer an arrow, the likelier.")
-    return maze_view.View(heat, arrows, _switch("path", "Path"))
+    return maze_view.View(heat, arrows, bool(sample["path"]) and _switch("path", "Path"))
 
 
 def _switch(field: str, title: str) -> bool:

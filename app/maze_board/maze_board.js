@@ -335,7 +335,7 @@ function number(board, paint, state) {
 // Where the agent stands in a cell: out of the way of the symbol in the cell where an episode ends.
 function standing(board, state) {
   const [x, y] = centre(board, state), aside = ENDS.includes(signOf(board, state)) ? board.side * 0.3 : 0;
-  return [x + aside, y + aside * 0.6];
+  return [x + aside, y - aside * 0.7];
 }
 
 // The way so far: its last moves strong, what lies further back faint.
@@ -430,7 +430,7 @@ function words(board, state) {
   const parts = [where(board, state), KINDS[sign] + (pay === null ? "" : ` ${signed(pay)}`)];
   const value = data.heat?.values[state];
   if (value !== null && value !== undefined && sign !== "#") {
-    parts.push(`${data.heat.label} ${format(value, data.heat.digits + 1)}`);
+    parts.push(`${data.heat.label} ${short(value, data.heat.digits && data.heat.digits + 1)}`);
   }
   const chances = sign === "#" || ENDS.includes(sign) ? null : data.arrows?.[state];
   if (chances) {
@@ -453,8 +453,8 @@ function describe(board) {
 
 function legend(board) {
   const { heat } = board.data, { scale } = board;
-  board.foot.hidden = !heat && board.data.mode !== "edit";
-  if (!heat) { board.bar.innerHTML = ""; return; }
+  board.foot.hidden = !heat;
+  if (!heat) return;
   const stops = Array.from({ length: 11 }, (_, place) => {
     const share = place / 10; // of a logarithmic scale too: equal parts of the bar are equal parts of the colours
     return scale.colour(heat.scale === "log" ? Math.expm1(share * Math.log1p(scale.high))
@@ -462,7 +462,7 @@ function legend(board) {
   });
   const text = (value) => short(value, heat.digits);
   const log = heat.scale === "log" ? ", log" : "";
-  board.bar.innerHTML = `<b>${heat.label}</b> <span>${text(scale.low)}</span>`
+  board.foot.innerHTML = `<b>${heat.label}</b> <span>${text(scale.low)}</span>`
     + `<i style="background:linear-gradient(90deg,${stops.join(",")})"></i><span>${text(scale.high)}</span> `
     + `<span>${heat.unit}${log}</span>`;
 }
@@ -652,8 +652,15 @@ function pressed(board, event) {
   draw(board);
 }
 
+// Beside the cell, where nothing is pushed aside by it: above it, or below in the upper rows.
 function say(board, state) {
-  board.output.textContent = state === null ? "" : words(board, state);
+  const { output } = board;
+  output.hidden = state === null || board.data.mode === "edit";
+  if (output.hidden) return;
+  output.textContent = words(board, state);
+  const [x, y] = corner(board, state), below = y < HEAD + 26;
+  output.style.left = `${Math.max(0, Math.min(x, board.root.clientWidth - output.offsetWidth))}px`;
+  output.style.top = `${below ? y + board.side + 4 : y - output.offsetHeight - 4}px`;
 }
 
 function moved(board, event) {
@@ -670,9 +677,10 @@ function moved(board, event) {
 // ---- mount -----------------------------------------------------------------------------------------------------
 
 function build(board) {
-  board.root.innerHTML = `<canvas tabindex="0" role="application" aria-roledescription="maze"></canvas>
+  board.root.innerHTML = `<div class="rl-stage"><canvas tabindex="0" role="application" aria-roledescription="maze">
+    </canvas><output aria-hidden="true" hidden></output></div>
     <div class="rl-unseen" aria-live="polite"></div>
-    <div class="rl-scale"><span class="rl-bar-of"></span><output></output></div>
+    <div class="rl-scale"></div>
     <div class="rl-player rl-past" role="group" aria-label="Earlier steps of the run" hidden><div>
       <button type="button" class="rl-earlier" aria-label="One step earlier">${icon("earlier")}</button>
       <button type="button" class="rl-later" aria-label="One step later">${icon("later")}</button>
@@ -692,7 +700,7 @@ function build(board) {
     </div><p></p></div>`;
   const find = (selector) => board.root.querySelector(selector);
   Object.assign(board, { canvas: find("canvas"), spoken: find(".rl-unseen"), foot: find(".rl-scale"),
-    bar: find(".rl-bar-of"), output: find("output"), box: find(".rl-episode"), text: find("p"),
+    output: find("output"), box: find(".rl-episode"), text: find("p"),
     controls: Object.fromEntries(["back", "play", "forward", "place", "count", "newest"]
       .map((name) => [name, find(`.rl-episode .rl-${name}`)])) });
   board.steps = Object.fromEntries(["earlier", "later", "when", "step", "live"]
@@ -702,7 +710,6 @@ function build(board) {
   board.steps.later.addEventListener("click", () => stride(board, 1));
   board.steps.when.addEventListener("input", () => want(board, board.data.history.steps[board.steps.when.value]));
   board.steps.live.addEventListener("click", () => want(board, 0));
-  board.bar.style.display = "contents";
   const { canvas, controls } = board;
   controls.back.addEventListener("click", () => go(board, board.player.index - 1));
   controls.forward.addEventListener("click", () => go(board, board.player.index + 1));
@@ -728,7 +735,8 @@ function build(board) {
     if (state !== null && board.data.mode !== "edit") act(board, state);
   });
   canvas.addEventListener("keydown", (event) => pressed(board, event));
-  for (const name of ["focus", "blur"]) canvas.addEventListener(name, () => draw(board));
+  canvas.addEventListener("focus", () => draw(board));
+  canvas.addEventListener("blur", () => { say(board, board.hover); draw(board); });
   board.observer = new ResizeObserver(() => draw(board));
   board.observer.observe(board.root);
 }

@@ -39,9 +39,11 @@ class Move(NamedTuple):
 
 
 def due(session: Session) -> bool:
-    """Whether the newest step is drawn: all where somebody watches, else a bounded number of them."""
+    """Whether the newest step is drawn: all where somebody watches, else a bounded number of them and the last."""
     step, last = session.step, session.spec.steps
-    return bool(session.knobs["pace"]) or step <= ALL_UP_TO or step % max(1, last // ALL_UP_TO) == 0 or step == last
+    settled = session.learner is None and session.sweep.change <= session.knobs["tolerance"]
+    return bool(session.knobs["pace"]) or step <= ALL_UP_TO or step % max(1, last // ALL_UP_TO) == 0 or (
+        step == last or settled)
 
 
 class Tables(NamedTuple):

@@ -67,6 +67,14 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     canvas.press("Enter")
     expect(page.get_by_role("heading", name="Row 2, column 1 · free")).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("Last update")).to_be_visible(timeout=SLOW)
+
+    page.get_by_label("One move back").click()  # what is played stays while newer episodes come
+    held = page.locator(".rl-episode .rl-count").inner_text()
+    canvas.focus()
+    canvas.evaluate("canvas => { window.before = canvas; }")
+    expect(page.get_by_role("button", name=re.compile("^Newest episode, step"))).to_be_visible(timeout=SLOW)
+    assert page.locator(".rl-episode .rl-count").inner_text() == held
+    assert page.evaluate("document.activeElement === window.before && window.before.isConnected")
     page.get_by_role("button", name=re.compile("^Stop")).click()
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
