@@ -58,21 +58,31 @@ class Trace:
 
 def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = ()) -> Trace:
     """A run of the lab as a trace."""
+    metrics = columns_of(steps)
+    axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
+                   [step.seconds for step in steps], metrics)
+    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(events))
+
+
+def columns_of(steps: Sequence[Step]) -> dict[str, np.ndarray]:
+    """The metrics of N rows, (N,) each, in the catalog's order; NaN where a row has none."""
+    keys = {key for step in steps for key in step.metrics}
+    return {key: np.array([step.metrics.get(key, np.nan) for step in steps]) for key in METRICS if key in keys}
+
+
+def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[float], seconds: Sequence[float],
+            metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The axes of a run from its counters, N rows each; one that never leaves 0 is none of this run's."""
+    counted = {"step": step, "tokens": tokens, "env_steps": env_steps, "seconds": seconds}
+    axes = {key: np.array(values, float) for key, values in counted.items() if key == "step" or any(values)}
+    return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
+
+
+def changes_of(events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
+    """(breaks, changes): the steps after which knobs were moved by hand, and what was moved."""
     moved = [event for event in events if event.kind == "knob"]
     changes = tuple((event.step, event.payload["knob"], event.payload["to"]) for event in moved)
-    return Trace(row.id, row.spec, row.state, *columns(steps), tuple(sorted({event.step for event in moved})), changes)
-
-
-def columns(steps: Sequence[Step]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """(axes, metrics) of some rows. An axis that never leaves 0 is none of this run's."""
-    counted = {"step": [row.step for row in steps], "tokens": [row.tokens for row in steps],
-               "env_steps": [row.env_steps for row in steps], "seconds": [row.seconds for row in steps]}
-    keys = {key for row in steps for key in row.metrics}
-    metrics = {key: np.array([row.metrics.get(key, np.nan) for row in steps]) for key in METRICS if key in keys}
-    axes = {key: np.array(values, float) for key, values in counted.items() if key == "step" or any(values)}
-    if "updates" in metrics:
-        axes["updates"] = metrics["updates"]
-    return axes, metrics
+    return tuple(sorted({event.step for event in moved})), changes
 
 
 def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:

@@ -1,0 +1,50 @@
+"""Runs by their names, ready to compare: the lab's own, those of other tools that were imported, and CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from labcore.compare import foreign
+from labcore.compare.traces import Trace, axes_of, changes_of, trace
+from labcore.errors import LabError
+from labcore.runs.store import Store
+
+ALWAYS = ("updates", "memory")  # every comparison reads them
+
+
+def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = None) -> list[Trace]:
+    """The runs of these names, in order. A name is a run's id, an imported run's, or the path of a CSV file.
+
+    With `metrics` only those are read, which is several times as fast; they are keys of the catalog.
+
+    Raises:
+        LabError: there is no such run, the file cannot be read, or a name is given twice.
+    """
+    for name in names:
+        if list(names).count(name) > 1:
+            raise LabError(f"The run {name} is given twice: name each run once.")
+    traces: dict[str, list[Trace]] = {}
+    own = [name for name in names if not _is_foreign(name)]
+    for name in set(names) - set(own):
+        path = Path(name)
+        traces[name] = [foreign.load(name)] if foreign.known(name) else foreign.read_file(path)
+    rows = {name: store.run(name) for name in own}
+    if metrics is None:
+        found = store.steps_after_many(dict.fromkeys(own, 0))
+        traces |= {name: [trace(rows[name], found[name], store.events_after(name))] for name in own}
+    else:
+        keys = list(dict.fromkeys((*metrics, *ALWAYS)))
+        for name, columns in store.columns(own, keys).items():
+            counted, logged = columns[:4], {key: np.array(column, float) for key, column in
+                                            zip(keys, columns[4:], strict=True)}
+            logged = {key: column for key, column in logged.items() if np.isfinite(column).any()}
+            traces[name] = [Trace(name, rows[name].spec, rows[name].state, axes_of(*counted, logged), logged,
+                                  *changes_of(store.events_after(name)))]
+    return [each for name in names for each in traces[name]]
+
+
+def _is_foreign(name: str) -> bool:
+    return foreign.known(name) or Path(name).suffix.lower() in foreign.SUFFIXES

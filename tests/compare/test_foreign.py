@@ -1,0 +1,194 @@
+"""Runs of other tools: what their CSVs become, that they are marked, and one sentence for every file that is none."""
+
+import json
+
+import pytest
+
+from labcore.compare import foreign
+from labcore.compare.loading import load
+from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.export import write_metrics
+from labcore.runs.paths import home
+from labcore.runs.store import Store
+from tests.compare import tools
+
+TRL = b"""loss,grad_norm,learning_rate,num_tokens,completions/mean_length,completions/clipped_ratio,reward,kl,\
+clip_ratio/region_mean,rewards/fmt/mean,epoch,step,train_runtime
+0.1,1.5,1e-05,1000,7.5,0.25,0.2,0.001,0.0,0.3,0.1,10,
+-0.2,1.25,9e-06,2000,7.0,0.0,0.4,0.002,0.1,0.4,0.2,20,
+,,,,,,,,,,0.2,20,61.5
+"""
+WANDB = b"""_step,_runtime,_timestamp,train/global_step,train/reward,train/kl,eval/loss,name
+0,1.5,1.7e9,1,0.25,,,"a, ""b"" c"
+1,2.5,1.7e9,2,0.5,0.25,,x
+2,2.75,1.7e9,2,,0.75,0.1,x
+3,3.5,1.7e9,,,,,x
+"""
+CHART = b"""\xef\xbb\xbf"Step","run a - train/reward","run a - train/reward__MIN","run a - train/reward__MAX",\
+"b - train/reward"
+"1","0.5","0.5","0.5",""
+"3","0.75","0.75","0.75","0.125"
+"""
+SB3 = b"""time/iterations;rollout/ep_rew_mean;time/total_timesteps;train/n_updates;time/time_elapsed;train/clip_fraction
+1;20.5;2048;;3;
+2;31;4096;10;6;0.125
+"""
+
+
+def only(content: bytes, name: str = "metrics.csv", label: str = "") -> foreign.Foreign:
+    found = foreign.parse(name, content, label)
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_log_history_of_trl():
+    run = only(TRL, "log_history.csv")
+    assert run.label == "log_history" and [row.step for row in run.rows] == [10, 20]
+    assert run.rows[0].tokens == 1000 and run.rows[1].tokens == 2000 and run.rows[0].seconds == 0
+    assert run.rows[0].metrics == {"loss": 0.1, "grad_norm": 1.5, "learning_rate": 1e-5, "num_tokens": 1000.0,
+                                   "completions/mean_length": 7.5, "completions/truncated_frac": 0.25, "reward": 0.2,
+                                   "kl": 0.001, "clip_frac/region": 0.0, "updates": 10.0}
+    assert run.mapped["completions/truncated_frac"] == "completions/clipped_ratio"
+    assert run.unmapped == ("rewards/fmt/mean", "epoch", "train_runtime")
+    assert any("prompts too" in note for note in run.notes) and any("optimizer updates" in note for note in run.notes)
+
+
+def test_a_history_of_wandb_places_rows_by_the_trainers_step():
+    run = only(WANDB)
+    assert [(row.step, row.seconds) for row in run.rows] == [(1, 1.5), (2, 2.75)]  # two lines of step 2 are one
+    assert run.rows[0].metrics == {"reward": 0.25, "updates": 1.0}
+    assert run.rows[1].metrics == {"reward": 0.5, "kl": 0.75, "updates": 2.0}
+    assert run.mapped["step"] == "train/global_step" and "name" in run.unmapped
+
+
+def test_a_wandb_history_without_a_trainer_has_no_updates():
+    run = only(b"_step,reward\n5,1\n")
+    assert run.rows[0].metrics == {"reward": 1.0} and run.notes == ()
+
+
+def test_a_chart_of_wandb_is_one_run_for_each_line():
+    first, second = foreign.parse("chart.csv", CHART)
+    assert (first.label, second.label) == ("chart run a", "chart b")
+    assert [(row.step, row.metrics["reward"]) for row in first.rows] == [(1, 0.5), (3, 0.75)]
+    assert [(row.step, row.metrics["reward"]) for row in second.rows] == [(3, 0.125)]
+    assert first.unmapped == ()
+
+
+def test_a_progress_file_of_stable_baselines():
+    run = only(SB3)
+    assert [(row.step, row.env_steps, row.seconds) for row in run.rows] == [(1, 2048, 3.0), (2, 4096, 6.0)]
+    assert run.rows[1].metrics == {"episode_return": 31.0, "updates": 10.0, "clip_frac/region": 0.125}
+
+
+def test_our_own_export_comes_back_as_it_was(tmp_path):
+    store = Store()
+    run_id = tools.stored(store, [0.1 + 0.2, 1e-17, 0.7], kl=[0.1, 0.2, 1 / 3])
+    write_metrics(tmp_path / "metrics.csv", store.steps_after(run_id))
+    run = only((tmp_path / "metrics.csv").read_bytes())
+    assert list(run.rows) == store.steps_after(run_id) and run.unmapped == () and run.notes == ()
+
+
+def test_rows_are_put_in_order_and_counters_stay():
+    run = only(b"step,tokens,reward\n3,,0.3\n1,50,0.1\n2,90,nan\n")
+    assert [(row.step, row.tokens) for row in run.rows] == [(1, 50), (2, 90), (3, 90)]
+    assert [row.metrics.get("reward") for row in run.rows] == [0.1, None, 0.3]
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"", "m.csv is empty"),
+    (b"\n \n", "m.csv is empty"),
+    (b"step,reward\n", "has a header and no rows"),
+    (b"epoch,reward\n1,2\n", "m.csv has no step column"),
+    (b"step,banana\n1,2\n", "has no metric that the lab knows among its 2 columns"),
+    (b"step,tokens\n1,2\n", "has no metric that the lab knows"),
+    (b"step,reward\n1,nan\n", "has no metric that the lab knows"),
+    (b"step,reward\n1,2\n2,high\n", "Line 3 of m.csv has 'high' in the column reward"),
+    (b"step,reward\nx,2\n", "Line 2 of m.csv has 'x' in the column step"),
+    (b"step,reward\n1.5,2\n", "Line 2 of m.csv has the step 1.5"),
+    (b"step,reward\n-1,2\n", "has the step -1"),
+    (b"step,reward\n1,2,3\n", "Line 2 of m.csv has 3 cells and the header 2"),
+    (b'step,reward\n1,"2\n', "is not CSV"),
+    (b"step,reward\n1,\xff\n", "m.csv is not UTF-8: line 2 has the byte 0xff"),
+])
+def test_a_file_that_cannot_be_used(content, words):
+    with pytest.raises(LabError) as refused:
+        foreign.parse("m.csv", content)
+    assert words in str(refused.value) and str(refused.value).count(". ") == 0
+    with pytest.raises(LabError):
+        foreign.keep("m.csv", content)
+    assert foreign.imported() == [] and not (home() / "imported").exists()
+
+
+def test_a_file_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(foreign, "LIMIT", 10)
+    with pytest.raises(LabError, match="above the limit"):
+        foreign.parse("m.csv", TRL)
+
+
+def test_an_import_is_kept_marked_and_loaded():
+    (about,) = foreign.keep("../up/log history.csv", TRL)
+    assert about.id.startswith("imported-log-history-") and about.file == "log history.csv" and about.steps == 2
+    folder = home() / "imported" / about.id
+    assert (folder / "source.csv").read_bytes() == TRL  # nothing of the user's is lost
+    assert json.loads((folder / "about.json").read_text())["unmapped"] == ["rewards/fmt/mean", "epoch", "train_runtime"]
+    got = foreign.load(about.id)
+    assert got.imported and got.spec is None and got.state == "imported" and got.run == about.id
+    assert got.label == "log history" and got.notes == about.notes
+    assert got.column("reward", "tokens")[1].tolist() == [0.2, 0.4]
+    assert got.axes["updates"].tolist() == [10, 20] and "seconds" not in got.axes
+    assert foreign.keep("log history.csv", TRL) == [about] and foreign.imported() == [about]
+    foreign.forget(about.id)
+    assert foreign.imported() == [] and not foreign.known(about.id)
+    with pytest.raises(LabError, match="no imported run"):
+        foreign.load(about.id)
+
+
+def test_files_of_one_label_are_seeds_of_one_group():
+    first, second = foreign.keep("a.csv", TRL, "trl grpo"), foreign.keep("b.csv", TRL + b"\n", "trl grpo")
+    assert first[0].id != second[0].id and first[0].label == second[0].label == "trl grpo"
+
+
+def test_a_disk_that_is_full_leaves_nothing(monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_folder", full)
+    with pytest.raises(LabError, match="the disk is full"):
+        foreign.keep("m.csv", TRL)
+
+
+def test_damaged_files_are_one_sentence():
+    (about,) = foreign.keep("m.csv", TRL)
+    (home() / "imported" / about.id / "rows.csv").unlink()
+    with pytest.raises(LabError, match=r"has lost its rows\.csv"):
+        foreign.load(about.id)
+
+
+def test_runs_are_loaded_by_name_wherever_they_are(tmp_path):
+    store = Store()
+    own = tools.stored(store, [0.1, 0.2], changes=[(1, "beta", 0.5)])
+    (about,) = foreign.keep("m.csv", TRL)
+    path = tmp_path / "chart.csv"
+    path.write_bytes(CHART)
+    got = load(store, [about.id, own, str(path)])
+    assert [each.run for each in got] == [about.id, own, f"{path} chart run a", f"{path} chart b"]
+    assert [each.imported for each in got] == [True, False, True, True]
+    (few,), (whole,) = load(store, [own], ["reward", "kl"]), load(store, [own])
+    assert set(few.metrics) == {"reward", "updates", "memory"} and few.breaks == whole.breaks == (1,)
+    for axis in whole.axes:
+        assert few.column("reward", axis)[0].tolist() == whole.column("reward", axis)[0].tolist()
+        assert few.column("reward", axis)[1].tolist() == whole.column("reward", axis)[1].tolist()
+    with pytest.raises(LabError, match="There is no run 'nobody'"):
+        load(store, ["nobody"])
+    with pytest.raises(LabError, match="There is no file"):
+        load(store, [str(tmp_path / "none.csv")])
+    with pytest.raises(LabError, match="is given twice"):
+        load(store, [own, own])
+
+
+def test_a_run_without_rows_can_be_loaded():
+    store = Store()
+    run_id = tools.stored(store, [])
+    for got in (load(store, [run_id])[0], load(store, [run_id], ["reward"])[0]):
+        assert got.column("reward")[0].size == 0 and got.metrics == {}
