@@ -46,6 +46,12 @@ class Duel:
     chance: float
     verdict: Verdict
 
+    @property
+    def mirrored(self) -> Duel:
+        """B against A."""
+        low, high = (None, None) if self.low is None else (1 - self.high, 1 - self.low)
+        return Duel(1 - self.p, low, high, self.chance, {"A": "B", "B": "A", "tie": "tie"}[self.verdict])
+
 
 def mean(values: np.ndarray) -> Mean:
     """The mean of (S,) values, one per seed, with its band. Raises ValueError where there is none."""

@@ -18,7 +18,7 @@ AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": 
         "seconds": "seconds"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # columns have no single truth: a trace is itself only
 class Trace:
     """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
 

@@ -1,0 +1,306 @@
+"""The table of a comparison: groups of runs that differ by their seed only, judged by one metric.
+
+Final and best, and where all groups can be judged at the same updates, tokens or seconds; what each costs; what sets
+their settings apart. Each run counts once; of two runs with one seed the longer is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from labcore.catalog.metrics import METRICS
+from labcore.compare import statistics
+from labcore.compare.curves import smoothed
+from labcore.compare.statistics import Duel, Mean
+from labcore.compare.traces import AXES, Trace, metric_of
+from labcore.errors import LabError
+
+LAST = 5  # rows that a run's value is the mean of
+SMOOTHING = 0.9  # of the curve whose peak is a run's best
+FINAL = "final"
+_MEASURES = (FINAL, "updates", "tokens", "env_steps", "seconds")  # what groups are compared at
+_NOT_CONFIG = ("knobs", "seed")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one setting, `seeds` apart. `repeats` are runs left out: their seed is there already.
+
+    `config` are the setting's keys and values; for an imported group there is none.
+    """
+
+    label: str
+    traces: tuple[Trace, ...]
+    repeats: tuple[str, ...]
+    config: Mapping[str, Any]
+
+    @property
+    def imported(self) -> bool:
+        return self.traces[0].imported
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(trace.spec.seed for trace in self.traces if trace.spec)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group in numbers, each a mean over its seeds; None where it has no such number.
+
+    `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `duels` are
+    against the baseline, this group being A.
+    """
+
+    label: str
+    runs: tuple[str, ...]
+    seeds: int
+    imported: bool
+    states: tuple[str, ...]
+    final: Mean | None
+    best: Mean | None
+    equal: Mapping[str, Mean]
+    seconds: Mean | None
+    memory: Mean | None
+    models: tuple[str, ...]
+    values: Mapping[str, tuple[float, ...]]
+    deltas: Mapping[str, Mean]
+    duels: Mapping[str, Duel]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A comparison. `equal`: axis -> where on it all groups were judged. `config`: key -> its value in each group,
+    only where they differ. `duels`: measure -> A -> B -> the duel. `leaders`: measure -> the best group's label, and
+    the labels that it beats. `notes` say what a reader must know."""
+
+    metric: str
+    better: str
+    baseline: str | None
+    rows: tuple[Row, ...]
+    equal: Mapping[str, float]
+    config: Mapping[str, tuple[Any, ...]]
+    duels: Mapping[str, Mapping[str, Mapping[str, Duel]]]
+    leaders: Mapping[str, tuple[str, tuple[str, ...]]]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    def only(self, axis: str) -> Table:
+        """The same table, judged at the end and at one axis. Raises LabError where the runs do not share it."""
+        if axis not in self.equal:
+            shared = ", ".join(self.equal) or "none"
+            raise LabError(f"The runs cannot be compared at equal {AXES[axis]}, which not all of them count or have "
+                           f"reached: choose another axis (they share {shared}).")
+        kept = (FINAL, axis)
+        rows = tuple(replace(row, equal={axis: row.equal[axis]}, values=_of(row.values, (*kept, "best")),
+                             deltas=_of(row.deltas, (*kept, "best")), duels=_of(row.duels, kept)) for row in self.rows)
+        return replace(self, rows=rows, equal={axis: self.equal[axis]}, duels=_of(self.duels, kept),
+                       leaders=_of(self.leaders, kept))
+
+
+def _of(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: table[key] for key in keys if key in table}
+
+
+def groups(traces: Sequence[Trace]) -> list[Group]:
+    """The traces by setting, in the order of their first runs. Knobs moved by hand are part of the setting."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(_setting(trace), []).append(trace)
+    kept = [_one_per_seed(same) for same in found.values()]
+    configs = [_config(same[0]) for same, _ in kept]
+    labels = _labels([same[0] for same, _ in kept], configs)
+    return [Group(label, tuple(same), tuple(repeats), config)
+            for label, (same, repeats), config in zip(labels, kept, configs, strict=True)]
+
+
+def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None) -> Table:
+    """The table of some runs. `baseline` is a run of the group that the others are measured against.
+
+    Raises:
+        LabError: no runs, none of them has rows, they share no metric, or the baseline is none of them.
+    """
+    with_rows = [trace for trace in traces if trace.metrics]
+    if not with_rows:
+        raise LabError("There is nothing to compare yet: give runs that have made a step.")
+    key = metric_of(with_rows, metric)
+    found = groups([trace for trace in with_rows if trace.column(key)[0].size])
+    pinned = _pinned(found, baseline)
+    equal = _equal(found, key)
+    values = [_values(group, key, equal) for group in found]
+    better = METRICS[key].better
+    duels = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
+             for measure in (FINAL, *equal)}
+    rows = tuple(_row(group, key, numbers, values[found.index(pinned)] if pinned and pinned is not group else None,
+                      {measure: duels[measure][group.label][pinned.label] for measure in duels}
+                      if pinned and pinned is not group else {}) for group, numbers in zip(found, values, strict=True))
+    leaders = {measure: _leader(rows, measure, duels[measure], better) for measure in duels}
+    left_out = [trace.run for trace in traces if trace not in with_rows]
+    return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), duels, leaders,
+                 tuple(_notes(key, found, leaders, left_out)))
+
+
+def differing(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
+    """The keys of the settings that differ between groups, with each group's value; None where it has no such key."""
+    keys = dict.fromkeys(key for group in found for key in group.config)
+    columns = {key: tuple(group.config.get(key) for group in found) for key in keys}
+    return {key: values for key, values in columns.items()
+            if len({json.dumps(value, default=str) for value in values}) > 1}
+
+
+def _setting(trace: Trace) -> str:
+    """What runs of one group have in common, as text."""
+    if trace.spec is None:
+        return f"imported {trace.label}"
+    return json.dumps([replace(trace.spec, seed=0).to_json(), trace.changes])
+
+
+def _config(trace: Trace) -> dict[str, Any]:
+    """The setting's keys and values: algorithm and task first, then the knobs, what was moved by hand last."""
+    if trace.spec is None:
+        return {}
+    fields = json.loads(trace.spec.to_json())
+    first = {key: fields[key] for key in ("kind", "algorithm", "task", "model")}
+    rest = {key: value for key, value in fields.items() if key not in _NOT_CONFIG}
+    moved = [f"{knob}={value} after step {step}" for step, knob, value in trace.changes]
+    return first | fields["knobs"] | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
+
+
+def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
+    """(one trace per seed, the runs left out). A run made twice is one observation, not two."""
+    longest: dict[Any, Trace] = {}
+    for trace in same:
+        seed = trace.run if trace.spec is None else trace.spec.seed
+        if seed not in longest or trace.axes["step"].size > longest[seed].axes["step"].size:
+            longest[seed] = trace
+    kept = sorted(longest.values(), key=lambda trace: trace.spec.seed if trace.spec else 0)
+    return kept, [trace.run for trace in same if trace not in kept]
+
+
+def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A short name for each group: its algorithm, and what sets it apart from others of that algorithm."""
+    labels = []
+    for first, config in zip(firsts, configs, strict=True):
+        if first.spec is None:
+            labels.append(f"{first.label} (imported)")
+            continue
+        like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
+        apart = [key for key, value in config.items()
+                 if value is not None and any(other.get(key) != value for other in like)]
+        told = ", ".join(key if key == "moved by hand" else f"{key} {_shown(config[key])}" for key in apart[:3])
+        label = f"{first.spec.row.label}{f' {told}' if told else ''}"
+        labels.append(label)
+    return [label if labels.count(label) == 1 else f"{label} ({first.run})"
+            for label, first in zip(labels, firsts, strict=True)]
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else "/".join(map(str, value)) if isinstance(value, list) else \
+        str(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"
+
+
+def _pinned(found: Sequence[Group], baseline: str | None) -> Group | None:
+    if baseline is None:
+        return None
+    for group in found:
+        if baseline in group.repeats or any(trace.run == baseline for trace in group.traces):
+            return group
+    raise LabError(f"The baseline {baseline} is none of the runs that are compared: name it among them.")
+
+
+def _equal(found: Sequence[Group], metric: str) -> dict[str, float]:
+    """Axis -> the largest place that all runs have reached."""
+    places = {}
+    for axis in _MEASURES[1:]:
+        columns = [trace.column(metric, axis)[0] for group in found for trace in group.traces]
+        if all(x.size for x in columns):
+            place = min(x[-1] for x in columns)
+            if all(x[0] <= place for x in columns):  # else a run's first row lies beyond it
+                places[axis] = float(place)
+    return places
+
+
+def _values(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
+    """Measure -> one number per run: the mean of the last rows at or before that place; "best" of the smoothed run."""
+    def last(trace: Trace, axis: str, place: float) -> float:
+        x, y, _ = trace.column(metric, axis)
+        return float(y[x <= place][-LAST:].mean())
+
+    measures = {FINAL: ("step", np.inf), **{axis: (axis, place) for axis, place in equal.items()}}
+    values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
+    if better := METRICS[metric].better:
+        peak = np.min if better == "lower" else np.max
+        values["best"] = tuple(float(peak(smoothed(trace, metric, smoothing=SMOOTHING)[2])) for trace in group.traces)
+    return values
+
+
+def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Duel]]:
+    """A -> B -> the duel, for all pairs."""
+    duels: dict[str, dict[str, Duel]] = {label: {} for label in labels}
+    for (a, x), (b, y) in combinations(zip(labels, values, strict=True), 2):
+        duels[a][b] = statistics.duel(np.array(x), np.array(y), better)
+        duels[b][a] = duels[a][b].mirrored
+    return duels
+
+
+def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
+         against: Mapping[str, tuple[float, ...]] | None, duels: Mapping[str, Duel]) -> Row:
+    means = {measure: statistics.mean(np.array(numbers)) for measure, numbers in values.items()}
+    deltas = {} if against is None else {
+        measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
+    spec = group.traces[0].spec
+    return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
+               tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
+               {axis: means[axis] for axis in AXES if axis in means}, _cost(group, "seconds"), _cost(group, "memory"),
+               spec.row.models if spec else (), values, deltas, duels)
+
+
+def _cost(group: Group, key: str) -> Mean | None:
+    """Active seconds, or the peak of the memory (MB), over the runs that tell."""
+    columns = [trace.axes.get(key) if key in AXES else trace.metrics.get(key) for trace in group.traces]
+    peaks = [float(np.nanmax(column)) for column in columns if column is not None and np.isfinite(column).any()]
+    return statistics.mean(np.array(peaks)) if peaks else None
+
+
+def _leader(rows: Sequence[Row], measure: str, duels: Mapping[str, Mapping[str, Duel]],
+            better: str) -> tuple[str, tuple[str, ...]]:
+    """(the group with the best mean, the groups that it beats)."""
+    sign = -1 if better == "lower" else 1
+    first = max(rows, key=lambda row: sign * float(np.mean(row.values[measure])))
+    return first.label, tuple(label for label, duel in duels[first.label].items() if duel.verdict == "A")
+
+
+def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str, tuple[str, ...]]],
+           left_out: Sequence[str]) -> list[str]:
+    """What a reader must know: few seeds, runs left out or not finished, groups that do not compare, who wins when."""
+    notes = []
+    if few := [group.label for group in found if len(group.traces) < statistics.FEWEST]:
+        notes.append(f"{', '.join(few)}: fewer than {statistics.FEWEST} seeds are no evidence; run more seeds.")
+    if not METRICS[metric].better:
+        notes.append(f"Neither more nor less {metric} is better: A beats B says only that A's is larger.")
+    if left_out:
+        notes.append(f"{', '.join(left_out)}: no rows yet, left out.")
+    for group in found:
+        if group.repeats:
+            notes.append(f"{group.label}: {', '.join(group.repeats)} repeats a seed and is left out.")
+        if going := [trace.run for trace in group.traces if trace.state not in ("finished", "imported")]:
+            states = dict.fromkeys(trace.state for trace in group.traces if trace.run in going)
+            notes.append(f"{group.label}: {', '.join(going)} not finished ({', '.join(states)}).")
+        notes += dict.fromkeys(f"{group.label}: {note}" for trace in group.traces for note in trace.notes)
+    for key in ("kind", "task"):
+        if len(told := dict.fromkeys(group.config[key] for group in found if key in group.config)) > 1:
+            notes.append(f"The groups differ in {key} ({', '.join(told)}): their numbers do not compare.")
+    if len({label for label, beaten in leaders.values() if beaten}) > 1:
+        told = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
+                for measure, (label, beaten) in leaders.items() if beaten]
+        notes.append(f"The winner depends on what is made equal: {', '.join(told)}.")
+    return notes

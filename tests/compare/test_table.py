@@ -1,0 +1,169 @@
+"""The table: numbers by hand, groups by setting, costs, and what a reader must be told."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from labcore.compare import table
+from labcore.compare.loading import load
+from labcore.compare.table import FINAL
+from labcore.errors import LabError
+from labcore.runs.store import Store
+from tests.compare import tools
+
+
+def of(*names: str, metric: str | None = None, baseline: str | None = None, store: Store | None = None):
+    return table.compare(load(store or Store(), names), metric, baseline)
+
+
+def test_final_and_best_by_hand():
+    run = tools.stored(Store(), [0, 0, 10, 1, 2, 3, 4, 5])
+    (row,) = of(run).rows
+    assert row.final.mean == 3 and row.final.low is None and row.seeds == 1  # the mean of 1 … 5
+    # the peak of the bias-corrected mean: after the third row it is 10 / (1 + 0.9 + 0.81)
+    assert row.best.mean == pytest.approx(10 / 2.71)
+    assert row.seconds.mean == 8 and row.memory.mean == 508 and row.models == ("policy", "reference")
+
+
+def test_the_best_of_what_should_fall_is_its_lowest():
+    run = tools.stored(Store(), [1, 1, 1], kl=[0.5, 0.1, 0.9])
+    (row,) = of(run, metric="kl").rows
+    assert row.best.mean == pytest.approx((0.1 + 0.9 * 0.5) / 1.9)
+    assert of(run, metric="kl").better == "lower"
+
+
+def test_final_skips_rows_without_the_metric():
+    traces = [tools.trace([1, np.nan, 2, np.nan, 3, np.nan, 4, np.nan, 5, np.nan, 6])]
+    assert table.compare(traces).rows[0].final.mean == 4  # 2, 3, 4, 5, 6
+
+
+def test_at_equal_tokens_updates_and_seconds_by_hand():
+    """B makes fewer, larger and slower steps; it wins at the end, A at equal tokens."""
+    store = Store()
+    a = tools.stored(store, np.linspace(0.1, 2.0, 20), tokens=100, seconds=1.0)  # to 2,000 tokens and 20 s
+    b = tools.stored(store, np.linspace(0.3, 3.0, 10), tokens=1000, seconds=4.0, algorithm="rloo")  # 10,000, 40 s
+    got = of(a, b)
+    assert got.equal == {"updates": 10, "tokens": 2000, "seconds": 20}
+    assert got.rows[0].values["tokens"] == pytest.approx((1.8,)) and got.rows[1].values["tokens"] == pytest.approx(
+        (0.45,))  # rows at 1,000 and 2,000 tokens
+    assert got.rows[0].values["updates"] == pytest.approx((0.8,)) and got.rows[1].values["updates"] == pytest.approx(
+        (2.4,))
+    assert got.rows[1].values["seconds"] == pytest.approx((0.9,))  # rows at 4, 8, 12, 16 and 20 s
+    assert got.leaders[FINAL][0] == got.leaders["updates"][0] == "RLOO" and got.leaders["tokens"][0] == "GRPO"
+
+
+def test_an_axis_that_one_run_does_not_have_is_not_compared():
+    a, b = tools.trace([1, 2], [10, 20]), tools.trace([3, 4], run="b", label="b")
+    assert table.compare([a, b]).equal == {}
+    late = tools.trace([3, 4], [50, 60], run="b", label="b")
+    assert table.compare([a, late]).equal == {}  # its first row lies beyond the other's last
+
+
+def test_runs_that_differ_by_their_seed_are_one_group():
+    store = Store()
+    runs = [tools.stored(store, [reward] * 6, seed=seed) for seed, reward in ((2, 0.4), (0, 0.2), (1, 0.6))]
+    other = tools.stored(store, [0.9] * 6, beta=0.5)
+    got = of(*runs, other)
+    assert [row.label for row in got.rows] == ["GRPO beta 0.04", "GRPO beta 0.5"]
+    assert got.rows[0].runs == (runs[1], runs[2], runs[0]) and got.rows[0].seeds == 3
+    assert got.rows[0].values[FINAL] == pytest.approx((0.2, 0.6, 0.4)) and got.rows[0].final.mean == pytest.approx(0.4)
+    assert got.rows[0].final.low == pytest.approx(0.2) and got.rows[0].final.high == pytest.approx(0.6)
+    assert got.config == {"beta": (0.04, 0.5)}
+
+
+def test_the_settings_that_differ_and_only_they():
+    store = Store()
+    a, b = tools.stored(store, [1] * 3, seed=0), tools.stored(store, [1] * 3, seed=1, algorithm="ppo")
+    config = of(a, b).config
+    assert config["algorithm"] == ("grpo", "ppo") and config["group_size"] == (8, 1)
+    assert config["gae_lambda"] == (None, 0.95)  # only one of them has it
+    assert not {"task", "model", "temperature", "seed", "steps"} & set(config)
+    assert of(a).config == {}
+
+
+def test_a_knob_moved_by_hand_is_another_setting():
+    store = Store()
+    plain, moved = tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, seed=1, changes=[(1, "beta", 0.5)])
+    got = of(plain, moved)
+    assert len(got.rows) == 2 and got.config == {"moved by hand": (None, "beta=0.5 after step 1")}
+    assert got.rows[1].label == "GRPO moved by hand"
+
+
+def test_a_seed_that_ran_twice_counts_once():
+    store = Store()
+    short, long = tools.stored(store, [0.1] * 2), tools.stored(store, [0.1] * 5)
+    got = of(short, long, tools.stored(store, [0.5] * 5, seed=1))
+    assert got.rows[0].runs[0] == long and got.rows[0].seeds == 2
+    assert any(f"{short} repeats a seed" in note for note in got.notes)
+
+
+def test_against_a_baseline():
+    store = Store()
+    good = [tools.stored(store, [0.9 + 0.01 * seed] * 6, seed=seed) for seed in range(3)]
+    bad = [tools.stored(store, [0.1 + 0.01 * seed] * 6, seed=seed, algorithm="rloo") for seed in range(3)]
+    got = of(*good, *bad, baseline=bad[1])
+    assert got.baseline == "RLOO" and got.rows[1].deltas == {} and got.rows[1].duels == {}
+    delta, duel = got.rows[0].deltas[FINAL], got.rows[0].duels[FINAL]
+    assert delta.mean == pytest.approx(0.8) and delta.low > 0.7 and duel.p == 1 and duel.verdict == "A"
+    assert set(got.rows[0].duels) == {FINAL, "updates", "tokens", "seconds"}
+    assert got.duels[FINAL]["RLOO"]["GRPO"].verdict == "B" and got.duels[FINAL]["RLOO"]["GRPO"].p == 0
+    assert got.leaders[FINAL] == ("GRPO", ("RLOO",)) and got.notes == ()
+    with pytest.raises(LabError, match="The baseline nobody is none of the runs"):
+        of(*good, baseline="nobody")
+
+
+def test_a_duel_seen_from_the_other_side():
+    store = Store()
+    a = [tools.stored(store, [reward] * 6, seed=seed) for seed, reward in enumerate((0.1, 0.5, 0.9, 0.4))]
+    b = [tools.stored(store, [reward] * 6, seed=seed, algorithm="rloo") for seed, reward in enumerate((0.3, 0.8, 0.9))]
+    duels = of(*a, *b).duels[FINAL]
+    one, other = duels["GRPO"]["RLOO"], duels["RLOO"]["GRPO"]
+    assert one.p == pytest.approx(1 - other.p) and one.low == pytest.approx(1 - other.high)
+    assert one.p == pytest.approx(4.5 / 12) and one.verdict == other.verdict == "tie" and one.chance == other.chance
+
+
+def test_what_a_reader_must_know():
+    store = Store()
+    a = [tools.stored(store, [0.9 + 0.01 * seed] * 20, seed=seed, tokens=1000) for seed in range(3)]
+    worse = np.append(np.full(10, 0.1), np.full(10, 0.5))
+    b = [tools.stored(store, worse + 0.01 * seed, seed=seed, tokens=1000, algorithm="rloo") for seed in range(3)]
+    assert of(*a, *b).notes == ()
+    late = [tools.stored(store, np.append(np.full(30, 0.1), np.full(30, 2.0 + seed)), seed=seed, tokens=1000,
+                         algorithm="ppo") for seed in range(3)]
+    assert any(note == "The winner depends on what is made equal: PPO at the end, GRPO at equal updates, GRPO at equal "
+               "tokens, GRPO at equal seconds." for note in of(*a, *late).notes)
+    empty, stopped = tools.stored(store, []), tools.stored(store, [1] * 3, state="diverged", algorithm="reinforce")
+    notes = of(*a, empty, stopped).notes
+    assert f"{empty}: no rows yet, left out." in notes
+    assert f"REINFORCE: {stopped} not finished (diverged)." in notes
+    assert any("REINFORCE: fewer than 3 seeds are no evidence" in note for note in notes)
+    assert any("Neither more nor less entropy" in note for note in table.compare(
+        [tools.trace([1], metric="entropy")], "entropy").notes)
+
+
+def test_an_imported_run_beside_ours():
+    own = load(Store(), [tools.stored(Store(), [1, 2, 3])])
+    theirs = [replace(tools.trace([5, 6], [100, 200], run=name, label="trl"), notes=("Beware.",)) for name in "xy"]
+    got = table.compare([*own, *theirs])
+    assert [row.label for row in got.rows] == ["GRPO", "trl (imported)"] and got.rows[1].imported
+    assert got.rows[1].seeds == 2 and got.rows[1].models == () and got.rows[1].seconds is None
+    assert got.notes.count("trl (imported): Beware.") == 1 and set(got.equal) == {"tokens"}
+
+
+def test_nothing_to_compare():
+    with pytest.raises(LabError, match="nothing to compare yet"):
+        of(tools.stored(Store(), []))
+
+
+def test_the_table_is_plain_data_and_can_be_narrowed():
+    store = Store()
+    got = of(tools.stored(store, [1] * 6), tools.stored(store, [2] * 6, algorithm="rloo"))
+    assert json.loads(json.dumps(got.to_json(), allow_nan=False))["equal"] == {"updates": 6, "tokens": 600,
+                                                                               "seconds": 6}
+    narrow = got.only("tokens")
+    assert narrow.equal == {"tokens": 600} and set(narrow.leaders) == set(narrow.duels) == {FINAL, "tokens"}
+    assert set(narrow.rows[0].values) == {FINAL, "tokens", "best"} and narrow.rows[0].final == got.rows[0].final
+    with pytest.raises(LabError, match="cannot be compared at equal environment steps"):
+        got.only("env_steps")
