@@ -1,7 +1,8 @@
 """Folders and files that are either complete or not there: written under another name, synced, then renamed.
 
-A checkpoint is such a folder, `checkpoints/step-000050`, whose content is the session's affair. A reader may
-meet the newest two; older ones are deleted by renaming them away first, so that no half of one is ever seen.
+A checkpoint is such a folder, `checkpoints/step-000050`, whose content is the session's affair. Kept are the newest
+two, the first, and a thinned ladder between them to fork from; the others are deleted by renaming them away first, so
+that no half of one is ever seen.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from contextlib import suppress
 from pathlib import Path
 
 KEEP = 2
+LADDER, LADDER_BYTES = 10, 200_000_000  # what is kept between the first and the newest two, at most
+START = "start"  # where a fork keeps its parent's checkpoint until it has one of its own
 _NAME = re.compile(r"step-(\d{6,})")
 
 
-def save(run_folder: Path, step: int, fill: Callable[[Path], None]) -> Path:
-    """Write the checkpoint of `step` by `fill(folder)` and delete the ones before the newest two.
+def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:
+    """Write the checkpoint of `step` by `fill(folder)` and prune the ones before it; see `prune` for `marked`.
 
     A checkpoint of that step which is there already is kept: a run's steps are the same every time.
 
@@ -28,7 +32,7 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None]) -> Path:
     target = run_folder / "checkpoints" / f"step-{step:06d}"
     if not target.exists():
         write_folder(target, fill)
-    prune(run_folder)
+    prune(run_folder, marked=marked)
     return target
 
 
@@ -45,13 +49,46 @@ def newest(run_folder: Path) -> tuple[int, Path] | None:
     return found[-1] if found else None
 
 
-def prune(run_folder: Path, keep: int = KEEP) -> None:
-    """Delete all checkpoints but the newest `keep`, and what a killed worker left half written."""
-    folder = run_folder / "checkpoints"
-    for _, path in steps(run_folder)[:-keep]:
+def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> None:
+    """Delete what is not to be kept (see the module), and what a killed worker left half written.
+
+    The ladder loses those first that stand closest to their neighbours, and the steps `marked` last.
+    """
+    folder, found = run_folder / "checkpoints", steps(run_folder)
+    sizes = {path: _size(path) for _, path in found[1:-keep]}
+    while len(sizes) > LADDER or sum(sizes.values()) > LADDER_BYTES:
+        places = range(1, len(found) - keep)
+        at = min(places, key=lambda place: (found[place][0] in marked, found[place + 1][0] - found[place - 1][0]))
+        _, path = found.pop(at)
+        del sizes[path]
         path.rename(folder / f".old-{path.name}")
     for path in folder.glob(".*") if folder.is_dir() else ():
         shutil.rmtree(path)
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
+    """Give a fork the checkpoint of `step` and the spec of its parent, which may lose them before the fork starts.
+
+    The files are linked, so that they take no room. Where that fails the fork has to find them at its parent's.
+    """
+    def fill(folder: Path) -> None:
+        shutil.copytree(dict(steps(parent_folder))[step], folder / "checkpoint", copy_function=_link)
+        _link(parent_folder / "spec.json", folder / "spec.json")
+
+    with suppress(KeyError, OSError):
+        write_folder(run_folder / START, fill)
+
+
+def _link(source: Path | str, target: Path | str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one that knows no links
+        shutil.copy2(source, target)
 
 
 def write_folder(target: Path, fill: Callable[[Path], None]) -> None:

@@ -8,7 +8,7 @@ know their place, so a resumed run repeats those that its checkpoint had not see
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -58,10 +58,14 @@ def timeline(events: Iterable[Event], updates: int) -> list[Change]:
 
 
 class Steering:
-    """The controls of one run. `paused`, `stopped` and `stepping` say what was asked."""
+    """The controls of one run. `paused`, `stopped` and `stepping` say what was asked.
 
-    def __init__(self, store: Store, run_id: str, spec: RunSpec, session: Session):
-        self._store, self._run_id, self._session = store, run_id, session
+    `before_change` is called before a knob is given another value.
+    """
+
+    def __init__(self, store: Store, run_id: str, spec: RunSpec, session: Session,
+                 before_change: Callable[[], object] = lambda: None):
+        self._store, self._run_id, self._session, self._before_change = store, run_id, session, before_change
         self._spec = replace(spec, knobs=dict(session.knobs))
         self._replay = timeline(store.events_after(run_id), session.updates)
         self.paused = self.stopped = self.stepping = False
@@ -135,6 +139,8 @@ class Steering:
 
     def _change(self, control: Control, key: str, value: Value, place: Place, step: int) -> None:
         before = self._spec.knobs[key]
+        if value != before:
+            self._before_change()
         self._replay = [c for c in self._replay if c.knob != key or c.place < place]
         knob = next(knob for knob in knobs_of(self._spec.row, self._spec.task_row) if knob.key == key)
         log = ("knob", {"knob": key, "from": before, "to": value, "update": place[0], "between": place[1],

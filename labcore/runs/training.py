@@ -76,8 +76,11 @@ class Training:
         self.step = step
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
-        self._steering = Steering(store, row.id, row.spec, session)
+        self._steering = Steering(store, row.id, row.spec, session, self._mark)
         self._clock = Clock(self._seconds_at(step))
+        self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved
+        changed = (event.step for event in store.events_after(row.id) if event.kind == "knob")
+        self._marked = {at for step in changed for at in (step - 1, step)}  # checkpoints that are kept longest
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._beaten = time.monotonic()
@@ -102,7 +105,10 @@ class Training:
         raise Ended("finished", self._session.finished_because)
 
     def _seconds_at(self, step: int) -> float:
-        rows = self._store.steps_after(self._row.id, step - 1)[:1] if step else []
+        """Active seconds at a step of the run, or of its parent where it is a fork that begins there."""
+        parent = self._row.spec.parent
+        run_id = parent[0] if parent and parent[1] == step else self._row.id
+        rows = self._store.steps_after(run_id, step - 1)[:1] if step else []
         return rows[0].seconds if rows and rows[0].step == step else 0.0
 
     def _commit(self, record: Record) -> None:
@@ -115,14 +121,14 @@ class Training:
             raise Diverged(record.step, broken)
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
-        self.step, self._beaten = record.step, time.monotonic()
+        self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
         for folder, content in (("samples", record.samples), ("lines", record.line)):
             if content is not None:
                 checkpoint.write_text(self._folder / folder / f"step-{record.step:06d}.json",
                                       json.dumps(finite(content), ensure_ascii=False, allow_nan=False))
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
-        if self._due(seconds):
+        if self._to_mark or self._due(seconds):
             self._save()
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
@@ -146,10 +152,18 @@ class Training:
         if self._saved_step == self.step:
             return
         begun = time.perf_counter()
-        checkpoint.save(self._folder, self.step, self._session.save)
+        checkpoint.save(self._folder, self.step, self._session.save, self._marked)
         self._save_cost = time.perf_counter() - begun
-        self._saved_step, self._saved_at = self.step, self._clock.seconds
+        self._saved_step, self._saved_at, self._to_mark = self.step, self._clock.seconds, False
         self._store.log(self._row.id, "checkpoint", {"seconds": round(self._save_cost, 4)}, self.step)
+
+    def _mark(self) -> None:
+        """Checkpoint where a knob is about to change, to fork from; in the middle of a step when that is done."""
+        self._marked |= {self.step, self.step + 1}
+        if self._session.updates == self._updates:
+            self._save()
+        else:
+            self._to_mark = True
 
     def _obey(self) -> None:
         """Apply what is asked; wait while paused; leave by `Ended` where the run is to end here."""

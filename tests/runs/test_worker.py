@@ -86,7 +86,7 @@ def test_a_run_goes_to_its_end_and_leaves_everything(store):
     assert [s.step for s in store.steps_after(run_id)] == list(range(1, 121))
     assert kinds(store, run_id) == ["queued", "started", "finished"]
     assert [e.step for e in store.events_after(run_id) if e.kind == "checkpoint"] == [0, 50, 100, 120]
-    assert [step for step, _ in checkpoint.steps(folder)] == [100, 120]
+    assert [step for step, _ in checkpoint.steps(folder)] == [0, 50, 100, 120]
     assert json.loads((folder / "samples" / "step-000005.json").read_text())["step"] == 5
     assert json.loads((folder / "lines" / "step-000020.json").read_text()) == {"step": 20}
     assert json.loads((folder / "spec.json").read_text())["algorithm"] == "grpo"
