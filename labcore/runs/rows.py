@@ -29,7 +29,7 @@ COMMANDS = ("pause", "resume", "step", "stop", "set")
 class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
-    `base` is the id of the SFT run that made its base model, if there is one.
+    `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
     """
 
     id: str
@@ -45,6 +45,7 @@ class RunRow:
     step: int
     seconds: float
     base: str | None
+    sweep: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
 """The store's tables, and how its database is opened.
 
 Four tables: runs, steps (one row per step, never changed), events (append-only) and controls (what was asked
-of a run and what became of it). Left out: migrations; a store of another version is refused in words.
+of a run and what became of it). A store of an earlier version is brought up to this one when it is opened; one of a
+later version is refused in words.
 """
 
 from __future__ import annotations
+
+import json
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from labcore.errors import LabError
 
-VERSION = "1"
+VERSION = "2"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
 _metadata = sa.MetaData()
@@ -33,6 +36,8 @@ runs = sa.Table(
     sa.Column("step", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Double, nullable=False, default=0.0),
     sa.Column("base", sa.String(100)),
+    sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
+    sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
 )
 
 steps = sa.Table(
@@ -94,10 +99,10 @@ def _on_begin(connection: sa.Connection) -> None:
 
 
 def prepare(connection: sa.Connection, url: str) -> None:
-    """Make the tables in an empty database; check the version of a used one. Runs inside a write transaction.
+    """Make the tables in an empty database; bring a used one up to this version. Runs inside a write transaction.
 
     Raises:
-        LabError: the store is of another version.
+        LabError: the store is of a version that this lab does not know.
     """
     there = set(sa.inspect(connection).get_table_names())
     if meta.name not in there and runs.name not in there:
@@ -106,10 +111,23 @@ def prepare(connection: sa.Connection, url: str) -> None:
         return
     found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
              if meta.name in there else None)
+    if found == "1":
+        found = _to_2(connection)
     if found != VERSION:
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
+
+
+def _to_2(connection: sa.Connection) -> str:
+    """Version 1 to 2: forks know their parent in a column of its own, and runs their sweep."""
+    for name in ("parent", "sweep"):
+        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} VARCHAR(100)"))
+    for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
+        if parent := json.loads(spec).get("parent"):
+            connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
+    connection.execute(meta.update().where(meta.c.key == "version"), {"value": "2"})
+    return "2"
 
 
 def shown(url: str) -> str:

@@ -31,7 +31,8 @@ BASE_SEED = 0  # every run of a task and model starts from the same base, whatev
 class RunSpec:
     """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
 
-    `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork;
+    `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
+    whether it goes on with its parent's random numbers or with fresh ones from its seed;
     `threads` are torch's, part of the spec so that a result does not depend on what else runs.
     """
 
@@ -46,6 +47,7 @@ class RunSpec:
     threads: int = 1
     data: str | None = None
     parent: tuple[str, int] | None = None
+    twin: bool = True
 
     @property
     def kind_row(self) -> Kind:
@@ -60,7 +62,10 @@ class RunSpec:
         return kinds.task(self.task, self.kind)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+        fields = asdict(self)
+        if not self.parent:
+            del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+        return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> RunSpec:
@@ -86,7 +91,8 @@ def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
 
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
-         threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None) -> RunSpec:
+         threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
+         twin: bool = True) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind.
 
     Raises:
@@ -125,7 +131,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     # A run may be taken up from another working directory: what it names must be found from anywhere.
     data = str(Path(data).resolve()) if data else None
     model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model
-    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent)
+    twin = twin or parent is None
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin)
 
 
 def _check_whole(name: str, value: object) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs import inside, schema
+from labcore.runs import checkpoint, inside, schema
 from labcore.runs.paths import home, made, run_folder
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
@@ -80,9 +80,14 @@ class Store:
 
     # ---------------------------------------------------------------- runs
 
-    def create(self, spec: RunSpec, mine: bool = False) -> str:
-        """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process."""
-        values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": ""}
+    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None) -> str:
+        """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
+
+        A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of.
+        """
+        parent, at = spec.parent or (None, 0)
+        values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": "",
+                                  "parent": parent, "sweep": sweep}
         while True:
             # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
             run_id = re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}")
@@ -90,7 +95,9 @@ class Store:
                 if run_folder(run_id).exists() or inside.state(connection, run_id):
                     continue
                 connection.execute(runs.insert(), {"id": run_id, **values})
-                inside.log(connection, run_id, "queued", {}, 0)
+                inside.log(connection, run_id, "queued", {}, at)
+                if parent:  # before any worker may see the run
+                    checkpoint.take_along(run_folder(parent), at, run_folder(run_id))
                 if mine:
                     inside.claim(connection, run_id, Owner.this())
             return run_id
@@ -108,6 +115,12 @@ class Store:
         query = sa.select(*_RUN_COLUMNS).order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
+        with self._reading() as connection:
+            return [_run_row(row) for row in connection.execute(query)]
+
+    def children(self, run_id: str) -> list[RunRow]:
+        """The forks of a run, oldest first; also of one that was deleted."""
+        query = sa.select(*_RUN_COLUMNS).where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
         with self._reading() as connection:
             return [_run_row(row) for row in connection.execute(query)]
 

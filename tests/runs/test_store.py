@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -243,10 +244,28 @@ def test_a_forked_child_uses_connections_of_its_own(store):
 # ---------------------------------------------------------------- bad stores
 
 
+def test_a_store_of_version_1_is_brought_up_with_all_that_is_in_it(store):
+    parent = store.create(grpo())
+    child = store.create(replace(grpo(), parent=(parent, 0)), mine=True)
+    store.append(child, record(1), 1.0)
+    with store._writing() as connection:  # as the lab of that time wrote it
+        for column in ("parent", "sweep"):
+            connection.execute(sa.DDL(f"ALTER TABLE lab_runs DROP COLUMN {column}"))
+        connection.execute(schema.meta.update(), {"value": "1"})
+    before = store.url
+    store.dispose()
+    for _ in range(2):  # the second time there is nothing to do
+        opened = Store(before)
+        assert [row.id for row in opened.runs()] == [child, parent]
+        assert [row.id for row in opened.children(parent)] == [child] and opened.run(child).sweep is None
+        assert opened.steps_after(child)[0].metrics["reward"] == EXACT
+    assert opened.run(opened.create(grpo())).state == "queued"
+
+
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
         connection.execute(schema.meta.update(), {"value": "7"})
-    with pytest.raises(LabError, match="format is 7, this lab's is 1"):
+    with pytest.raises(LabError, match="format is 7, this lab's is 2"):
         Store()
 
 
