@@ -46,7 +46,7 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 
 LIGHT = modules("labcore/catalog", "labcore/worlds", "labcore/errors", "labcore/cli", "labcore/compare",
-                *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record")))
+                *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record", "fork")))
 
 
 @pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labcore.classic import checkpoint
+from labcore.classic import checkpoint, fork
 from labcore.classic.credit import Lesson, ratios, scatter
 from labcore.classic.evaluation import evaluate
 from labcore.classic.methods import METHODS, Method
@@ -106,6 +106,10 @@ class Session:
         if resume:
             checkpoint.load(session, resume)
         return session
+
+    def fork(self, spec: RunSpec) -> Session:
+        """A session of the fork `spec` of this run, where this one is; see `fork.fork`."""
+        return fork.fork(self, Session.start(spec))
 
     def run(self) -> Iterator[Record]:
         """Train until `spec.steps`, a Record per step."""

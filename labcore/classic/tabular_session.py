@@ -19,7 +19,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from labcore.classic import dynamic_programming, tabular_policy_gradient, tabular_view, temporal_difference
+from labcore.classic import (
+    dynamic_programming,
+    tabular_fork,
+    tabular_policy_gradient,
+    tabular_view,
+    temporal_difference,
+)
 from labcore.classic.dynamic_programming import Sweep
 from labcore.classic.tabular_policy_gradient import PolicyUpdate
 from labcore.classic.tabular_view import Move
@@ -74,6 +80,10 @@ class Session:
         if resume:
             session._load(resume)
         return session
+
+    def fork(self, spec: RunSpec) -> Session:
+        """A session of the fork `spec` of this run, where this one is; see `tabular_fork.fork`."""
+        return tabular_fork.fork(self, Session.start(spec))
 
     def run(self) -> Iterator[Record | None]:
         """Go on until `spec.steps`, or until the sweeps change nothing any more. See `Record`."""

@@ -107,23 +107,43 @@ class Session:
             policy = build(MODELS[source], tokenizer, spec.seed)
         else:
             policy, tokenizer = load(source)
-        models: dict[str, nn.Module] = {"policy": policy.to(device)}
-        if "reference" in spec.row.models:
-            models["reference"] = copy.deepcopy(policy).requires_grad_(False)
-        if "advantage" in spec.knobs and choices.ADVANTAGE[str(spec.knobs["advantage"])].critic:
-            models["critic"] = Critic(policy)
-        for model in models.values():
-            model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        rates = {"policy": "learning_rate", "critic": "critic_learning_rate"}
-        optimizers = {name: torch.optim.AdamW(models[name].parameters(), lr=float(spec.knobs[rate]), weight_decay=0.0,
-                                              fused=True) for name, rate in rates.items() if name in models}
-        session = Session(spec, task, tokenizer, device, models, optimizers,
+        session = Session(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                           dict(spec.knobs))
+        session._outfit()
         session.check_room()
         if resume:
             session._load(resume)
         return session
+
+    def _outfit(self) -> None:
+        """Hold the networks and optimizers that the algorithm needs: those missing begin as copies of the policy."""
+        knobs, kept = self.knobs, self.models
+        self.models = {"policy": self.policy}
+        if "reference" in self.spec.row.models:
+            self.models["reference"] = kept.get("reference") or copy.deepcopy(self.policy).requires_grad_(False)
+        if "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic:
+            self.models["critic"] = kept.get("critic") or Critic(self.policy)
+        for model in self.models.values():
+            model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
+        rates = {"policy": "learning_rate", "critic": "critic_learning_rate"}
+        self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
+            self.models[name].parameters(), lr=float(knobs[rate]), weight_decay=0.0, fused=True)
+            for name, rate in rates.items() if name in self.models}
+
+    def fork(self, spec: RunSpec) -> Session:
+        """This session as that of its fork `spec`: what both algorithms have goes on, the rest begins anew.
+
+        A reference that was not there before is the policy as it is now.
+        """
+        self.spec, self.knobs, self.finished_because = spec, dict(spec.knobs), ""
+        self._outfit()
+        if spec.row.loop != "preference":
+            self.pairs = []
+        if not spec.twin:
+            self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
+        self.check_room()
+        return self
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
@@ -153,8 +173,13 @@ class Session:
         save(self.policy, self.tokenizer, folder)
 
     def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into `folder`: safetensors and JSON only."""
+        """Write a complete checkpoint into `folder`: safetensors and JSON only.
+
+        The reference of a run that is no fork is what it began with, and is not kept again.
+        """
         self.export(folder / "policy")
+        if self.spec.parent and "reference" in self.models:
+            save_file(_plain(self.reference.state_dict()), folder / "reference.safetensors")
         if self.critic is not None:
             save_file(_plain(self.critic.state_dict()), folder / "critic.safetensors")
         for name, optimizer in self.optimizers.items():
@@ -181,6 +206,8 @@ class Session:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
         self.policy.load_state_dict(load(folder / "policy")[0].state_dict())
+        if self.spec.parent and "reference" in self.models:
+            self.reference.load_state_dict(load_file(folder / "reference.safetensors", device=str(self.device)))
         if self.critic is not None:
             self.critic.load_state_dict(load_file(folder / "critic.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
-from labcore.runs import checkpoint
+from labcore.runs import checkpoint, fork
 from labcore.runs.base import base_model
 from labcore.runs.faults import Ended, ending
 from labcore.runs.lifeline import Lifeline
@@ -91,29 +92,29 @@ class _Drive:
         made(self._folder)
         checkpoint.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
-        base = base_model(self._store, self._run_id, row.spec, self._teach, self._may_go_on)
-        self._may_go_on()
-        self._store.set_message(self._run_id, "getting ready")
-        step, folder = self._resume_point(row.spec) or (0, None)
-        session = self._start(row.spec, base, folder)
-        if folder and not folder.is_relative_to(self._folder):
-            session.knobs.update(row.spec.knobs)  # a fork takes its parent's state, but knobs and an end of its own
-            session.finished_because = ""
-        again = row.step > 0 or step > 0
-        self._store.set_state(self._run_id, "running",
-                              log=("resumed", {"from": step}) if again else ("started", {}))
+        found = checkpoint.newest(self._folder)
+        step, folder = found or (0, None)
+        if row.spec.parent and not found:
+            step, session = row.spec.parent[1], self._forked(row.spec)
+            log = ("forked", {"run": row.spec.parent[0], "from": step})
+        else:
+            session = self._start(row.spec, self._base(row.spec), folder)
+            log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
+        self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 
-    def _resume_point(self, spec: RunSpec) -> tuple[int, Path] | None:
-        """The run's own newest checkpoint, else for a fork its parent's of that step."""
-        found = checkpoint.newest(self._folder)
-        if found or not spec.parent:
-            return found
-        parent, step = spec.parent
-        for at, path in checkpoint.steps(run_folder(parent)):
-            if at == step:
-                return at, path
-        raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
+    def _forked(self, spec: RunSpec) -> Any:
+        """The session of a fork's parent as it was, then made the fork's."""
+        parent, folder = fork.beginning(self._run_id, spec)
+        fork.check(parent, spec)
+        return self._start(parent, self._base(parent), folder).fork(spec)
+
+    def _base(self, spec: RunSpec) -> Path | None:
+        """The model that `spec` starts from, made now if need be. A fork's checkpoints hold all that came of it."""
+        base = None if spec.parent else base_model(self._store, self._run_id, spec, self._teach, self._may_go_on)
+        self._may_go_on()
+        self._store.set_message(self._run_id, "getting ready")
+        return base
 
     def _teach(self, sft: str) -> str:
         """Take the SFT run `sft` to its end, or stop it where this run is told to stop."""
@@ -128,6 +129,8 @@ class _Drive:
 
     def _end(self, state: str, message: str) -> None:
         self._reserve.unlink(missing_ok=True)
+        if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
+            shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from labcore.catalog.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
 from labcore.llm import online
 from labcore.llm.session import Session
-from tests.llm.tools import Letters, completion_ids, records, session, spec, weights
+from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
 
 ALGORITHMS = ["grpo", "ppo", "dpo", "sft"]
 STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
@@ -51,6 +54,23 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, saved):
         assert torch.equal(weights(resumed.models[name]), weights(network)), name
     assert torch.equal(resumed.generator.get_state(), whole.generator.get_state())
     assert resumed.rng.bit_generator.state == whole.rng.bit_generator.state
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, saved, tmp_path):
+    folder, _ = saved(algorithm)
+    whole = records(session(algorithm, steps=STEPS, **given(algorithm)))[SAVED_AT:]
+    parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
+    twin = replace(parent.spec, parent=("parent", SAVED_AT))
+    child = parent.fork(twin)
+    child.save(tmp_path)
+    assert records(child) == whole
+    with patch.dict(MODELS, {"tiny": TINIER}):
+        again = Session.start(replace(twin, seed=99), resume=tmp_path)  # nothing is left to the seed but what it says
+    again.task = child.task
+    assert records(again) == whole
+    fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
+    assert records(fresh) != whole
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

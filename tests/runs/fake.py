@@ -39,6 +39,12 @@ class FakeSession:
             session.random.setstate((version, tuple(numbers), gauss))
         return session
 
+    def fork(self, spec):
+        self.spec, self.knobs = spec, dict(spec.knobs)
+        if not spec.twin:
+            self.random = random.Random(spec.seed)
+        return self
+
     def run(self):
         while self.step < self.spec.steps:
             group = int(self.knobs.get("group_size", 1))

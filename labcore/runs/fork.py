@@ -1,0 +1,187 @@
+"""Forks: runs that begin where another run was at one of its checkpoints, with other knobs or another algorithm.
+
+A fork counts its steps on from there. With the same knobs and the same random numbers (`twin`) it is its parent over
+again, bit for bit. Left out: another task or model, and knobs that shape what the checkpoint holds (the number of
+environments, say): those need a new run. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog import choices, kinds
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
+from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
+from labcore.runs.rows import Event, RunRow
+from labcore.runs.spec import RunSpec, knobs_of, make
+from labcore.runs.store import Store
+
+# What an algorithm is made of: another algorithm has its own.
+_IDENTITY = {*(family.key for family in choices.FAMILIES), "kl_placement"}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A run in a tree of forks: `depth` 0 is the root, `step` where it left its parent (0 at the root)."""
+
+    run: RunRow
+    depth: int
+    step: int
+
+
+def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: str | None = None,
+              knobs: Mapping[str, Any] | None = None, twin: bool = True, seed: int | None = None,
+              steps: int | None = None) -> RunSpec:
+    """The spec of a fork of `run_id` at the checkpoint of `step` (None: the newest); `store.create` makes the run.
+
+    Its knobs are the parent's as they were there, then `knobs`. Another algorithm has its own defaults, except where
+    the parent's value of the very same knob was chosen. `steps` is the step at which it ends: the parent's, or where
+    the parent is at its end, as many again. `twin` goes on with the parent's random numbers; else they begin anew
+    from `seed` (None: one that no fork of this run has). A knob's marker at step s is undone by a fork at the newest
+    checkpoint before s.
+
+    Raises:
+        LabError: there is no such run or checkpoint, the two algorithms share nothing, or a value cannot be.
+    """
+    row = store.run(run_id)
+    parent, at = row.spec, _checkpointed(run_id, step)
+    key = algorithm or parent.algorithm
+    values = knobs_at(parent, store.events_after(run_id), at)
+    given = (values if key == parent.algorithm else carried(parent, values, key)) | dict(knobs or {})
+    if twin and seed is not None:
+        raise LabError("A twin goes on with its parent's random numbers, so a seed changes nothing: leave the seed "
+                       "out, or take fresh random numbers (--fresh).")
+    if seed is None:
+        seed = parent.seed if twin else max([parent.seed, *(child.spec.seed for child in store.children(run_id))]) + 1
+    if steps is None:
+        steps = parent.steps if at < parent.steps else at + parent.steps
+    elif steps <= at:
+        raise LabError(f"The fork begins at step {at}, so it cannot end at step {steps}: give a later one, for "
+                       f"example {at + parent.steps}.")
+    spec = make(kind=parent.kind, algorithm_key=key, task_key=parent.task, model=parent.model, knobs=given, seed=seed,
+                steps=steps, device=parent.device, threads=parent.threads, data=parent.data, parent=(run_id, at),
+                twin=twin)
+    check(parent, spec)
+    return spec
+
+
+def steps_to_fork(run_id: str) -> list[int]:
+    """The steps of a run that have a checkpoint, in order."""
+    return [step for step, _ in checkpoint.steps(run_folder(run_id))]
+
+
+def _checkpointed(run_id: str, step: int | None) -> int:
+    there = steps_to_fork(run_id)
+    if not there:
+        raise LabError(f"The run {run_id} has no checkpoint to fork from: wait for its first step, or resume it.")
+    if step is None or step in there:
+        return there[-1] if step is None else step
+    near = [*[at for at in there if at < step][-1:], *[at for at in there if at > step][:1]]
+    raise LabError(f"The run {run_id} has no checkpoint of step {step}: fork it from step "
+                   f"{' or '.join(map(str, near))}.")
+
+
+def knobs_at(spec: RunSpec, events: Iterable[Event], step: int) -> dict[str, Value]:
+    """The knobs of a run when `step` of its steps were done: its spec's, and the changes up to there.
+
+    A change that was made after a resume cancels the ones of that knob that had been made later than it.
+    """
+    changes: list[tuple[str, Value, tuple[int, int], int]] = []
+    for event in events:
+        if event.kind == "knob":
+            key, place = event.payload["knob"], (event.payload["update"], event.payload["between"])
+            changes = [change for change in changes if change[0] != key or change[2] < place]
+            changes.append((key, event.payload["to"], place, event.step))
+    return dict(spec.knobs) | {key: value for key, value, _, at in changes if at <= step}
+
+
+def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dict[str, Value]:
+    """Of the parent's knobs those that a fork by another algorithm begins with.
+
+    The same knob, not just the same name: where its value was chosen, or cannot change.
+    """
+    return {knob.key: values[knob.key] for knob in _shared(parent, kinds.algorithm(algorithm, parent.kind))
+            if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
+
+
+def _shared(parent: RunSpec, row: Algorithm) -> list[Knob]:
+    """The knobs of `parent`, with its defaults, that another algorithm has too; a knob of another meaning is none."""
+    there = {knob.key: knob for knob in knobs_of(row, parent.task_row)}
+    return [knob for knob in knobs_of(parent.row, parent.task_row)
+            if knob.key in there and there[knob.key].with_default(knob.default) == knob]
+
+
+def _fixed(knob: Knob, parent: RunSpec) -> bool:
+    """Whether a knob shapes the task or what a checkpoint holds, or came before its first step."""
+    return knob.key in {own.key for own in parent.task_row.knobs} or (knob.effect == "restart" and not knob.choices)
+
+
+def check(parent: RunSpec, spec: RunSpec) -> None:
+    """Check that the fork `spec` can go on from a checkpoint of `parent`.
+
+    Raises:
+        LabError: their algorithms share nothing, or a knob that cannot change is another one.
+    """
+    row, theirs = spec.row, parent.row
+    if not set(row.models) & set(theirs.models):
+        raise LabError(f"{theirs.label} learns {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
+                       f"neither can go on from the other. Start a new run of {row.label}.")
+    for knob in _shared(parent, row):
+        value, before = spec.knobs[knob.key], parent.knobs[knob.key]
+        if _fixed(knob, parent) and value != before:
+            raise LabError(f"A fork keeps the {knob.key} of its parent, {before}: to have {knob.key}={value}, start a "
+                           "new run.")
+
+
+def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
+    """The spec of the parent and its checkpoint that the fork `run_id` starts from.
+
+    Raises:
+        LabError: both are gone.
+    """
+    parent, step = spec.parent
+    start = run_folder(run_id) / checkpoint.START
+    if start.exists():
+        return _spec_in(start), start / "checkpoint"
+    if not run_folder(parent).exists():
+        raise LabError(f"The run {parent}, from whose step {step} this fork was to start, was deleted: fork another "
+                       "run, or start a new one.")
+    found = dict(checkpoint.steps(run_folder(parent)))
+    if step not in found:
+        raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
+    return _spec_in(run_folder(parent)), found[step]
+
+
+def _spec_in(folder: Path) -> RunSpec:
+    return RunSpec.from_json((folder / "spec.json").read_text(encoding="utf-8"))
+
+
+def lineage(store: Store, run_id: str) -> list[Branch]:
+    """The tree of forks that a run is part of, each run before its forks, these by step and age.
+
+    Where a parent was deleted, its fork is the root.
+
+    Raises:
+        LabError: there is no such run.
+    """
+    root = store.run(run_id)
+    while root.spec.parent:
+        try:
+            root = store.run(root.spec.parent[0])
+        except LabError:  # deleted
+            break
+    found: list[Branch] = []
+
+    def add(row: RunRow, depth: int) -> None:
+        found.append(Branch(row, depth, row.spec.parent[1] if depth else 0))
+        for child in sorted(store.children(row.id), key=lambda child: child.spec.parent[1]):
+            add(child, depth + 1)
+
+    add(root, 0)
+    return found
