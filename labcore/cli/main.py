@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import commands
+from labcore.cli import commands, comparing, forks
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -55,12 +55,16 @@ def parser() -> argparse.ArgumentParser:
 
     _add_run(add("run", commands.run, "train in the foreground; the page can watch it"))
 
+    forks.add_options(add("fork", forks.fork, "go on from a checkpoint of a run with other knobs or another algorithm"))
+
     runs = add("runs", commands.runs, "the runs in the store, newest first")
     runs.add_argument("--json", action="store_true", help="print JSON")
 
     export = add("export", commands.export, "write a run's metrics, events, spec and checkpoint into a folder")
     export.add_argument("run")
     export.add_argument("--out", required=True, metavar="DIR")
+
+    comparing.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and say what it earns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")

@@ -1,0 +1,34 @@
+"""The command `fork`: a run that begins where another one was."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labcore.cli.commands import assignments, check_out, train
+from labcore.runs.fork import fork_spec
+from labcore.runs.store import Store
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    """The options of `fork`."""
+    sub.add_argument("run", help="the run to fork")
+    sub.add_argument("--step", type=int, help="where to begin: a step that has a checkpoint (default: the newest)")
+    sub.add_argument("--algorithm", help="go on with another algorithm of the same kind")
+    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
+    sub.add_argument("--fresh", action="store_true", help="fresh random numbers (default: the parent's go on, so that "
+                     "only what you set makes a difference)")
+    sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
+    sub.add_argument("--steps", type=int, help="the step at which it ends (default: where the parent does)")
+    sub.add_argument("--out", metavar="DIR", help="also export the result here")
+    sub.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+
+def fork(options: argparse.Namespace) -> int:
+    """Train a fork of a run to its end."""
+    store = Store()
+    spec = fork_spec(store, options.run, options.step, algorithm=options.algorithm, knobs=assignments(options.knobs),
+                     twin=not options.fresh, seed=options.seed, steps=options.steps)
+    if options.out:
+        check_out(Path(options.out))
+    return train(store, store.create(spec, mine=True), options.json, options.out)
