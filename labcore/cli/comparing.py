@@ -1,0 +1,165 @@
+"""`compare` and `import`: runs side by side, and those of other tools beside them. Neither trains anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog.metrics import METRICS
+from labcore.compare import foreign, frontier
+from labcore.compare.loading import load
+from labcore.compare.statistics import Duel, Mean
+from labcore.compare.table import FINAL, Table, compare, groups
+from labcore.compare.traces import AXES
+from labcore.errors import LabError
+from labcore.runs.store import Store
+from labcore.worlds.jsonl import read_bytes
+
+_NONE = "–"
+
+
+def add_to(add) -> None:
+    """Add both commands to the parser by its `add(name, command, help)`."""
+    side = add("compare", compare_runs, "put runs side by side: what they reach, at what cost, and with what evidence")
+    side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics CSV")
+    side.add_argument("--metric", help="what to judge by (default: the first chart that all of them have)")
+    side.add_argument("--axis", choices=list(AXES), help="make only this equal (default: all that the runs have)")
+    side.add_argument("--baseline", metavar="RUN", help="the run whose group the others are measured against")
+    side.add_argument("--json", action="store_true", help="print JSON")
+
+    take = add("import", import_files, "take in the metrics of another tool (TRL, W&B, Stable-Baselines3) as CSV")
+    take.add_argument("files", nargs="*", metavar="FILE", help="none: list what is imported")
+    take.add_argument("--label", default="", help="the group it is compared in; files of one label are its seeds")
+    take.add_argument("--json", action="store_true", help="print JSON")
+
+
+def compare_runs(options: argparse.Namespace) -> int:
+    """Print the table of some runs."""
+    if options.metric and options.metric not in METRICS:
+        raise LabError(f"There is no metric {options.metric!r}: see the header of an exported metrics.csv.")
+    traces = load(Store(), options.runs)
+    table = compare(traces, options.metric, options.baseline)
+    if options.axis:
+        table = table.only(options.axis)
+    judged = groups([trace for trace in traces if trace.metrics])
+    plane = frontier.points(judged, table.metric) if table.better == "higher" else []
+    if options.json:
+        print(json.dumps(table.to_json() | {"frontier": [asdict(point) for point in plane]}, ensure_ascii=False,
+                         indent=2))
+    else:
+        print("\n\n".join(part for part in (_head(table), _verdicts(table), _plane(plane), _settings(table),
+                                            "\n".join(table.notes)) if part))
+    return 0
+
+
+def import_files(options: argparse.Namespace) -> int:
+    """Import CSV files, all or none of them; without files list what was imported."""
+    contents = [(path.name, _content(path)) for path in map(Path, options.files)]
+    for name, content in contents:
+        foreign.parse(name, content, options.label)
+    kept = [about for name, content in contents for about in foreign.keep(name, content, options.label)]
+    shown = kept if options.files else foreign.imported()
+    if options.json:
+        print(json.dumps([asdict(about) for about in shown], ensure_ascii=False, indent=2))
+        return 0
+    if not shown:
+        print("Nothing imported yet: python -m labcore import log_history.csv")
+    for about in shown:
+        print(f"{about.id:<40} {about.steps:>6} rows  {about.label}")
+        if options.files:
+            pairs = ", ".join(key if key == column else f"{key} from {column}" for key, column in about.mapped.items())
+            print("\n".join([f"    read: {pairs}", *([f"    left in the file: {', '.join(about.unmapped)}"]
+                                                     if about.unmapped else []), *(f"    {n}" for n in about.notes)]))
+    return 0
+
+
+def _content(path: Path) -> bytes:
+    if not path.exists():
+        raise LabError(f"There is no file {path}: check the path.")
+    return read_bytes(path)
+
+
+def _head(table: Table) -> str:
+    """One line per group: what it reached and what that cost."""
+    metric = METRICS[table.metric]
+    unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
+    titles = ["group", "seeds", "final [95 %]", *(["best"] if table.better else []), *(
+        f"at {place:,.4g} {AXES[axis]}" if place < 1e4 else f"at {place:,.0f} {AXES[axis]}"
+        for axis, place in table.equal.items()), "seconds", "memory MB", "holds"]
+    lines = [[row.label + (" *" if row.label == table.baseline else ""), str(row.seeds),
+              _mean(row.final, metric.digits),
+              *([_number(row.best, metric.digits)] if table.better else []),
+              *(_number(row.equal.get(axis), metric.digits) for axis in table.equal),
+              _number(row.seconds, 1), _number(row.memory, 0), " + ".join(row.models) or _NONE] for row in table.rows]
+    pinned = ["* the baseline"] if table.baseline else []
+    return "\n".join([f"{metric.key}{f' ({unit})' if unit else ''}", *lay_out([titles, *lines], right=True), *pinned])
+
+
+def _verdicts(table: Table) -> str:
+    """Who beats whom: each against the baseline, else the leader against each."""
+    if len(table.rows) < 2:
+        return ""
+    parts, digits = [], METRICS[table.metric].digits
+    for measure, (leader, _) in table.leaders.items():
+        where = "at the end" if measure == FINAL else f"at equal {AXES[measure]}"
+        if table.baseline:
+            lines = [[row.label, f"Δ {_mean(row.deltas[measure], digits, sign=True)}",
+                      _duel(row.duels[measure], row.label, table.baseline)]
+                     for row in table.rows if row.label != table.baseline]
+            parts.append("\n".join([f"{where}, against {table.baseline}", *lay_out(lines)]))
+        else:
+            lines = [[label, _duel(duel, leader, label)] for label, duel in table.duels[measure][leader].items()]
+            parts.append("\n".join([f"{where}, {leader} against", *lay_out(lines)]))
+    return "\n".join(parts)
+
+
+def _duel(duel: Duel, a: str, b: str) -> str:
+    """"P 0.89 [0.67, 1.00], by chance 20 %: tie"."""
+    band = _NONE if duel.low is None else f"[{duel.low:.2f}, {duel.high:.2f}]"
+    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[duel.verdict]
+    return f"P(A>B) {duel.p:.2f} {band}, by chance {duel.chance:.0%}: {said}"
+
+
+def _plane(points: Sequence[frontier.Point]) -> str:
+    if len(points) < 2:
+        return ""
+    lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "on the front" if point.on_front else ""]
+             for point in sorted(points, key=lambda point: point.cost)]
+    return "\n".join(["what it earned, and its KL to the reference (nats/token)", *lay_out(lines)])
+
+
+def _settings(table: Table) -> str:
+    """The settings that differ, one line each."""
+    if not table.config:
+        return ""
+    lines = [[key, *(_value(value) for value in values)] for key, values in table.config.items()]
+    return "\n".join(lay_out([["what differs", *(row.label for row in table.rows)], *lines]))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return _NONE
+    text = f"{value:g}" if isinstance(value, float) else str(value).replace("\n", " ")
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _number(mean: Mean | None, digits: int) -> str:
+    return _NONE if mean is None else f"{mean.mean:.{digits}f}"
+
+
+def _mean(mean: Mean | None, digits: int, sign: bool = False) -> str:
+    if mean is None:
+        return _NONE
+    form = f"{'+' if sign else ''}.{digits}f"
+    return f"{mean.mean:{form}}" + ("" if mean.low is None else f" [{mean.low:{form}}, {mean.high:{form}}]")
+
+
+def lay_out(rows: Sequence[Sequence[str]], right: bool = False) -> list[str]:
+    """Lines of columns in line: the first to the left, the others too or to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(width) if right and index else cell.ljust(width)
+                      for index, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]
