@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import commands, forks
+from labcore.cli import commands, comparing, forks
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -63,6 +63,8 @@ def parser() -> argparse.ArgumentParser:
     export = add("export", commands.export, "write a run's metrics, events, spec and checkpoint into a folder")
     export.add_argument("run")
     export.add_argument("--out", required=True, metavar="DIR")
+
+    comparing.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and say what it earns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
