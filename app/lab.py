@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.runs.launcher import Launcher
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.store import Store
@@ -25,8 +25,11 @@ class Lab:
             return None
         try:
             return self.store.run(run_id)
-        except LabError:
+        except NoSuchRun:
             return None
+        except LabError as error:  # the store cannot be read now: that says nothing about the run, nor about its link
+            st.error(str(error), icon=":material/error:")
+            st.stop()
 
 
 @st.cache_resource(show_spinner=False, on_release=lambda lab: lab.launcher.close())

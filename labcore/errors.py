@@ -5,6 +5,10 @@ class LabError(Exception):
     """Something the user can mend. The message is one sentence: what is wrong, where, what to do."""
 
 
+class NoSuchRun(LabError):
+    """The store holds no run of that name: it was deleted, or is another lab's."""
+
+
 class Diverged(LabError):
     """The loss, its gradient or a table stopped being a finite number; `step` is where, counted from 1."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.runs.process import Owner
 from labcore.runs.rows import ENDED
 from labcore.runs.schema import controls, events, runs, steps
@@ -21,7 +21,7 @@ def known(connection: sa.Connection, run_id: str) -> str:
     """The state of the run. Raises LabError where there is no such run."""
     found = state(connection, run_id)
     if found is None:
-        raise LabError(f"There is no run {run_id!r}: list the runs to see their names.")
+        raise NoSuchRun(f"There is no run {run_id!r}: list the runs to see their names.")
     return found
 
 

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.runs import checkpoint, inside, schema
 from labcore.runs.paths import home, made, run_folder
 from labcore.runs.process import Owner, gone
@@ -103,11 +103,12 @@ class Store:
             return run_id
 
     def run(self, run_id: str) -> RunRow:
-        """The run `run_id` as it stands. Raises LabError where there is none."""
+        """The run `run_id` as it stands. Raises NoSuchRun where there is none."""
         with self._reading() as connection:
             row = connection.execute(sa.select(*_RUN_COLUMNS).where(runs.c.id == run_id)).first()
         if row is None:
-            raise LabError(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their names.")
+            raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
+                            "names.")
         return _run_row(row)
 
     def runs(self, *states: str, limit: int | None = None) -> list[RunRow]:
