@@ -1,1 +1,1 @@
-"""The lab beside its peers, measured side by side. Their packages are in requirements-bench.txt."""
+"""The lab beside its peers, measured side by side. Their packages are in requirements-bench*.txt."""
