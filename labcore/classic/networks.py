@@ -13,8 +13,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu"
 
 
 class MLP(nn.Module):
-    """y = W_n f(… f(W_1 x + b_1) …) + b_n. (..., sizes[0]) -> (..., sizes[-1])
+    """y = W_n f(… f(W_1 (c ∘ x) + b_1) …) + b_n. (..., sizes[0]) -> (..., sizes[-1])
 
+    c is `scale` (sizes[0],), constant, saved with the weights; 1 where none is given.
     Weights orthogonal with gain √2, in the last layer with `gain`; biases 0. With `gain` None weights and biases are
     uniform in ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the small
     observations of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
@@ -24,8 +25,9 @@ class MLP(nn.Module):
     """
 
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
-                 activation: str = "tanh"):
+                 activation: str = "tanh", scale: Sequence[float] = ()):
         super().__init__()
+        self.register_buffer("scale", torch.tensor(list(scale) or [1.0] * sizes[0]))
         self.sizes, self.activation = list(sizes), activation
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
         for layer in self.layers:
@@ -39,6 +41,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.layers
+        x = x * self.scale
         for layer in hidden:
             x = ACTIVATIONS[self.activation](nn.functional.linear(x, layer.weight, layer.bias))
         return nn.functional.linear(x, last.weight, last.bias)

@@ -178,7 +178,9 @@ def _networks(spec: RunSpec, world: World, generator: torch.Generator, device: t
     method = METHODS[spec.algorithm]
     layers = (world.observation_size, *[int(spec.knobs["hidden"])] * int(spec.knobs["layers"]))
     if method.replay:
-        made = {"q": MLP((*layers, world.actions), generator, None, method.activation)}
+        # As they are, CartPole's angles of 0.2 are lost beside its speeds: Q is nearly linear in them, and its greedy
+        # policy lets the cart drift away for tens of thousands of steps.
+        made = {"q": MLP((*layers, world.actions), generator, None, method.activation, world.scale)}
         made["target"] = copy.deepcopy(made["q"]).requires_grad_(False)
     else:
         made = {"policy": MLP((*layers, world.actions), generator, 0.01, method.activation),

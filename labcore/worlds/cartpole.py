@@ -22,7 +22,8 @@ GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.
 TOTAL_MASS, POLE_MASS_LENGTH = POLE_MASS + CART_MASS, POLE_MASS * HALF_LENGTH
 ANGLE_LIMIT, POSITION_LIMIT = 12 * 2 * math.pi / 360, 2.4
 START = 0.05  # every state variable begins uniform in ±START
-WORLD = World("CartPole-v1", 4, 2, 500)
+# Gymnasium's bounds of x and θ are twice the limits; ẋ and θ̇ have none.
+WORLD = World("CartPole-v1", 4, 2, 500, scale=(0.5 / POSITION_LIMIT, 1.0, 0.5 / ANGLE_LIMIT, 1.0))
 
 
 class TensorStep(NamedTuple):

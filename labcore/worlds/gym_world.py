@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 
 from labcore.catalog.knob import Value, suggestion
@@ -15,17 +16,23 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
+UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
 
 
 @dataclass(frozen=True)
 class World:
-    """The sizes of an environment: D numbers are observed, one of A actions is taken."""
+    """The sizes of an environment: D numbers are observed, one of A actions is taken.
+
+    `scale` (D,) brings every bounded number into ±1 by a factor; 1 where there is no bound, empty where there is none
+    at all.
+    """
 
     env_id: str
     observation_size: int
     actions: int
     max_steps: int
     first_action: int = 0
+    scale: tuple[float, ...] = ()
 
 
 def make_one(env_id: str) -> gym.Env:
@@ -72,14 +79,21 @@ def _world(env: gym.Env, env_id: str) -> World:
         raise LabError(f"{env_id} has {kind}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
                        "or another environment with a Discrete action space.")
     if isinstance(seen, spaces.Discrete):
-        size = int(seen.n)
+        size, scale = int(seen.n), ()
     elif isinstance(seen, spaces.Box) and len(seen.shape) <= 2:
-        size = prod(seen.shape)
+        size, scale = prod(seen.shape), _scale(seen)
     else:
         kind = "pixels" if isinstance(seen, spaces.Box) else f"a {type(seen).__name__}"
         raise LabError(f"{env_id} observes {kind}, and the networks here take one row of numbers: take an environment "
                        "with a Discrete or a flat Box observation space.")
-    return World(env_id, size, int(acted.n), gym.registry[env_id].max_episode_steps or STEP_LIMIT, int(acted.start))
+    return World(env_id, size, int(acted.n), gym.registry[env_id].max_episode_steps or STEP_LIMIT, int(acted.start),
+                 scale)
+
+
+def _scale(box: spaces.Box) -> tuple[float, ...]:
+    """1 / max(|low|, |high|), or 1 where that is no bound: infinite, the largest float, or 0. -> (D,)"""
+    bounds = np.maximum(abs(box.low), abs(box.high)).reshape(-1).astype(np.float64)
+    return tuple(1 / bound if 0 < bound < UNBOUNDED else 1.0 for bound in bounds.tolist())
 
 
 def _discrete_ids(word: str) -> list[str]:

@@ -158,6 +158,37 @@ def test_it_learns(method, steps):
     assert session.best_return >= 195
 
 
+def test_dqn_solves_cartpole_and_holds_it():
+    """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
+    session = Session.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
+    row = 0
+    for record in session.run():
+        if "eval_return" in record.metrics:
+            row = row + 1 if record.metrics["eval_return"] >= 475 else 0
+        if row == 3:
+            break
+    assert row == 3
+    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in worlds that no choice was made in
+
+
+def test_q_sees_every_bounded_number_within_one(start):
+    session = start("dqn")
+    for name in ("q", "target"):
+        assert session.networks[name].scale.tolist() == pytest.approx([1 / 4.8, 1, 1 / 0.418879, 1], rel=1e-6)
+    assert start("ppo").policy.scale.tolist() == [1.0] * 4
+    assert start("dqn", task="FrozenLake-v1").networks["q"].scale.tolist() == [1.0] * 16
+
+
+def test_a_network_scales_what_it_is_given(generator):
+    scale = (0.5, 1.0, 4.0)
+    plain, scaled = (MLP((3, 8, 2), torch.Generator().manual_seed(0), None, "relu", c) for c in ((), scale))
+    x = torch.randn(5, 3, generator=generator)
+    assert torch.equal(scaled(x), plain(x * torch.tensor(scale)))
+    plain.load_state_dict(scaled.state_dict())  # the factors are kept with the weights
+    assert torch.equal(plain(x), scaled(x))
+    assert "scale" not in dict(scaled.named_parameters())
+
+
 def test_the_path_of_an_evaluation_is_its_first_episode(start):
     evaluation = evaluate(start("ppo"))
     assert len(evaluation.path) == evaluation.lengths[0] + 1 and len(evaluation.path[0]) == 4

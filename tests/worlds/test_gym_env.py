@@ -4,10 +4,12 @@ from importlib.util import find_spec
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from labcore.errors import LabError
+from labcore.worlds.cartpole import WORLD
 from labcore.worlds.gym_env import CartPoleEnvironments, SingleEnvironments, make_environments
-from labcore.worlds.gym_world import describe
+from labcore.worlds.gym_world import _scale, describe
 
 TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
 
@@ -88,6 +90,23 @@ def test_discrete_observations_are_one_hot():
     assert worlds.observations.tolist() == [[1.0] + [0.0] * 15] * 4
     step = worlds.step(np.array([1, 2, 1, 2]))
     assert (step.next_observations.sum(1) == 1).all()
+
+
+@pytest.mark.parametrize(("env_id", "bounds"), [
+    ("CartPole-v1", [4.8, 1, 0.418879, 1]), ("MountainCar-v0", [1.2, 0.07]),
+    ("Acrobot-v1", [1, 1, 1, 1, 4 * np.pi, 9 * np.pi]), ("FrozenLake-v1", [])])
+def test_the_scale_is_that_of_the_bounds(env_id, bounds):
+    assert describe(env_id).scale == pytest.approx([1 / bound for bound in bounds], rel=1e-6)
+
+
+def test_both_cartpoles_have_one_scale():
+    assert WORLD.scale == pytest.approx(describe("CartPole-v1").scale, rel=1e-6)
+
+
+def test_a_bound_that_says_nothing_scales_nothing():
+    high = np.array([2.0, np.finfo(np.float32).max, np.inf, 0.0], np.float32)
+    assert _scale(Box(-high, high)) == (0.5, 1.0, 1.0, 1.0)
+    assert _scale(Box(np.float32([-4.0]), np.float32([1.0]))) == (0.25,)
 
 
 def test_episodes_differ_and_the_seed_decides():
