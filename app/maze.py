@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import streamlit as st
@@ -17,6 +18,7 @@ from labcore.worlds.maze_presets import build
 from labcore.worlds.maze_text import from_text
 
 COLUMNS = [1.15, 1]
+FIRST_SECONDS = 0.2
 
 
 def scene(draft: Draft) -> None:
@@ -32,7 +34,7 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     """
     if st.session_state.pop(maze_editor.CHANGED, False):
         st.rerun()  # the form beside shows the maze as well
-    steps, sample, pinned = _sample(run.id)
+    steps, sample, pinned = _sample(run.id, begun=bool(feed.steps))
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
         edits = not active(run) and st.toggle("Edit the maze", key=f"edit:{run.id}",
                                               help="Paint the maze of the next run; this one keeps its own")
@@ -58,9 +60,11 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     return right
 
 
-def _sample(run_id: str) -> tuple[list[int], dict[str, Any] | None, bool]:
+def _sample(run_id: str, begun: bool) -> tuple[list[int], dict[str, Any] | None, bool]:
     """The steps with a picture, the one to show, and whether it was picked; the newest otherwise."""
-    steps = files.steps_of(run_id, "samples")
+    until = time.monotonic() + FIRST_SECONDS * begun
+    while not (steps := files.steps_of(run_id, "samples")) and time.monotonic() < until:
+        time.sleep(0.01)  # a step's picture is written just after its row
     wanted = st.session_state.get(f"maze_step:{run_id}", 0)
     pinned = wanted in steps
     return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned

@@ -354,7 +354,7 @@ function render(chart, newMarks) {
       chart.looks += 1;
     }
     chart.drawn = drawn;
-    shown(chart).forEach((panel) => draw(chart, panel));
+    inTurn(chart, shown(chart), drawn);
     return;
   }
   shown(chart).forEach((panel) => (panel.specs.length ? grow(chart, panel) : draw(chart, panel)));
@@ -363,6 +363,15 @@ function render(chart, newMarks) {
     if (wider && !chart.zoomed) change["xaxis.range"] = [0, chart.xmax];
     link(chart, change, null);
   }
+}
+
+// One chart after the other, so that the page is painted in between: the first curve is there long before the last.
+function inTurn(chart, panels, drawn) {
+  setTimeout(() => {
+    if (!panels.length || chart.drawn !== drawn || !chart.root.isConnected) return;
+    draw(chart, panels[0]);
+    inTurn(chart, panels.slice(1), drawn);
+  }, 0);
 }
 
 // Streamlit also calls this when newer data came while `update` was waiting: then the charts live on.
