@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare import foreign, frontier
+from labcore.compare import foreign, frontier, imported
 from labcore.compare.loading import load
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
@@ -61,8 +61,8 @@ def import_files(options: argparse.Namespace) -> int:
     contents = [(path.name, _content(path)) for path in map(Path, options.files)]
     for name, content in contents:
         foreign.parse(name, content, options.label)
-    kept = [about for name, content in contents for about in foreign.keep(name, content, options.label)]
-    shown = kept if options.files else foreign.imported()
+    kept = [about for name, content in contents for about in imported.keep(name, content, options.label)]
+    shown = kept if options.files else imported.listed()
     if options.json:
         print(json.dumps([asdict(about) for about in shown], ensure_ascii=False, indent=2))
         return 0

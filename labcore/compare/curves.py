@@ -5,6 +5,7 @@ Smoothing and statistics are made from every row; only what is drawn is thinned.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable
     for index, value in enumerate(np.asarray(values, float).tolist()):
         if index in anew:
             total = weight = 0.0
-        if np.isfinite(value):
+        if math.isfinite(value):
             total, weight = smoothing * total + value, smoothing * weight + 1
             smooth[index] = total / weight
     return smooth

@@ -1,34 +1,23 @@
-"""Metrics of other tools, to lay beside our own: a CSV becomes an imported run, marked as such, never trained on.
+"""Metrics of other tools as CSV, read as rows under our keys.
 
 Known are TRL's `log_history`, W&B's run history and chart export, Stable-Baselines3's `progress.csv` and our own
-`metrics.csv`. What an imported run is made of lies in `imported/<its name>`: the file as it came, the rows under our
-keys, and what was mapped to what. Left out: quantities that share a name but not a unit, such as a KL per sequence.
+`metrics.csv`. Left out: quantities that share a name but not a unit, such as a KL per sequence.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import json
 import math
-import re
-import shutil
-import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare.traces import Trace, axes_of, columns_of
 from labcore.errors import LabError
-from labcore.runs import checkpoint
-from labcore.runs.export import write_metrics
-from labcore.runs.faults import disk_full
-from labcore.runs.paths import home, made
 from labcore.runs.rows import Step
-from labcore.worlds.jsonl import LIMIT, read_bytes
+from labcore.worlds.jsonl import LIMIT
 
 SUFFIXES = (".csv", ".tsv")
 
@@ -79,21 +68,6 @@ class Foreign:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Imported:
-    """An imported run as it is kept. `label` is the group that it is compared in: a run of the same label is another
-    seed of it."""
-
-    id: str
-    label: str
-    file: str
-    created: float
-    steps: int
-    mapped: dict[str, str]
-    unmapped: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
     """The runs in a CSV: one, or one for each line of a W&B chart.
 
@@ -122,97 +96,6 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
         raise LabError(f"{name} has no metric that the lab knows among its {len(header)} columns: name one for example "
                        "reward, kl or loss, then import it again.")
     return found
-
-
-def read_file(path: Path) -> list[Trace]:
-    """The runs in a CSV file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
-    if not path.exists():
-        raise LabError(f"There is no file {path}: check the path.")
-    found = parse(path.name, read_bytes(path))
-    return [_trace(f"{path}" if len(found) == 1 else f"{path} {run.label}", run.label, run.rows, run.notes)
-            for run in found]
-
-
-def keep(name: str, content: bytes, label: str = "") -> list[Imported]:
-    """Import a CSV: keep the file and its rows. The same file under the same label is kept once.
-
-    Raises:
-        LabError: as `parse`, or it cannot be written.
-    """
-    kept = []
-    for run in parse(name, content, label):
-        digest = hashlib.sha256(content + run.label.encode()).hexdigest()[:6]
-        run_id = f"imported-{re.sub(r'[^a-z0-9]+', '-', run.label.lower()).strip('-')[:40] or 'run'}-{digest}"
-        about = Imported(run_id, run.label, Path(name).name, time.time(), len(run.rows), run.mapped, run.unmapped,
-                         run.notes)
-
-        def fill(folder: Path, run: Foreign = run, about: Imported = about) -> None:
-            (folder / "source.csv").write_bytes(content)
-            write_metrics(folder / "rows.csv", list(run.rows))
-            (folder / "about.json").write_text(json.dumps(asdict(about), ensure_ascii=False, indent=2), "utf-8")
-
-        if not known(run_id):
-            try:
-                checkpoint.write_folder(made(_folder()) / run_id, fill)
-            except OSError as error:
-                why = "the disk is full" if disk_full(error) else error.strerror
-                raise LabError(f"{name} cannot be kept in {_folder()} ({why}): free some space, or set RL_LAB_HOME to "
-                               "a folder that you may write to.") from error
-        kept.append(about_of(run_id))
-    return kept
-
-
-def imported() -> list[Imported]:
-    """All imported runs, newest first."""
-    folder = _folder()
-    names = [path.name for path in folder.iterdir() if known(path.name)] if folder.is_dir() else []
-    return sorted(map(about_of, names), key=lambda about: -about.created)
-
-
-def known(run_id: str) -> bool:
-    """Whether an imported run has this name."""
-    return run_id.startswith("imported-") and not set(run_id) & set("/\\") and (_folder() / run_id).is_dir()
-
-
-def about_of(run_id: str) -> Imported:
-    """What an imported run is. Raises LabError where there is none, or its files are damaged."""
-    fields = json.loads(_read(run_id, "about.json"))
-    return Imported(**{**fields, "unmapped": tuple(fields["unmapped"]), "notes": tuple(fields["notes"])})
-
-
-def load(run_id: str) -> Trace:
-    """An imported run as a trace. Raises LabError as `about_of`."""
-    about = about_of(run_id)
-    rows = parse("rows.csv", _read(run_id, "rows.csv").encode(), about.label)[0].rows
-    return _trace(run_id, about.label, rows, about.notes)
-
-
-def forget(run_id: str) -> None:
-    """Delete an imported run. Raises LabError where there is none."""
-    about_of(run_id)
-    shutil.rmtree(_folder() / run_id)
-
-
-def _folder() -> Path:
-    return home() / "imported"
-
-
-def _read(run_id: str, file: str) -> str:
-    if not known(run_id):
-        raise LabError(f"There is no imported run {run_id!r}: import its CSV first.")
-    try:
-        return (_folder() / run_id / file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"The imported run {run_id} has lost its {file}: delete it, then import the CSV "
-                       "again.") from error
-
-
-def _trace(run_id: str, label: str, rows: Iterable[Step], notes: tuple[str, ...]) -> Trace:
-    rows = list(rows)
-    metrics = columns_of(rows)
-    axes = axes_of([row.step for row in rows], [row.tokens for row in rows], [row.env_steps for row in rows],
-                   [row.seconds for row in rows], metrics)
-    return Trace(run_id, None, "imported", axes, metrics, label=label, notes=notes)
 
 
 def _table(name: str, content: bytes) -> tuple[list[str], list[tuple[int, list[str]]]]:

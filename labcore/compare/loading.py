@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labcore.compare import foreign
+from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, trace
 from labcore.errors import LabError
 from labcore.runs.store import Store
@@ -30,7 +30,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     own = [name for name in names if not _is_foreign(name)]
     for name in set(names) - set(own):
         path = Path(name)
-        traces[name] = [foreign.load(name)] if foreign.known(name) else foreign.read_file(path)
+        traces[name] = [imported.load(name)] if imported.known(name) else imported.read_file(path)
     rows = {name: store.run(name) for name in own}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
@@ -47,4 +47,4 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
 
 
 def _is_foreign(name: str) -> bool:
-    return foreign.known(name) or Path(name).suffix.lower() in foreign.SUFFIXES
+    return imported.known(name) or Path(name).suffix.lower() in foreign.SUFFIXES

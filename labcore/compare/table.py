@@ -22,7 +22,7 @@ from labcore.compare.traces import AXES, Trace, metric_of
 from labcore.errors import LabError
 
 LAST = 5  # rows that a run's value is the mean of
-SMOOTHING = 0.9  # of the curve whose peak is a run's best
+SMOOTHING = 2 / 3  # of the curve whose peak is a run's best: it averages as many rows as LAST, (1 + s)/(1 − s)
 FINAL = "final"
 _MEASURES = (FINAL, "updates", "tokens", "env_steps", "seconds")  # what groups are compared at
 _NOT_CONFIG = ("knobs", "seed")

@@ -7,7 +7,7 @@ import pytest
 
 from labcore.cli.comparing import lay_out
 from labcore.cli.main import main
-from labcore.compare import foreign
+from labcore.compare import imported
 from labcore.runs.store import Store
 from tests.cli.test_cli import refused
 from tests.compare import tools
@@ -103,7 +103,7 @@ def test_one_bad_file_imports_none(capsys, tmp_path):
     bad.write_text("epoch\n1\n")
     assert "bad.csv has no step column" in refused(capsys, "import", str(good), str(bad))
     assert "There is no file" in refused(capsys, "import", str(good), str(tmp_path / "none.csv"))
-    assert foreign.imported() == []
+    assert imported.listed() == []
 
 
 @pytest.mark.parametrize("right, lines", [(False, ["a    bb", "ccc  d"]), (True, ["a    bb", "ccc   d"])])

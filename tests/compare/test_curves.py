@@ -5,6 +5,8 @@ import time
 import numpy as np
 import pytest
 
+from labcore.catalog.kinds import KINDS
+from labcore.catalog.metrics import METRICS, PANELS
 from labcore.compare import curves
 from labcore.compare.traces import metric_of, trace
 from labcore.errors import LabError
@@ -118,6 +120,14 @@ def test_the_metric_to_compare_by():
         metric_of([a, b], "rewards")
     with pytest.raises(LabError, match="no metric in common"):
         metric_of([a, tools.trace([1], metric="epsilon")])
+
+
+@pytest.mark.parametrize("row", [row for of in KINDS.values() for row in of.algorithms.values()],
+                         ids=lambda row: row.key)
+def test_every_algorithm_has_a_metric_to_be_judged_by(row):
+    logged = {key: [1.0] for panel in row.panels for key in PANELS[panel].metrics}
+    chosen = METRICS[metric_of([tools.trace([1], metric="epsilon", **logged)])]
+    assert chosen.better in ("higher", "lower") and chosen.about == "training" and chosen.key != "loss"
 
 
 def test_eight_long_runs_are_ready_at_once():

@@ -1,13 +1,14 @@
 """Runs of other tools: what their CSVs become, that they are marked, and one sentence for every file that is none."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from labcore.compare import foreign
+from labcore.compare import foreign, imported
 from labcore.compare.loading import load
 from labcore.errors import LabError
-from labcore.runs import checkpoint
+from labcore.runs import checkpoint, inside
 from labcore.runs.export import write_metrics
 from labcore.runs.paths import home
 from labcore.runs.store import Store
@@ -116,8 +117,8 @@ def test_a_file_that_cannot_be_used(content, words):
         foreign.parse("m.csv", content)
     assert words in str(refused.value) and str(refused.value).count(". ") == 0
     with pytest.raises(LabError):
-        foreign.keep("m.csv", content)
-    assert foreign.imported() == [] and not (home() / "imported").exists()
+        imported.keep("m.csv", content)
+    assert imported.listed() == [] and not (home() / "imported").exists()
 
 
 def test_a_file_that_is_too_large(monkeypatch):
@@ -127,25 +128,25 @@ def test_a_file_that_is_too_large(monkeypatch):
 
 
 def test_an_import_is_kept_marked_and_loaded():
-    (about,) = foreign.keep("../up/log history.csv", TRL)
+    (about,) = imported.keep("../up/log history.csv", TRL)
     assert about.id.startswith("imported-log-history-") and about.file == "log history.csv" and about.steps == 2
     folder = home() / "imported" / about.id
     assert (folder / "source.csv").read_bytes() == TRL  # nothing of the user's is lost
     assert json.loads((folder / "about.json").read_text())["unmapped"] == ["rewards/fmt/mean", "epoch", "train_runtime"]
-    got = foreign.load(about.id)
+    got = imported.load(about.id)
     assert got.imported and got.spec is None and got.state == "imported" and got.run == about.id
     assert got.label == "log history" and got.notes == about.notes
     assert got.column("reward", "tokens")[1].tolist() == [0.2, 0.4]
     assert got.axes["updates"].tolist() == [10, 20] and "seconds" not in got.axes
-    assert foreign.keep("log history.csv", TRL) == [about] and foreign.imported() == [about]
-    foreign.forget(about.id)
-    assert foreign.imported() == [] and not foreign.known(about.id)
+    assert imported.keep("log history.csv", TRL) == [about] and imported.listed() == [about]
+    imported.forget(about.id)
+    assert imported.listed() == [] and not imported.known(about.id)
     with pytest.raises(LabError, match="no imported run"):
-        foreign.load(about.id)
+        imported.load(about.id)
 
 
 def test_files_of_one_label_are_seeds_of_one_group():
-    first, second = foreign.keep("a.csv", TRL, "trl grpo"), foreign.keep("b.csv", TRL + b"\n", "trl grpo")
+    first, second = imported.keep("a.csv", TRL, "trl grpo"), imported.keep("b.csv", TRL + b"\n", "trl grpo")
     assert first[0].id != second[0].id and first[0].label == second[0].label == "trl grpo"
 
 
@@ -155,20 +156,28 @@ def test_a_disk_that_is_full_leaves_nothing(monkeypatch):
 
     monkeypatch.setattr(checkpoint, "write_folder", full)
     with pytest.raises(LabError, match="the disk is full"):
-        foreign.keep("m.csv", TRL)
+        imported.keep("m.csv", TRL)
 
 
-def test_damaged_files_are_one_sentence():
-    (about,) = foreign.keep("m.csv", TRL)
-    (home() / "imported" / about.id / "rows.csv").unlink()
+def test_damaged_files_are_one_sentence_and_can_be_deleted():
+    (whole,), (broken,) = imported.keep("m.csv", TRL), imported.keep("n.csv", TRL)
+    folder = home() / "imported" / broken.id
+    (folder / "rows.csv").unlink()
     with pytest.raises(LabError, match=r"has lost its rows\.csv"):
-        foreign.load(about.id)
+        imported.load(broken.id)
+    (folder / "about.json").write_text("{")
+    with pytest.raises(LabError, match=r"has lost its about\.json: delete it"):
+        imported.load(broken.id)
+    assert [(run.id, run.steps) for run in imported.listed()] == [(whole.id, 2), (broken.id, 0)]
+    assert "delete it" in imported.listed()[1].notes[0]
+    imported.forget(broken.id)
+    assert imported.listed() == [whole]
 
 
 def test_runs_are_loaded_by_name_wherever_they_are(tmp_path):
     store = Store()
     own = tools.stored(store, [0.1, 0.2], changes=[(1, "beta", 0.5)])
-    (about,) = foreign.keep("m.csv", TRL)
+    (about,) = imported.keep("m.csv", TRL)
     path = tmp_path / "chart.csv"
     path.write_bytes(CHART)
     got = load(store, [about.id, own, str(path)])
@@ -192,3 +201,22 @@ def test_a_run_without_rows_can_be_loaded():
     run_id = tools.stored(store, [])
     for got in (load(store, [run_id])[0], load(store, [run_id], ["reward"])[0]):
         assert got.column("reward")[0].size == 0 and got.metrics == {}
+
+
+def test_columns_of_a_database_that_cannot_look_into_json():
+    """Where SQLite picks the metrics out itself, others read whole rows: the same columns."""
+    store = Store()
+    run_id = tools.stored(store, [0.1, 0.2], kl=[0.5, 0.25])
+
+    class Other:
+        dialect = SimpleNamespace(name="postgresql")
+
+        def __init__(self, connection):
+            self.execute = connection.execute
+
+    with store._reading() as connection:
+        found = inside.columns(Other(connection), run_id, ["kl", "entropy", "updates"])
+    assert [list(column) for column in found] == [[1, 2], [100, 200], [0, 0], [1.0, 2.0], [0.5, 0.25], [None, None],
+                                                  [1.0, 2.0]]
+    assert [list(column) for column in store.columns([run_id], ["kl", "entropy", "updates"])[run_id]] == [
+        list(column) for column in found]

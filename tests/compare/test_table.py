@@ -22,15 +22,15 @@ def test_final_and_best_by_hand():
     run = tools.stored(Store(), [0, 0, 10, 1, 2, 3, 4, 5])
     (row,) = of(run).rows
     assert row.final.mean == 3 and row.final.low is None and row.seeds == 1  # the mean of 1 … 5
-    # the peak of the bias-corrected mean: after the third row it is 10 / (1 + 0.9 + 0.81)
-    assert row.best.mean == pytest.approx(10 / 2.71)
+    # the peak of the bias-corrected mean: after the third row it is 10 / (1 + ⅔ + 4/9)
+    assert row.best.mean == pytest.approx(90 / 19)
     assert row.seconds.mean == 8 and row.memory.mean == 508 and row.models == ("policy", "reference")
 
 
 def test_the_best_of_what_should_fall_is_its_lowest():
     run = tools.stored(Store(), [1, 1, 1], kl=[0.5, 0.1, 0.9])
     (row,) = of(run, metric="kl").rows
-    assert row.best.mean == pytest.approx((0.1 + 0.9 * 0.5) / 1.9)
+    assert row.best.mean == pytest.approx((3 * 0.1 + 2 * 0.5) / 5)
     assert of(run, metric="kl").better == "lower"
 
 
