@@ -92,8 +92,8 @@ def test_the_chance_by_hand():
     # 3 against 3: 20 divisions, 2 of them come apart as far.
     assert statistics.duel([4, 5, 6], [1, 2, 3]).chance == pytest.approx(0.1)
     assert statistics.duel([3, 4], [1, 2]).chance == pytest.approx(1 / 3)
-    many = statistics.duel(np.arange(10) + 100, np.arange(10))
-    assert 0 < many.chance <= 0.002 and many.verdict == "A"
+    many = statistics.duel(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
+    assert many.chance == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
 
 
 def test_verdicts():
@@ -127,4 +127,6 @@ def test_a_coin_seldom_wins():
 def test_a_difference():
     got = statistics.difference([1, 2, 3], [4, 4, 4])
     assert got.mean == -2 and got.low == pytest.approx(-3) and got.high == pytest.approx(-1) and got.count == 3
+    both = statistics.difference([1, 2, 3], [3, 4, 5])  # the uncertainty of both sides: √2 times that of one
+    assert both.mean == -2 and both.low < got.low - 0.2 and both.high > got.high + 0.2
     assert statistics.difference([1.0], [4, 5]) == Mean(-3.5, None, None, 1)

@@ -97,6 +97,7 @@ def test_a_seed_that_ran_twice_counts_once():
     got = of(short, long, tools.stored(store, [0.5] * 5, seed=1))
     assert got.rows[0].runs[0] == long and got.rows[0].seeds == 2
     assert any(f"{short} repeats a seed" in note for note in got.notes)
+    assert of(long, short).rows[0].runs == of(short, long).rows[0].runs == (long,)
 
 
 def test_against_a_baseline():
@@ -112,6 +113,16 @@ def test_against_a_baseline():
     assert got.leaders[FINAL] == ("GRPO", ("RLOO",)) and got.notes == ()
     with pytest.raises(LabError, match="The baseline nobody is none of the runs"):
         of(*good, baseline="nobody")
+
+
+def test_the_leader_is_the_better_one_and_ties_are_not_beaten():
+    store = Store()
+    far = [tools.stored(store, [1.0] * 6, seed=seed, kl=[0.8 + 0.01 * seed] * 6) for seed in range(3)]
+    near = [tools.stored(store, [1.0] * 6, seed=seed, kl=[0.1 + 0.01 * seed] * 6, algorithm="rloo")
+            for seed in range(3)]
+    alike = [tools.stored(store, [1.0] * 6, seed=seed, kl=[kl] * 6, algorithm="ppo")
+             for seed, kl in enumerate((0.1, 0.2, 0.105))]
+    assert of(*far, *near, *alike, metric="kl").leaders[FINAL] == ("RLOO", ("GRPO",))  # PPO is a tie
 
 
 def test_a_duel_seen_from_the_other_side():
