@@ -125,6 +125,13 @@ class Store:
         with self._reading() as connection:
             return [_run_row(row) for row in connection.execute(query)]
 
+    def sweep_runs(self, sweep: str | None = None) -> list[RunRow]:
+        """The runs of a sweep, or of all sweeps, oldest first."""
+        these = runs.c.sweep.is_not(None) if sweep is None else runs.c.sweep == sweep
+        with self._reading() as connection:
+            return [_run_row(row) for row in connection.execute(
+                sa.select(*_RUN_COLUMNS).where(these).order_by(runs.c.created, runs.c.id))]
+
     def queued(self) -> list[str]:
         """Ids of the queued runs, oldest first."""
         query = sa.select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.created)

@@ -1,0 +1,171 @@
+"""Sweeps: the same run with one or two knobs at several values, and several seeds. Queued at once, kept as a group.
+
+The runs are like any others: they wait for a free place, and can be watched, stopped and forked one by one. Left out:
+random search and early stopping. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from labcore.catalog.knob import Value
+from labcore.errors import LabError
+from labcore.runs.rows import ACTIVE, RunRow
+from labcore.runs.spec import RunSpec, make
+from labcore.runs.store import Store
+
+MOST_RUNS = 64
+MOST_AXES = 2
+CANCELLED = ("stopped", "interrupted")  # what `resume` takes up again; what failed or diverged would do so again
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of a sweep, in the order in which they were queued."""
+
+    id: str
+    runs: tuple[RunRow, ...]
+
+    @property
+    def axes(self) -> dict[str, list[Value]]:
+        """The knobs that differ between its runs of one algorithm, with their values in order."""
+        values: dict[str, dict[str, dict[Value, None]]] = {}  # knob -> algorithm -> its values there
+        for run in self.runs:
+            for key, value in run.spec.knobs.items():
+                values.setdefault(key, {}).setdefault(run.spec.algorithm, {})[value] = None
+        return {key: list(dict.fromkeys(value for each in found.values() for value in each))
+                for key, found in values.items() if any(len(each) > 1 for each in found.values())}
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(dict.fromkeys(run.spec.seed for run in self.runs))
+
+    @property
+    def active(self) -> bool:
+        """Whether one of its runs is going, or will."""
+        return any(run.state in ACTIVE for run in self.runs)
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many runs are in each state."""
+        found = [run.state for run in self.runs]
+        return {state: found.count(state) for state in dict.fromkeys(found)}
+
+
+def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> list[RunSpec]:
+    """A spec for each combination of the values of `axes` (up to two knobs) and each seed; all values of a seed first.
+
+    Raises:
+        LabError: too many knobs or runs, something twice, or a combination that cannot be run.
+    """
+    if len(axes) > MOST_AXES:
+        raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({', '.join(axes)}): fix the others.")
+    for name, values in (*axes.items(), ("seeds", seeds)):
+        if not values:
+            raise LabError(f"The sweep has no {name}: give at least one.")
+    count = len(seeds)
+    for values in axes.values():
+        count *= len(values)
+    if count > MOST_RUNS:
+        raise LabError(f"That sweep has {count} runs, more than {MOST_RUNS}: take fewer values or seeds.")
+    if spec.parent and spec.twin and len(seeds) > 1:
+        raise LabError("The fork goes on with its parent's random numbers, so its seeds make no difference: take one "
+                       "seed, or fresh random numbers.")
+    specs = [_one(spec, dict(zip(axes, values, strict=True)), seed)
+             for seed in seeds for values in product(*axes.values())]
+    for found in specs:
+        if specs.count(found) > 1:
+            told = ", ".join([*(f"{key}={found.knobs[key]}" for key in axes), f"seed {found.seed}"])
+            raise LabError(f"The sweep has the run with {told} twice: give each value and each seed once.")
+    return specs
+
+
+def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
+    """`spec` with other knobs and another seed, checked as a whole."""
+    try:
+        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=spec.model,
+                    knobs={**spec.knobs, **knobs}, seed=seed, steps=spec.steps, device=spec.device,
+                    threads=spec.threads, data=spec.data, parent=spec.parent, twin=spec.twin)
+    except LabError as error:
+        if not knobs:
+            raise
+        raise LabError(f"With {', '.join(f'{key}={value}' for key, value in knobs.items())}: {error}") from error
+
+
+def queue(store: Store, specs: Sequence[RunSpec]) -> str:
+    """Queue a group of runs; return the sweep's id. Wake the launcher to have them started.
+
+    They may be of several algorithms as well: whatever is to be compared.
+
+    Raises:
+        LabError: there are none, or too many.
+    """
+    if not 1 <= len(specs) <= MOST_RUNS:
+        raise LabError(f"A sweep has from 1 to {MOST_RUNS} runs, not {len(specs)}.")
+    sweep_id = f"sweep-{secrets.token_hex(3)}"
+    for spec in specs:
+        store.create(spec, sweep=sweep_id)
+    return sweep_id
+
+
+def sweep(store: Store, sweep_id: str) -> Sweep:
+    """The sweep as it stands; deleted runs are no longer part of it.
+
+    Raises:
+        LabError: there is none of that name.
+    """
+    rows = store.sweep_runs(sweep_id)
+    if not rows:
+        raise LabError(f"There is no sweep {sweep_id!r}: list the sweeps to see their names.")
+    return Sweep(sweep_id, tuple(rows))
+
+
+def sweeps(store: Store) -> list[Sweep]:
+    """All sweeps, newest first."""
+    found: dict[str, list[RunRow]] = {}
+    for row in store.sweep_runs():
+        found.setdefault(row.sweep, []).append(row)
+    return [Sweep(sweep_id, tuple(rows)) for sweep_id, rows in reversed(found.items())]
+
+
+def cancel(store: Store, sweep_id: str) -> list[str]:
+    """Stop the runs of a sweep that wait or go; return their ids. Those that go checkpoint and end at their next step.
+
+    Raises:
+        LabError: there is no such sweep.
+    """
+    stopped = []
+    # The last first: a place that becomes free must not be given to a run that is about to be stopped.
+    for run in reversed(sweep(store, sweep_id).runs):
+        if run.state in ACTIVE:
+            try:
+                store.ask(run.id, "stop")
+            except LabError:  # it has ended meanwhile
+                continue
+            stopped.append(run.id)
+    return stopped[::-1]
+
+
+def resume(store: Store, sweep_id: str) -> list[str]:
+    """Queue the runs of a sweep that were stopped or interrupted; return their ids. Wake the launcher then.
+
+    They go on from their checkpoints. Those that failed or diverged are left as they are.
+
+    Raises:
+        LabError: there is no such sweep.
+    """
+    again = [run.id for run in sweep(store, sweep_id).runs if run.state in CANCELLED]
+    for run_id in again:
+        store.requeue(run_id)
+    return again
+
+
+def label(spec: RunSpec, axes: Sequence[str]) -> str:
+    """What sets a run of a sweep apart: "beta 0.02, seed 1"."""
+    values = [f"{key} {json.dumps(spec.knobs[key])}" for key in axes if key in spec.knobs]
+    return ", ".join([*values, f"seed {spec.seed}"])
