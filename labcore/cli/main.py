@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import commands, comparing, forks
+from labcore.cli import commands, comparing, forks, sweeping
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -53,7 +53,13 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--kind", default="llm", choices=list(KINDS))
     listing.add_argument("--json", action="store_true", help="print JSON")
 
-    _add_run(add("run", commands.run, "train in the foreground; the page can watch it"))
+    run = add("run", commands.run, "train in the foreground; the page can watch it")
+    _add_run(run)
+    run.add_argument("--seed", type=int, default=0)
+    run.add_argument("--out", metavar="DIR", help="also export the result here")
+    run.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+    sweeping.add_to(add, _add_run)
 
     forks.add_options(add("fork", forks.fork, "go on from a checkpoint of a run with other knobs or another algorithm"))
 
@@ -100,7 +106,6 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or the id "
                      "of an earlier run whose result to start from")
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
-    sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected")
@@ -109,5 +114,3 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are judged")
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")
-    sub.add_argument("--out", metavar="DIR", help="also export the result here")
-    sub.add_argument("--json", action="store_true", help="print one JSON object at the end")

@@ -1,0 +1,179 @@
+"""The commands `sweep` and `sweeps`: many runs at once, through the launcher, and the table of what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from labcore.catalog.metrics import METRICS
+from labcore.cli.commands import assignments, spec_of, summary
+from labcore.cli.comparing import compare_runs
+from labcore.compare.loading import load
+from labcore.compare.table import compare
+from labcore.errors import LabError
+from labcore.runs import sweep as engine
+from labcore.runs.launcher import Launcher
+from labcore.runs.paths import max_runs
+from labcore.runs.store import Store
+
+POLL_SECONDS = 0.2
+WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives
+
+
+def add_to(add, add_run) -> None:
+    """Add both commands to the parser by its `add(name, command, help)`; `add_run(sub)` adds what a run is made of."""
+    many = add("sweep", sweep, "run one or two knobs at several values with several seeds, and print the table")
+    add_run(many)
+    many.add_argument("--sweep", action="append", default=[], metavar="KNOB=VALUE,VALUE,…", dest="axes",
+                      help="a knob and its values; may be given twice")
+    many.add_argument("--seeds", default="0,1,2", metavar="SEED,SEED,…", help="default: 0,1,2")
+    many.set_defaults(seed=0)
+    _add_report(many)
+
+    some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its table, cancel it, resume it")
+    some.add_argument("sweep", nargs="?", metavar="SWEEP")
+    what = some.add_mutually_exclusive_group()
+    what.add_argument("--cancel", action="store_true", help="stop its runs that wait or go")
+    what.add_argument("--resume", action="store_true", help="run those that were stopped, here in the foreground")
+    _add_report(some)
+
+
+def _add_report(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--metric", help="what the table judges by (default: the first chart)")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Run a sweep to its end."""
+    check_metric(options.metric)
+    max_runs()  # a bad setting is told before anything is queued
+    specs = engine.grid(spec_of(options), axes_of(options.axes), seeds_of(options.seeds))
+    store = Store()
+    return run_all(store, engine.queue(store, specs), options)
+
+
+def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
+    """{"beta": ["0", "0.1"]} from ["beta=0,0.1"]. Raises LabError where a word is no such list."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        [(key, values)] = assignments([word]).items()
+        if key in found:
+            raise LabError(f"The knob {key} is swept twice: give all its values in one --sweep.")
+        found[key] = [value.strip() for value in values.split(",")]
+    return found
+
+
+def seeds_of(text: str) -> list[int]:
+    """[0, 1] from "0,1". Raises LabError where the text is no such list."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as error:
+        raise LabError(f"--seeds is {text!r}: write whole numbers with commas, for example 0,1,2.") from error
+
+
+def check_metric(metric: str | None) -> None:
+    """Raises LabError where there is no such metric: told before the training, not after."""
+    if metric and metric not in METRICS:
+        raise LabError(f"There is no metric {metric!r}: see the header of an exported metrics.csv.")
+
+
+def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
+    """Have the queued runs of a sweep started, wait for their end, print the table. Returns 0 if all finished.
+
+    Ctrl-C stops them all; they can be resumed.
+    """
+    print(f"sweep {sweep_id}", file=sys.stderr)
+    launcher = Launcher(store)
+    try:
+        _wait(store, sweep_id, launcher)
+    except KeyboardInterrupt:
+        engine.cancel(store, sweep_id)
+        print(f"labcore: stopped; to go on: python -m labcore sweeps {sweep_id} --resume", file=sys.stderr)
+        raise
+    finally:
+        launcher.close()
+    report(store, sweep_id, options)
+    return 0 if set(engine.sweep(store, sweep_id).states) == {"finished"} else 1
+
+
+def _wait(store: Store, sweep_id: str, launcher: Launcher) -> None:
+    told, woken = "", 0.0
+    while True:
+        found = engine.sweep(store, sweep_id)
+        line = ", ".join(f"{count} {state}" for state, count in found.states.items())
+        if line != told:
+            print(f"{sweep_id}: {line}", file=sys.stderr)
+            told = line
+        if not found.active:
+            return
+        if time.monotonic() - woken > WAKE_SECONDS:
+            launcher.wake()
+            woken = time.monotonic()
+        time.sleep(POLL_SECONDS)
+
+
+def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
+    """Print the runs of a sweep and the table of those that have made a step."""
+    found = engine.sweep(store, sweep_id)
+    ids = [run.id for run in found.runs if run.step]
+    if options.json:
+        table = compare(load(store, ids), options.metric).to_json() if ids else None
+        print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
+        return
+    for run in found.runs:
+        why = f"  {run.message}" if run.state not in ("finished", "running") else ""
+        print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
+              f"{engine.label(run.spec, list(found.axes))}{why}")
+    if ids:
+        print()
+        compare_runs(argparse.Namespace(runs=ids, metric=options.metric, axis=None, baseline=None, json=False))
+
+
+def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
+    """What a program wants to know of a sweep."""
+    return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
+            "runs": [summary(store, run) | {"knobs": {key: run.spec.knobs.get(key) for key in found.axes}}
+                     for run in found.runs]}
+
+
+def sweeps(options: argparse.Namespace) -> int:
+    """List the sweeps, or see to one of them."""
+    check_metric(options.metric)
+    store = Store()
+    store.reconcile()
+    if options.sweep is None:
+        if options.cancel or options.resume:
+            raise LabError("Which sweep? Give its name: python -m labcore sweeps lists them.")
+        return _list(store, options.json)
+    if options.cancel:
+        stopped = engine.cancel(store, options.sweep)
+        print(f"{options.sweep}: {len(stopped)} runs stopped." if stopped else
+              f"{options.sweep}: none of its runs waits or goes.")
+        return 0
+    if options.resume:
+        if not engine.resume(store, options.sweep) and not engine.sweep(store, options.sweep).active:
+            raise LabError(f"The sweep {options.sweep} has no run that was stopped or interrupted: there is nothing "
+                           "to resume.")
+        return run_all(store, options.sweep, options)
+    report(store, options.sweep, options)
+    return 0
+
+
+def _list(store: Store, as_json: bool) -> int:
+    found = engine.sweeps(store)
+    if as_json:
+        print(json.dumps([described(store, each) for each in found], ensure_ascii=False, indent=2))
+        return 0
+    if not found:
+        print("No sweeps yet: python -m labcore sweep --algorithm grpo --task sort --sweep beta=0,0.05 --seeds 0,1,2")
+    for each in found:
+        spec = each.runs[0].spec
+        axes = " × ".join([*(f"{key} {', '.join(map(str, values))}" for key, values in each.axes.items()),
+                           f"{len(each.seeds)} seeds"])
+        states = ", ".join(f"{count} {state}" for state, count in each.states.items())
+        print(f"{each.id:<16} {spec.algorithm} on {spec.task}: {axes}  ({states})")
+    return 0

@@ -1,0 +1,86 @@
+"""Sweeps from the command line."""
+
+import json
+from functools import partial
+
+import pytest
+
+from labcore.cli import sweeping
+from labcore.cli.main import main
+from labcore.runs import sweep as engine
+from labcore.runs.launcher import Launcher
+from labcore.runs.paths import home
+from labcore.runs.store import Store
+from tests.cli.test_cli import refused
+from tests.runs.test_sweep import LIGHT, maze
+
+MAZE = ("sweep", "--kind", "maze", "--algorithm", "q_learning", "--task", "slippery", "--set", "pace=0", "--steps",
+        "12")
+
+
+@pytest.fixture(autouse=True)
+def light(monkeypatch):
+    """A supervisor without torch."""
+    monkeypatch.setattr(sweeping, "Launcher", partial(Launcher, command=LIGHT))
+
+
+def test_a_sweep_runs_and_ends_in_a_table(capsys):
+    assert main([*MAZE, "--sweep", "alpha=0.1,0.5", "--seeds", "0,4", "--metric", "value_error", "--json"]) == 0
+    got = json.loads(capsys.readouterr().out)
+    assert (got["axes"], got["seeds"], got["states"]) == ({"alpha": [0.1, 0.5]}, [0, 4], {"finished": 4})
+    assert [(run["knobs"], run["seed"], run["step"]) for run in got["runs"]] == [
+        ({"alpha": alpha}, seed, 12) for seed in (0, 4) for alpha in (0.1, 0.5)]
+    assert got["table"]["metric"] == "value_error" and [row["seeds"] for row in got["table"]["rows"]] == [2, 2]
+    assert main(["sweeps"]) == 0
+    assert f"{got['sweep']}" in (said := capsys.readouterr().out)
+    assert "q_learning on slippery: alpha 0.1, 0.5 × 2 seeds  (4 finished)" in said
+    assert main(["sweeps", got["sweep"]]) == 0
+    said = capsys.readouterr().out
+    assert "alpha 0.1, seed 4" in said and "Q-learning alpha 0.5" in said
+    assert main(["sweeps", "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["sweep"] == got["sweep"]
+
+
+def test_cancel_and_resume(capsys):
+    store = Store()
+    sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
+    assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "2 runs stopped" in capsys.readouterr().out
+    assert engine.sweep(store, sweep_id).states == {"stopped": 2}
+    assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "none of its runs" in capsys.readouterr().out
+    assert main(["sweeps", sweep_id]) == 0 and "stopped before it started" in capsys.readouterr().out
+    assert main(["sweeps", sweep_id, "--resume"]) == 0
+    assert engine.sweep(store, sweep_id).states == {"finished": 2}
+    capsys.readouterr()
+    assert "nothing to resume" in refused(capsys, "sweeps", sweep_id, "--resume")
+
+
+def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
+    def interrupted(*_given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeping, "_wait", interrupted)
+    assert main([*MAZE, "--sweep", "alpha=0.1,0.5"]) == 130
+    assert "--resume" in capsys.readouterr().err
+    [found] = engine.sweeps(Store())
+    assert not found.active and len(found.runs) == 6
+
+
+@pytest.mark.parametrize("given, words", [
+    (("--sweep", "alpha"), "is no KNOB=VALUE"),
+    (("--sweep", "alpha=0.1", "--sweep", "alpha=0.2"), "The knob alpha is swept twice"),
+    (("--sweep", "alpha=0.1,x"), "With alpha=x: alpha must be a number"),
+    (("--sweep", "alpha=0.1,"), "alpha must be a number"),
+    (("--sweep", "alhpa=1"), "did you mean 'alpha'"),
+    (("--seeds", "a"), "write whole numbers with commas"),
+    (("--seeds", "0,0"), "seed 0 twice"),
+    (("--metric", "rewrad"), "There is no metric 'rewrad'"),
+])
+def test_what_cannot_be_is_one_sentence_and_nothing_is_queued(capsys, given, words):
+    assert words in refused(capsys, *MAZE, *given)
+    assert not (home() / "lab.db").exists()
+
+
+def test_a_sweep_that_there_is_not(capsys):
+    assert "There is no sweep 'x'" in refused(capsys, "sweeps", "x")
+    assert "There is no sweep 'x'" in refused(capsys, "sweeps", "x", "--cancel")
+    assert "Which sweep?" in refused(capsys, "sweeps", "--cancel")
+    assert main(["sweeps"]) == 0 and "No sweeps yet" in capsys.readouterr().out
