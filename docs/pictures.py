@@ -30,7 +30,8 @@ def main() -> None:
 
 
 def take(page: Page, url: str) -> None:
-    """GRPO with a knob turned while it learns; then PPO, whose several updates a batch leave clipped tokens to see."""
+    """GRPO with a knob turned while it learns; PPO, whose several updates a batch leave clipped tokens to see; then the
+    classic worlds."""
     run(page, f"{url}/llm")
     page.get_by_text(re.compile(r"Running.*step [5-7]\d of 200")).first.wait_for(timeout=WAIT)
     page.get_by_role("slider", name=re.compile("KL price")).press("ArrowRight")
@@ -45,6 +46,13 @@ def take(page: Page, url: str) -> None:
     page.get_by_role("tab", name="Samples").evaluate("tab => tab.scrollIntoView()")
     page.wait_for_timeout(2500)
     page.screenshot(path=IMAGES / "samples.png", clip={"x": 285, "y": 70, "width": 990, "height": 520})
+    run(page, f"{url}/maze?task=cliff")
+    page.get_by_text(re.compile(r"Running.*step 1[5-9]\d of 300")).first.wait_for(timeout=WAIT)
+    page.screenshot(path=IMAGES / "maze.png")
+    run(page, f"{url}/cartpole")
+    page.get_by_text("Finished").first.wait_for(timeout=WAIT)
+    page.wait_for_timeout(4000)  # the players swing the pole
+    page.screenshot(path=IMAGES / "cartpole.png")
 
 
 def run(page: Page, address: str) -> None:

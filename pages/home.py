@@ -22,6 +22,8 @@ which term of the equation made the curve turn.</p></div>""")
 with st.container(horizontal=True, vertical_alignment="center"):
     if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", shortcut="Enter"):
         st.switch_page("../pages/llm.py")
+    st.page_link("../pages/maze.py", label="Start in a maze", icon=":material/grid_on:")
+    st.page_link("../pages/cartpole.py", label="Balance a pole", icon=":material/sports_martial_arts:")
     st.page_link("../pages/runs.py", label="All runs", icon=":material/list:")
 st.html("""<div class="rl-loop">
 <div style="--c:#0072B2"><b>It answers</b>A group of answers to one prompt.<br>

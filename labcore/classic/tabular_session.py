@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ class Session:
     updates: int = 0
     env_steps: int = 0
     finished_because: str = ""
+    _begun: float = -inf  # when the step before was begun, on this process's clock
     _best: dict[float, tuple[Array, Array] | None] = field(default_factory=dict)
 
     @staticmethod
@@ -153,10 +154,10 @@ class Session:
 
     def _wait(self) -> Iterator[None]:
         """Let `pace` steps pass a second; yields now and then, so that the worker can look up."""
-        begun = time.perf_counter()
-        while self.knobs["pace"] and (left := begun + 1 / self.knobs["pace"] - time.perf_counter()) > 0:
+        while self.knobs["pace"] and (left := self._begun + 1 / self.knobs["pace"] - time.perf_counter()) > 0:
             time.sleep(min(left, WAIT_SECONDS))
             yield None
+        self._begun = time.perf_counter()
 
     def _sweeps(self) -> Iterator[Record]:
         for sweep in dynamic_programming.METHODS[self.spec.algorithm](self.maze.mdp, self.knobs, self.sweep):
