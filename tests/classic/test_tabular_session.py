@@ -118,7 +118,7 @@ def test_a_longest_episode_and_a_pace_are_live():
     assert max(lengths[:3]) == 30 and max(lengths[4:]) == 10
     slow = start("q_learning", steps=3, pace=20.0)
     rows = list(slow.run())
-    assert rows.count(None) >= 3 and len(rows) - rows.count(None) == 3, "the worker can look up while it waits"
+    assert rows.count(None) >= 2 and len(rows) - rows.count(None) == 3, "the worker can look up while it waits"
 
 
 # ---------------------------------------------------------------------------- planning

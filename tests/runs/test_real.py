@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import os
 import signal
 import subprocess
@@ -51,7 +52,9 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit():
     worker.wait()
     before = learnt(store, killed)
     assert len(before) < 20 and store.reconcile() == [killed]
-    assert checkpoint.newest(run_folder(killed))[0] < change.step  # so the change is repeated from its event
+    for step, path in checkpoint.steps(run_folder(killed)):  # one was made at the change: without it, it is repeated
+        if step >= change.step:
+            shutil.rmtree(path)
     store.requeue(killed)
     assert drive(store, killed) == "finished"
     assert learnt(store, killed)[:len(before)] == before
@@ -84,7 +87,9 @@ def test_a_killed_maze_run_goes_on_bit_for_bit():
         until(lambda: store.run(killed).state == "interrupted")
         before, drawn = learnt(store, killed), pictures(killed)
         assert change.step >= 55 and len(before) < 120
-        assert checkpoint.newest(run_folder(killed))[0] < change.step  # so the change is repeated from its event
+        for step, path in checkpoint.steps(run_folder(killed)):  # one was made at the change: without it, it is repeated
+        if step >= change.step:
+            shutil.rmtree(path)
         lab.resume(killed, {"pace": 0})
         until(lambda: store.run(killed).state == "finished")
     finally:
