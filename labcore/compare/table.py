@@ -143,7 +143,7 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
                       {measure: duels[measure][group.label][pinned.label] for measure in duels}
                       if pinned and pinned is not group else {}) for group, numbers in zip(found, values, strict=True))
     leaders = {measure: _leader(rows, measure, duels[measure], better) for measure in duels}
-    left_out = [trace.run for trace in traces if trace not in with_rows]
+    left_out = [f"{trace.run} ({trace.state})" for trace in traces if trace not in with_rows]
     return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), duels, leaders,
                  tuple(_notes(key, found, leaders, left_out)))
 
@@ -238,8 +238,10 @@ def _values(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, 
     measures = {FINAL: ("step", np.inf), **{axis: (axis, place) for axis, place in equal.items()}}
     values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
     if better := METRICS[metric].better:
+        curves = [smoothed(trace, metric, smoothing=SMOOTHING)[2] for trace in group.traces]
         peak = np.min if better == "lower" else np.max
-        values["best"] = tuple(float(peak(smoothed(trace, metric, smoothing=SMOOTHING)[2])) for trace in group.traces)
+        # The first rows' means are of few rows: the luckiest of them would be the best of many runs.
+        values["best"] = tuple(float(peak(curve[min(LAST, curve.size) - 1:])) for curve in curves)
     return values
 
 
@@ -288,7 +290,7 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
     if not METRICS[metric].better:
         notes.append(f"Neither more nor less {metric} is better: A beats B says only that A's is larger.")
     if left_out:
-        notes.append(f"{', '.join(left_out)}: no rows yet, left out.")
+        notes.append(f"{', '.join(left_out)}: no rows, left out.")
     for group in found:
         if group.repeats:
             notes.append(f"{group.label}: {', '.join(group.repeats)} repeats a seed and is left out.")

@@ -22,15 +22,22 @@ def test_final_and_best_by_hand():
     run = tools.stored(Store(), [0, 0, 10, 1, 2, 3, 4, 5])
     (row,) = of(run).rows
     assert row.final.mean == 3 and row.final.low is None and row.seeds == 1  # the mean of 1 … 5
-    # the peak of the bias-corrected mean: after the third row it is 10 / (1 + ⅔ + 4/9)
-    assert row.best.mean == pytest.approx(90 / 19)
     assert row.seconds.mean == 8 and row.memory.mean == 508 and row.models == ("policy", "reference")
 
 
+def test_the_best_by_hand():
+    """The peak of the bias-corrected mean with s = ⅔; the first four rows are too few for one."""
+    best = [of(tools.stored(Store(), rewards)).rows[0].best.mean for rows in (4, 0)
+            for rewards in ([0] * rows + [10, 0, 0, 0, 0, 0, 0],)]
+    assert best[0] == pytest.approx(10 / (1 + 2 / 3 + 4 / 9 + 8 / 27 + 16 / 81))  # at the fifth row itself
+    assert best[1] == pytest.approx(10 * 16 / 81 / (1 + 2 / 3 + 4 / 9 + 8 / 27 + 16 / 81))  # four rows later
+    assert of(tools.stored(Store(), [1, 2])).rows[0].best.mean == pytest.approx((2 + 2 / 3) / (1 + 2 / 3))
+
+
 def test_the_best_of_what_should_fall_is_its_lowest():
-    run = tools.stored(Store(), [1, 1, 1], kl=[0.5, 0.1, 0.9])
+    run = tools.stored(Store(), [1] * 7, kl=[0.5] * 5 + [0.1, 0.9])
     (row,) = of(run, metric="kl").rows
-    assert row.best.mean == pytest.approx((3 * 0.1 + 2 * 0.5) / 5)
+    assert row.best.mean == pytest.approx(0.5 - 0.4 / (3 * (1 - (2 / 3) ** 6)))
     assert of(run, metric="kl").better == "lower"
 
 
@@ -147,7 +154,7 @@ def test_what_a_reader_must_know():
                "tokens, GRPO at equal seconds." for note in of(*a, *late).notes)
     empty, stopped = tools.stored(store, []), tools.stored(store, [1] * 3, state="diverged", algorithm="reinforce")
     notes = of(*a, empty, stopped).notes
-    assert f"{empty}: no rows yet, left out." in notes
+    assert f"{empty} (finished): no rows, left out." in notes
     assert f"REINFORCE: {stopped} not finished (diverged)." in notes
     assert any("REINFORCE: fewer than 3 seeds are no evidence" in note for note in notes)
     assert any("Neither more nor less entropy" in note for note in table.compare(
