@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, trace
 from labcore.errors import LabError
+from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
 
 ALWAYS = ("updates", "memory")  # every comparison reads them
@@ -34,7 +37,8 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     rows = {name: store.run(name) for name in own}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
-        traces |= {name: [trace(rows[name], found[name], store.events_after(name))] for name in own}
+        traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec))]
+                   for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
         for name, columns in store.columns(own, keys).items():
@@ -42,8 +46,21 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
                                             zip(keys, columns[4:], strict=True)}
             logged = {key: column for key, column in logged.items() if np.isfinite(column).any()}
             traces[name] = [Trace(name, rows[name].spec, rows[name].state, axes_of(*counted, logged), logged,
-                                  *changes_of(store.events_after(name)))]
+                                  *changes_of(store.events_after(name)), origin=origin(store, rows[name].spec))]
     return [each for name in names for each in traces[name]]
+
+
+def origin(store: Store, spec: RunSpec) -> str:
+    """From which setting and step a fork began, its seed left out; empty for a run that is no fork."""
+    if spec.parent is None:
+        return ""
+    run_id, step = spec.parent
+    try:
+        above = store.run(run_id).spec
+    except LabError:  # deleted: what it was is not known any more
+        return json.dumps([run_id, step])
+    moved = [change for change in changes_of(store.events_after(run_id))[1] if change[0] < step]
+    return json.dumps([replace(above, seed=0, parent=None).to_json(), moved, step, origin(store, above)])
 
 
 def _is_foreign(name: str) -> bool:

@@ -26,6 +26,8 @@ SMOOTHING = 2 / 3  # of the curve whose peak is a run's best: it averages as man
 FINAL = "final"
 _MEASURES = (FINAL, "updates", "tokens", "env_steps", "seconds")  # what groups are compared at
 _NOT_CONFIG = ("knobs", "seed")
+_UNSAID = {"twin": True}  # what a label need not say of a fork
+_TOLD = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _setting(trace: Trace) -> str:
     """What runs of one group have in common, as text."""
     if trace.spec is None:
         return f"imported {trace.label}"
-    return json.dumps([replace(trace.spec, seed=0).to_json(), trace.changes])
+    return json.dumps([replace(trace.spec, seed=0, parent=None).to_json(), trace.origin, trace.changes])
 
 
 def _config(trace: Trace) -> dict[str, Any]:
@@ -169,6 +171,8 @@ def _config(trace: Trace) -> dict[str, Any]:
         return {}
     fields = json.loads(trace.spec.to_json())
     first = {key: fields[key] for key in ("kind", "algorithm", "task", "model")}
+    if trace.spec.parent:
+        fields["parent"] = "{} at step {}".format(*trace.spec.parent)
     rest = {key: value for key, value in fields.items() if key not in _NOT_CONFIG}
     moved = [f"{knob}={value} after step {step}" for step, knob, value in trace.changes]
     return first | fields["knobs"] | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
@@ -194,8 +198,9 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]]) -> li
             continue
         like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
         apart = [key for key, value in config.items()
-                 if value is not None and any(other.get(key) != value for other in like)]
-        told = ", ".join(key if key == "moved by hand" else f"{key} {_shown(config[key])}" for key in apart[:3])
+                 if value is not None and any(other.get(key, _UNSAID.get(key)) != value for other in like)]
+        told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else f"{key} {_shown(config[key])}"
+                         for key in apart[:3])
         label = f"{first.spec.row.label}{f' {told}' if told else ''}"
         labels.append(label)
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"

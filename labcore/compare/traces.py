@@ -23,7 +23,8 @@ class Trace:
     """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
 
     `breaks` are the steps after which something was changed by hand. `label` names an imported run's group; `spec` is
-    None for it. `changes` are the knobs moved by hand: (step, knob, value).
+    None for it. `changes` are the knobs moved by hand: (step, knob, value). `origin` says, as text, from which setting
+    and step a fork began; equal for forks of seeds of one setting.
     """
 
     run: str
@@ -34,6 +35,7 @@ class Trace:
     breaks: tuple[int, ...] = ()
     changes: tuple[tuple[int, str, Any], ...] = ()
     label: str = ""
+    origin: str = ""
     notes: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -56,12 +58,12 @@ class Trace:
         return x[kept], y[kept], steps[kept]
 
 
-def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = ()) -> Trace:
+def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), origin: str = "") -> Trace:
     """A run of the lab as a trace."""
     metrics = columns_of(steps)
     axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
                    [step.seconds for step in steps], metrics)
-    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(events))
+    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(events), origin=origin)
 
 
 def columns_of(steps: Sequence[Step]) -> dict[str, np.ndarray]:

@@ -98,6 +98,21 @@ def test_a_knob_moved_by_hand_is_another_setting():
     assert got.rows[1].label == "GRPO moved by hand"
 
 
+def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
+    store = Store()
+    above = [tools.stored(store, [1.0] * 6, seed=seed) for seed in range(2)]
+    other = tools.stored(store, [1.0] * 6, beta=0.5)
+    children = [tools.stored(store, [2.0 + index] * 3, seed=index, parent=(run, 4))
+                for index, run in enumerate((*above, other))]
+    got = of(*above, *children, store=store)
+    assert [row.runs for row in got.rows] == [tuple(above), tuple(children[:2]), (children[2],)]
+    assert got.config["parent"] == (None, f"{above[0]} at step 4", f"{other} at step 4")
+    assert [row.label for row in got.rows] == [
+        "GRPO", f"GRPO from {above[0]} at step 4", f"GRPO from {other} at step 4"]
+    store.delete(above[1])
+    assert len(of(*children, store=store).rows) == 3  # nobody knows any more what that one began from
+
+
 def test_a_seed_that_ran_twice_counts_once():
     store = Store()
     short, long = tools.stored(store, [0.1] * 2), tools.stored(store, [0.1] * 5)

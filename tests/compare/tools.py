@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from labcore.compare.traces import Trace
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.store import Store
@@ -26,9 +28,11 @@ def trace(values: Sequence[float], x: Sequence[float] | None = None, *, axis: st
 
 def stored(store: Store, rewards: Sequence[float], *, algorithm: str = "grpo", seed: int = 0, tokens: int = 100,
            seconds: float = 1.0, state: str = "finished", changes: Sequence[tuple[int, str, float]] = (),
-           kl: Sequence[float] | None = None, **knobs) -> str:
+           kl: Sequence[float] | None = None, parent: tuple[str, int] | None = None, **knobs) -> str:
     """A run in the store with one row per reward: `tokens` and `seconds` are of one step."""
-    spec = make(algorithm_key=algorithm, task_key="sort", steps=500, seed=seed, knobs=PLAIN | knobs)
+    spec = make(algorithm_key=algorithm, task_key="sort", steps=500, seed=seed, knobs=PLAIN | knobs, parent=parent)
+    if parent:  # there must be something that it begins from
+        checkpoint.save(run_folder(parent[0]), parent[1], lambda folder: None)
     run_id = store.create(spec, mine=True)
     store.set_state(run_id, "running")
     for step, reward in enumerate(rewards, start=1):
