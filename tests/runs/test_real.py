@@ -35,6 +35,13 @@ def until(condition, seconds: float = 90.0):
     return value
 
 
+def without_later(run_id: str, step: int) -> None:
+    """Take away the checkpoints from `step` on: what was changed there is then repeated from its event."""
+    for at, path in checkpoint.steps(run_folder(run_id)):
+        if at >= step:
+            shutil.rmtree(path)
+
+
 def test_a_killed_ppo_run_goes_on_bit_for_bit():
     """PPO has the most to save: two networks, two optimizers, shuffled mini-batches, several updates per batch."""
     store = Store()
@@ -52,9 +59,7 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit():
     worker.wait()
     before = learnt(store, killed)
     assert len(before) < 20 and store.reconcile() == [killed]
-    for step, path in checkpoint.steps(run_folder(killed)):  # one was made at the change: without it, it is repeated
-        if step >= change.step:
-            shutil.rmtree(path)
+    without_later(killed, change.step)
     store.requeue(killed)
     assert drive(store, killed) == "finished"
     assert learnt(store, killed)[:len(before)] == before
@@ -87,9 +92,7 @@ def test_a_killed_maze_run_goes_on_bit_for_bit():
         until(lambda: store.run(killed).state == "interrupted")
         before, drawn = learnt(store, killed), pictures(killed)
         assert change.step >= 55 and len(before) < 120
-        for step, path in checkpoint.steps(run_folder(killed)):  # one was made at the change: without it, it is repeated
-        if step >= change.step:
-            shutil.rmtree(path)
+        without_later(killed, change.step)
         lab.resume(killed, {"pace": 0})
         until(lambda: store.run(killed).state == "finished")
     finally:
