@@ -50,6 +50,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_length": ("eval/mean_ep_length",),
     "epsilon": ("rollout/exploration_rate",),
 }
+_MOST_STEPS = 10**15
+csv.field_size_limit(LIMIT)  # a table of completions has long texts in it
+
 COUNTERS = ("step", "tokens", "env_steps", "seconds")
 _UPDATES = ("step", "train/global_step", "global_step", "trainer/global_step")  # steps that are optimizer updates
 _BOTH = ("num_tokens", "total_tokens")  # counts of prompts and completions together
@@ -164,7 +167,7 @@ def _rows(name: str, step: tuple[int, str], places: dict[str, tuple[int, str]],
         at = _number(name, line, step[1], cells[step[0]])
         if at is None:
             continue  # a summary below the table belongs to no step
-        if at != int(at) or at < 0:
+        if at != int(at) or not 0 <= at < _MOST_STEPS:
             raise LabError(f"Line {line} of {name} has the step {cells[step[0]].strip()}: steps are whole numbers from "
                            "0.")
         found = {key: number for key, (place, column) in places.items()

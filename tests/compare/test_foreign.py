@@ -76,6 +76,11 @@ def test_a_chart_of_wandb_is_one_run_for_each_line():
     assert first.unmapped == ()
 
 
+def test_long_texts_are_passed_over():
+    run = only(b'step,reward,completion\n1,2,"' + b"x" * 200_000 + b'"\n')
+    assert run.rows[0].metrics["reward"] == 2 and run.unmapped == ("completion",)
+
+
 def test_a_progress_file_of_stable_baselines():
     run = only(SB3)
     assert [(row.step, row.env_steps, row.seconds) for row in run.rows] == [(1, 2048, 3.0), (2, 4096, 6.0)]
@@ -108,6 +113,7 @@ def test_rows_are_put_in_order_and_counters_stay():
     (b"step,reward\nx,2\n", "Line 2 of m.csv has 'x' in the column step"),
     (b"step,reward\n1.5,2\n", "Line 2 of m.csv has the step 1.5"),
     (b"step,reward\n-1,2\n", "has the step -1"),
+    (b"step,reward\n1e300,2\n", "has the step 1e300"),
     (b"step,reward\n1,2,3\n", "Line 2 of m.csv has 3 cells and the header 2"),
     (b'step,reward\n1,"2\n', "is not CSV"),
     (b"step,reward\n1,\xff\n", "m.csv is not UTF-8: line 2 has the byte 0xff"),
