@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.runs import checkpoint, fork, training
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.runs.paths import run_folder
+from labcore.runs.rows import Event
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
@@ -161,6 +162,18 @@ def test_its_knobs_are_the_parents_at_that_step(store):
     spec = fork_spec(store, parent, 10, knobs={"beta": "0.3"})
     assert (spec.knobs["beta"], spec.knobs["group_size"], spec.steps) == (0.3, 4, 20)
     assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_change_made_after_a_resume_cancels_the_later_ones_of_that_knob():
+    def event(number, knob, value, update):
+        return Event(number, update + 1, "knob", {"knob": knob, "to": value, "update": update, "between": 1}, 0.0)
+
+    history = [event(1, "beta", 0.1, 3), event(2, "beta", 0.5, 60), event(3, "top_p", 0.9, 60),
+               event(4, "beta", 0.2, 50)]
+    there = {3: (0.04, 1.0), 4: (0.1, 1.0), 50: (0.1, 1.0), 51: (0.2, 1.0), 61: (0.2, 0.9)}
+    for step, expected in there.items():
+        knobs = fork.knobs_at(fake.grpo(), history, step)
+        assert (knobs["beta"], knobs["top_p"]) == expected, step
 
 
 def test_what_if_the_knob_had_not_been_touched(store):

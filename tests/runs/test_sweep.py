@@ -100,6 +100,13 @@ def test_cancelled_and_resumed_it_ends_as_if_it_had_not_been(store):
     assert learnt[0] == learnt[1] and len(learnt[0][1]) == 12
 
 
+def test_the_last_are_stopped_first_so_that_none_of_them_starts_meanwhile(store, monkeypatch):
+    ids = [run.id for run in sweep(store, queue(store, grid(maze(), {}, [0, 1, 2]))).runs]
+    asked, real = [], store.ask
+    monkeypatch.setattr(store, "ask", lambda run_id, command: asked.append(run_id) or real(run_id, command))
+    assert cancel(store, store.run(ids[0]).sweep) == ids and asked == ids[::-1]
+
+
 def test_what_failed_or_is_done_is_not_resumed(store):
     done, failed, stopped = (run.id for run in sweep(store, queue(store, grid(maze(), {}, [0, 1, 2]))).runs)
     sweep_id = store.run(done).sweep
