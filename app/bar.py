@@ -56,7 +56,7 @@ def _ask(command: str) -> Callable[[RunRow | None, str], None]:
 
 def _resume(run: RunRow | None, kind: str) -> None:
     """Go on with the knobs that were moved since the run ended: a diverged one would only diverge again."""
-    draft, spec = Draft(run), run.spec
+    draft, spec = Draft(run, kind), run.spec
     moved = {}
     if (draft.row, draft.task_row) == (spec.row, spec.task_row):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
@@ -83,7 +83,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 }
 
 
-def bar(run: RunRow | None, kind: str = "llm") -> None:
+def bar(run: RunRow | None, kind: str) -> None:
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
         _picker(run, kind)
         for action in ACTIONS[run.state if run else ""]:

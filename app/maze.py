@@ -40,7 +40,7 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
                                               help="Paint the maze of the next run; this one keeps its own")
         view = _view(sample) if sample and not edits else None
     if edits:
-        maze_editor.show(Draft(run))
+        maze_editor.show(Draft(run, run.spec.kind))
         return None
     maze = from_text(sample["maze"]) if sample else build(run.spec.task_row, run.spec.knobs)
     key = f"picked:{run.id}"

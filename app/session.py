@@ -28,7 +28,7 @@ def page_of(kind: str) -> str:
     return f"../pages/{kind}.py"
 
 
-def open_run(kind: str = "llm") -> RunRow | None:
+def open_run(kind: str) -> RunRow | None:
     """The run of the URL; else the one this tab had open; else, in a new tab, the newest that is going.
 
     Only runs of `kind`: the link of another one leads to its own page.
@@ -58,13 +58,13 @@ def runs_of(kind: str, *states: str) -> list[RunRow]:
     return [run for run in lab().store.runs(*states, limit=RECENT) if run.spec.kind == kind]
 
 
-def show_run(run_id: str, kind: str = "llm") -> None:
+def show_run(run_id: str, kind: str) -> None:
     """Open a run and put it into the URL, in place of the draft."""
     st.session_state[f"open_run:{kind}"] = run_id
     st.query_params.from_dict({"run": run_id, **_view()})
 
 
-def close_run(kind: str = "llm") -> None:
+def close_run(kind: str) -> None:
     """Back to an empty page with the draft."""
     st.session_state[f"open_run:{kind}"] = None
     st.query_params.from_dict(_view())
@@ -106,7 +106,7 @@ def set_place(key: str, value: Any, default: Any) -> None:
 class Draft:
     """The settings of the next run, kept in the session as plain values. `scope` names what it began from."""
 
-    def __init__(self, run: RunRow | None, kind: str = "llm") -> None:
+    def __init__(self, run: RunRow | None, kind: str) -> None:
         self.kind = kinds.kind(run.spec.kind if run else kind)
         self.scope = f"after-{run.id}" if run else f"new-{self.kind.key}"
         self.new = run is None
@@ -213,7 +213,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     return fields
 
 
-def follow(run: RunRow | None, kind: str = "llm") -> Draft | None:
+def follow(run: RunRow | None, kind: str) -> Draft | None:
     """The draft to show beside `run`: none while it is going."""
     return None if active(run) else Draft(run, kind)
 
