@@ -137,13 +137,13 @@ def a2c(session: Session) -> Iterator[Record]:
         rows = []
         for _ in range(int(session.knobs["rollouts_per_step"])):
             data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
-            rows.append(policy_update(session, data) | {"value_loss": critic_update(session, data)})
-        metrics = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-        yield session.record({**metrics, **moved(session, data), **explained(data)}, data=data)
+            rows.append(policy_update(session, data) | moved(session, data) | explained(data)
+                        | {"value_loss": critic_update(session, data)})
+        yield session.record({key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}, data=data)
 
 
 @torch.no_grad()
 def moved(session: Session, data: Lesson) -> dict[str, float]:
-    """KL(π_old ‖ π) of the last update on its own batch, nats."""
+    """KL(π_old ‖ π) of an update on its own batch, nats. Right after it, while `data` holds the policy before."""
     log_policy = session.policy(data.observations).log_softmax(-1)
     return {"kl/step": float(categorical_kl(data.old_logits, log_policy).mean())}

@@ -103,6 +103,17 @@ def test_a2c_has_the_reference_gradient(golden, number):
     torch.testing.assert_close(torch.autograd.grad(loss, logprobs)[0], expected, rtol=1e-5, atol=1e-7)
 
 
+def test_every_number_of_an_a2c_step_is_a_mean_over_its_updates(start):
+    one, two = (list(start("a2c", {"rollouts_per_step": count, "rollout_steps": 40, "anneal": False}, steps=2 // count)
+                     .run()) for count in (1, 2))
+    own = {key for key in two[0].metrics if not key.startswith(("eval", "episode")) and key != "updates"}
+    assert {"kl/step", "explained_variance", "td_error", "policy_loss", "value_loss", "entropy/action"} <= own
+    for key in own:
+        first, last = (record.metrics[key] for record in one)
+        assert two[0].metrics[key] == pytest.approx((first + last) / 2, rel=1e-6), key
+    assert one[0].metrics["kl/step"] != one[1].metrics["kl/step"]
+
+
 @pytest.mark.parametrize("choice", list(PSI))
 def test_the_choice_is_live(start, choice):
     session, twin = start("reinforce"), start("reinforce")
