@@ -107,17 +107,25 @@ def update(session: Session, data: Lesson) -> tuple[float, ...]:
 def measures(session: Session, data: Lesson) -> dict[str, float]:
     """What the updates of a step did, measured after them on the whole batch."""
     log_policy = session.policy(data.observations).log_softmax(-1)
-    return surrogates(log_policy, data, settings(session)) | {
+    found = surrogates(log_policy, data, settings(session)) | {
         "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
+    return found | cut_off(log_policy, data, settings(session)) if session.knobs["objective"] == "clip" else found
 
 
 def surrogates(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> dict[str, float]:
-    """KL(π_old ‖ π) in nats, the three surrogates, and the shares that the clip cuts off. log π (N, A)"""
+    """KL(π_old ‖ π) in nats, the three surrogates, and the largest ratio. log π (N, A)"""
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
     ratio, advantages = (logprobs - data.old_logprobs).exp(), data.advantages
     kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
-    cut = clip_fractions(ratio, advantages, torch.ones_like(ratio, dtype=torch.bool), *sides)
     found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
              "surrogate/kl_penalised": kl_penalised(ratio, advantages, kl, bounds["beta"])}
-    return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max()),
-            **{f"clip_frac/{side}": float(share) for side, share in cut.items()}}
+    return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max())}
+
+
+def cut_off(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> dict[str, float]:
+    """The shares of the steps whose gradient the clip cuts off. log π (N, A)"""
+    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
+    ratio = (logprobs - data.old_logprobs).exp()
+    cut = clip_fractions(ratio, data.advantages, torch.ones_like(ratio, dtype=torch.bool), bounds["clip_low"],
+                         bounds["clip_high"])
+    return {f"clip_frac/{side}": float(share) for side, share in cut.items()}

@@ -51,8 +51,9 @@ def test_the_clip_fractions_are_those_of_the_reference(golden, inputs):
     outside = ((inputs["log_prob"] - inputs["old_log_prob"]).exp() - 1).abs() > bounds["clip_low"]
     assert float(outside.double().mean()) == pytest.approx(case["logged"]["train/clip_fraction"])
     found = ppo.surrogates(two_actions(inputs["log_prob"]), data, bounds)
-    assert 0 < found["clip_frac/region"] <= float(outside.double().mean())
-    assert found["clip_frac/region"] == pytest.approx(found["clip_frac/low"] + found["clip_frac/high"])
+    cut = ppo.cut_off(two_actions(inputs["log_prob"]), data, bounds)
+    assert 0 < cut["clip_frac/region"] <= float(outside.double().mean())
+    assert cut["clip_frac/region"] == pytest.approx(cut["clip_frac/low"] + cut["clip_frac/high"])
     assert found["surrogate/clip"] <= found["surrogate/cpi"]
     assert found["surrogate/kl_penalised"] == pytest.approx(found["surrogate/cpi"] - found["kl/step"])
 
@@ -98,6 +99,13 @@ def test_knobs_count_at_the_next_update(start):
     session.knobs["learning_rate"] = 0.0
     next(records)
     assert torch.equal(parameters(session.policy), before)
+
+
+@pytest.mark.parametrize("objective", list(ppo.OBJECTIVES))
+def test_what_is_clipped_is_said_where_something_is(start, objective):
+    record = next(start("ppo", {"objective": objective}).run())
+    assert {key for key in record.metrics if key.startswith("clip_frac/")} == (
+        {"clip_frac/region", "clip_frac/low", "clip_frac/high"} if objective == "clip" else set())
 
 
 def test_the_adaptive_price_follows_the_kl(start):
