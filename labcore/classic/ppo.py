@@ -40,10 +40,11 @@ def run(session: Session) -> Iterator[Record]:
         metrics = dict(zip(names, torch.tensor(measured).mean(0).tolist(), strict=True))
         metrics |= {**measures(session, data), **explained(data), "beta": settings(session)["beta"],
                     "learning_rate": session.knobs["learning_rate"] * session.remaining}
-        drawn = line.line(session, data, before, settings(session)) if before is not None else None
+        bounds = settings(session)
+        drawn = line.line(session, data, before, bounds) if before is not None else None
         session.numbers["beta_factor"] = adapt(session.numbers.get("beta_factor", 1.0), metrics["kl/step"],
                                                session.knobs["kl_target"])
-        yield session.record(metrics, drawn, data)
+        yield session.record(metrics, drawn, data, clip=(bounds["clip_low"], bounds["clip_high"]))
 
 
 def settings(session: Session) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from labcore.classic.session import Session
 
+T = TypeVar("T")
 Choose = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -61,6 +62,17 @@ class Episodes:
         """The ended episodes, in order, which are then forgotten."""
         ended, self.ended = self.ended, []
         return ended
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """At most `most` (two or more) of the items, evenly chosen, the first and the last among them.
+
+    >>> spread("abcdefg", 3), spread("ab", 3)
+    (['a', 'd', 'g'], ['a', 'b'])
+    """
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
 def choose(logits: Tensor, uniforms: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from labcore.classic.evaluation import evaluate
 from labcore.classic.methods import METHODS, Method
 from labcore.classic.networks import MLP
 from labcore.classic.replay import Replay
-from labcore.classic.rollout import Episodes
+from labcore.classic.rollout import Episodes, spread
 from labcore.device import pick_device
 from labcore.errors import Diverged
 from labcore.runs.record import Record
@@ -31,6 +31,8 @@ from labcore.runs.spec import RunSpec
 from labcore.worlds.cartpole import WORLD, TorchCartPole
 from labcore.worlds.gym_env import Environments, make_environments
 from labcore.worlds.gym_world import World
+
+SHOWN = 200  # episodes of a step that are kept one by one
 
 
 @dataclass
@@ -147,10 +149,11 @@ class Session:
             raise Diverged(self.step + 1, what)
 
     def record(self, metrics: Mapping[str, float], line: dict[str, Any] | None = None,
-               data: Lesson | None = None) -> Record:
+               data: Lesson | None = None, clip: tuple[float, float] | None = None) -> Record:
         """Close a step: count it, evaluate if it is time, and put together what there is to say of it.
 
-        `data` is the batch that the critic learnt from, where there is a critic.
+        `data` is the batch that the critic learnt from, where there is a critic; `clip` the annealed clip range that
+        its updates had, where they had one.
         """
         self.step += 1
         ended = self.episodes.take()
@@ -158,13 +161,14 @@ class Session:
         if ended:
             own["episode_return"] = sum(episode["return"] for episode in ended) / len(ended)
             own["episode_length"] = sum(episode["length"] for episode in ended) / len(ended)
-        samples: dict[str, Any] = {"step": self.step, "episodes": ended}
+        samples: dict[str, Any] = {"step": self.step, "episodes": spread(ended, SHOWN), "ended": len(ended)}
         if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.spec.steps:
             evaluation = evaluate(self)
             own |= evaluation.metrics
             samples["evaluation"] = evaluation.shown
             if data is not None:
                 samples |= {"scatter": scatter(data), "ratios": ratios(self, data)}
+                samples |= {"clip": list(clip)} if clip else {}
             if self.best_return is None or evaluation.mean >= self.best_return:
                 self.best_return, self.best_step = evaluation.mean, self.step
                 self.best = {name: value.clone() for name, value in self.acting.state_dict().items()}

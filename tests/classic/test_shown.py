@@ -26,6 +26,23 @@ def test_the_path_of_an_evaluation_is_its_first_episode_to_the_end(task, width):
         assert all(abs(row[2]) <= 0.2095 for row in found.path[:-1])
 
 
+def test_the_ratios_come_with_the_clip_range_that_their_updates_had():
+    torch.set_num_threads(1)
+    run = session("ppo", clip_low=0.1, clip_high=0.3, anneal=True, eval_every=1).run()
+    assert next(run).samples["clip"] == [0.1, 0.3] and next(run).samples["clip"] == [0.05, 0.15]
+    assert "clip" not in next(session("a2c").run()).samples
+
+
+def test_of_very_many_episodes_some_are_kept(monkeypatch):
+    record = next(session("reinforce", environments=30, critic_epochs=1).run())
+    assert record.samples["ended"] == len(record.samples["episodes"]) == record.metrics["episodes"] == 30
+    monkeypatch.setattr("labcore.classic.session.SHOWN", 7)
+    capped = next(session("reinforce", environments=30, critic_epochs=1).run())
+    assert capped.samples["ended"] == 30 and len(capped.samples["episodes"]) == 7 and capped.metrics == record.metrics
+    every = record.samples["episodes"]
+    assert capped.samples["episodes"][0] == every[0] and capped.samples["episodes"][-1] == every[-1]
+
+
 def test_the_clock_is_told_from_the_world():
     assert evaluate(session("ppo", "MountainCar-v0")).truncated
 
