@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from labcore.catalog import algorithms, cartpole, maze, tasks
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.knob import suggestion
+from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.models import MODELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
@@ -19,8 +19,9 @@ class Kind:
     words why a task and its knobs cannot be run, `replay` lets a checkpoint act; they are imported only when called.
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
-    `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `axes` are the
-    horizontal axes of its charts, the first one as default; `speed` is the metric of its pace.
+    `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
+    defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts, the first one as
+    default; `speed` is the metric of its pace.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Kind:
     check: str = ""
     replay: str = ""
     any_task: bool = False
+    unwatched: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
@@ -49,7 +51,7 @@ _ROWS = (
     Kind("maze", "Maze", "labcore.classic.tabular_session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.worlds.maze_presets:build",
-         replay="labcore.classic.tabular_player:replay"),
+         replay="labcore.classic.tabular_player:replay", unwatched={"pace": 0.0}),
     Kind("cartpole", "CartPole", "labcore.classic.session:Session", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",

@@ -169,8 +169,8 @@ _ROWS = (
                      "safer.", "next batch", 0.0, 10.0, (0.05, 0.4), r"\varepsilon"),
                 Knob("epochs", "Epochs", 10, "Higher: more is taken from a batch, until the clip stops it. Lower: "
                      "slower, safer.", "next batch", 1, 1000, (1, 20), "K"),
-                Knob("standardise", "Standardise advantages", True, "On: their spread is 1 in every batch, so the "
-                     "step does not depend on the reward's size. Off: it does.", "next batch", advanced=True)),
+                Knob("standardise", "Standardise advantages", True, "On: their root mean square is 1 in every batch, "
+                     "so the step does not depend on the reward's size. Off: it does.", "next batch", advanced=True)),
          summary="Several clipped passes over each batch of episodes, with advantages from V.",
          latex=r"\begin{gathered}\theta\leftarrow\theta+\alpha\nabla_\theta\operatorname{mean}_t\Big[\min\big("
                r"\rho_tA_t,\ \operatorname{clip}(\rho_t,1-\varepsilon,1+\varepsilon)A_t\big)+c_H H\Big],\quad "

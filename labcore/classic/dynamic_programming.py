@@ -24,6 +24,7 @@ Knobs = Mapping[str, float]
 TIE = 1e-9
 
 MOST_SWEEPS = 200  # before the exact solution begins
+NEARLY_1 = 0.9999
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +196,10 @@ def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:
     Raises:
         LabError: with γ = 1 it may be best, or the only way, to walk for ever.
     """
-    policy = uniform_policy(mdp)
-    if gamma < 1:  # a policy that is nearly right already needs few linear solves, which are what costs
-        *_, last = islice(value_iteration(mdp, {"gamma": gamma, "tolerance": 1e-3}), MOST_SWEEPS)
-        policy = last.policy
+    # A policy that is nearly right already needs few linear solves, which are what costs.
+    *_, last = islice(value_iteration(mdp, {"gamma": min(gamma, NEARLY_1), "tolerance": 1e-3}), MOST_SWEEPS)
+    ends = gamma < 1 or _ends(mdp.under(last.policy)[0], mdp.terminal)
+    policy = last.policy if ends else uniform_policy(mdp)
     while True:
         values = exact_values(mdp, policy, gamma)
         action_values = mdp.action_values(values, gamma)

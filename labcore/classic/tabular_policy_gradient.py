@@ -283,7 +283,7 @@ def actor_critic(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
 def ppo(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
     """K times θ ← θ + α ∇θ mean_t min(ρ_t A_t, clip(ρ_t, 1 − ε, 1 + ε) A_t), with the A and π_old of the batch.
 
-    A by generalised advantage estimation, divided by its standard deviation where `standardise` is 1; V(s) moves
+    A by generalised advantage estimation, divided by its root mean square where `standardise` is 1; V(s) moves
     towards A + V before that.
 
     Source: Schulman et al. 2017, arXiv:1707.06347, algorithm 1.
@@ -295,7 +295,7 @@ def ppo(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
     advantages = gae(steps, values, gamma, knobs["gae_lambda"])
     praise = advantages * state_weights(steps, knobs)
     if knobs["standardise"]:
-        praise = praise / (praise.std() + 1e-8)
+        praise = praise / (np.sqrt((praise**2).mean()) + 1e-8)  # not centred: moves that are all good stay so
     for _ in range(int(knobs["epochs"])):
         pull = clipped_score(tables.policy, before, steps, praise, knobs["clip_range"])
         tables.ascend(pull, steps, knobs, len(steps.states))

@@ -113,6 +113,11 @@ class Session:
         """Whether the sweeps judge one policy and improve nothing."""
         return dynamic_programming.METHODS.get(self.spec.algorithm) is dynamic_programming.policy_evaluation
 
+    @property
+    def maximises(self) -> bool:
+        """Whether the sweeps take the best action's value rather than a policy's."""
+        return dynamic_programming.METHODS.get(self.spec.algorithm) is dynamic_programming.value_iteration
+
     @cached_property
     def within_reach(self) -> np.ndarray:
         """The states that an agent may act in: within reach of the start, no walls, no ends. -> bool (S,)"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from labcore.classic.tabular_session import Session
 
 ARROWS = dict(zip(range(len(ACTIONS)), "↑→↓←", strict=True))
-ALL_UP_TO = 200  # steps that are all drawn; of a longer run at full speed about that many more
+ALL_UP_TO, LATER = 400, 200  # steps that are all drawn; of a longer run some of this many more
 LONGEST = 300  # moves of an episode that are shown
 SOLVED_EVERY_STEP = 150  # states: a larger maze's linear systems are solved only where the step is drawn
 
@@ -39,11 +40,10 @@ class Move(NamedTuple):
 
 
 def due(session: Session) -> bool:
-    """Whether the newest step is drawn: all where somebody watches, else a bounded number of them and the last."""
+    """Whether the newest step is drawn: all of a short run, of a longer one a bounded number and the last."""
     step, last = session.step, session.spec.steps
     settled = session.learner is None and session.sweep.change <= session.knobs["tolerance"]
-    return bool(session.knobs["pace"]) or step <= ALL_UP_TO or step % max(1, last // ALL_UP_TO) == 0 or (
-        step == last or settled)
+    return step <= ALL_UP_TO or step % max(1, last // LATER) == 0 or step == last or settled
 
 
 class Tables(NamedTuple):
@@ -123,16 +123,25 @@ def _walking(session: Session, found: Tables, here: np.ndarray) -> dict[str, flo
 def of_sweep(session: Session, values: Array) -> dict[str, Any]:
     """The picture after a sweep that began with `values`."""
     sweep, mdp, gamma = session.sweep, session.maze.mdp, float(session.knobs["gamma"])
-    last = {}
+    last, best = {}, greedy(sweep.action_values)
     for state in np.flatnonzero(session.within_reach):
-        shown = sweep.policy[state] > 0 if session.evaluates else sweep.action_values[state] == sweep.action_values[
-            state].max()
-        lines = [f"Q(s,{ARROWS[action]}) = {backup(mdp, values, gamma, state, action)}"
-                 for action in np.flatnonzero(shown)]
-        last[str(state)] = "\n".join(lines)
+        shown = np.flatnonzero(best[state] if session.maximises else sweep.policy[state])
+        lines = [f"Q(s,{ARROWS[action]}) = {backup(mdp, values, gamma, state, action)}" for action in shown]
+        last[str(state)] = "\n".join([*lines, _swept(session, state, shown)])
     change = sweep.change if isfinite(sweep.change) else None
     return _picture(session) | {"last": last, "sweep": {"number": sweep.number, "change": change,
                                                         "improved": sweep.improved}}
+
+
+def _swept(session: Session, state: int, actions: np.ndarray) -> str:
+    """What the sweep made of a state's Q."""
+    sweep = session.sweep
+    if sweep.improved:
+        return f"π(s) ← the best by the last Q: {' '.join(ARROWS[action] for action in actions)}"
+    if session.maximises:
+        return f"V(s) ← max Q = {sweep.values[state]:.4g}".replace("-", "−")
+    terms = " + ".join(f"{sweep.policy[state, action]:.4g} × Q(s,{ARROWS[action]})" for action in actions)
+    return f"V(s) ← {terms} = {sweep.values[state]:.4g}".replace("-", "−")
 
 
 def of_walk(session: Session, ended: Sequence[Episode], moves: Sequence[Move]) -> dict[str, Any]:
@@ -154,20 +163,24 @@ def of_walk(session: Session, ended: Sequence[Episode], moves: Sequence[Move]) -
 def written(update: Update | PolicyUpdate) -> str:
     """An update with its numbers and what they mean."""
     if isinstance(update, Update):
-        return f"Q(s,{ARROWS[update.action]}) ← {update.arithmetic()}"
+        head, together = "", ""
+        if update.head:
+            head, together = "₁₂"[update.head - 1], f"; mean of both {update.mean:.4g}".replace("-", "−")
+        return f"Q{head}(s,{ARROWS[update.action]}) ← {update.arithmetic()}{together}"
     return f"{ARROWS[update.action]}: {update.arithmetic()}"
 
 
 def _picture(session: Session) -> dict[str, Any]:
-    found, best = tables(session), session.best()
-    walls = session.maze.where("wall")
+    found, best, truth = tables(session), session.best(), _truth(session)
+    walls = ~session.maze.reachable()
     return {"step": session.step, "maze": to_text(session.maze), "gamma": session.knobs["gamma"],
             "values": [None if wall else value for wall, value in zip(walls, _short(found.values), strict=True)],
             "values_of": found.named, "q": None if found.action_values is None else _short(found.action_values),
             "policy": _short(found.policy), "greedy": _short(preferred(found)),
             "visits": session.visits.tolist() if session.learner else None,
-            "optimal": _short(best[0]) if best else None, "path": None, "moves": [], "last": {}, "episode": None,
-            "sweep": None}
+            "optimal": _short(best[0]) if best else None, "truth": _short(truth[0]) if truth else None,
+            "truth_of": "V of the policy, exact" if session.evaluates else "V*", "path": None, "moves": [], "last": {},
+            "episode": None, "sweep": None}
 
 
 def _short(array: Array) -> list:
@@ -188,7 +201,8 @@ def save_policy(session: Session, folder: Path) -> None:
     _table(folder / "v.csv", session, ["state", "row", "column", "value"], found.values[:, None])
     _table(folder / "policy.csv", session, ["state", "row", "column", *ACTIONS], found.policy)
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "model.safetensors")
-    (folder / "maze.json").write_text(to_json(session.maze), encoding="utf-8")
+    maze = replace(session.maze, gamma=float(session.knobs["gamma"]))
+    (folder / "maze.json").write_text(to_json(maze), encoding="utf-8")
     config = {"kind": session.spec.kind, "algorithm": session.spec.algorithm, "values": found.named,
               "actions": list(ACTIONS), "gamma": session.knobs["gamma"], "step": session.step}
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")

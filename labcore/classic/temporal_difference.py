@@ -26,7 +26,10 @@ Knobs = Mapping[str, float]
 
 class Update(NamedTuple):
     """The last update of a cell as its arithmetic: `after` = `before` + `alpha` × `delta`, where
-    `delta` = `target` − `before` and `target` = `reward` + `gamma` × `next_value`."""
+    `delta` = `target` − `before` and `target` = `reward` + `gamma` × `next_value`.
+
+    Where a method has two tables, `head` (1 or 2) is the one that learnt, and `mean` what both now say together.
+    """
 
     state: int
     action: int
@@ -38,6 +41,8 @@ class Update(NamedTuple):
     delta: float
     alpha: float
     after: float
+    head: int = 0
+    mean: float = 0.0
 
     def arithmetic(self) -> str:
         """The update with its numbers.
@@ -190,8 +195,10 @@ def double_q_learning(tables: Tables, step: Step, knobs: Knobs, rng: np.random.G
     if not step.terminated:
         best = epsilon_greedy(learns[step.next_state], 0.0, rng)
         next_value = float(judges[step.next_state, best])
-    _update(tables, learns, step, next_value, knobs)
-    tables.q[step.state, step.action] = tables.pair[:, step.state, step.action].mean()
+    update = _update(tables, learns, step, next_value, knobs)
+    mean = float(tables.pair[:, step.state, step.action].mean())
+    tables.q[step.state, step.action] = mean
+    tables.made[-1] = tables.last[step.state] = update._replace(head=heads + 1, mean=mean)
 
 
 def monte_carlo(tables: Tables, step: Step, knobs: Knobs, rng: np.random.Generator) -> None:

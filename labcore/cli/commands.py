@@ -85,6 +85,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs["verifier"] = options.verifier
     if options.maze:
         knobs = knobs_of_maze(Path(options.maze)) | knobs
+    knobs = dict(usual.unwatched) | knobs
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = model_of_run(options.model) if options.model else None
     model = model or options.model
@@ -182,6 +183,8 @@ def play(options: argparse.Namespace) -> int:
     """Let the policy of a run, or of an exported checkpoint, act."""
     if options.episodes < 1:
         raise LabError(f"--episodes is {options.episodes}: play at least one.")
+    if options.seed < 0:
+        raise LabError(f"--seed is {options.seed}: use a whole number from 0.")
     folder = Path(options.run)
     if folder.is_dir():
         folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder

@@ -23,7 +23,8 @@ Place = tuple[int, int]
 _WITHIN, _BETWEEN = 0, 1
 
 _LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
-            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ"}
+            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
+            r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ"}
 
 
 class Session(Protocol):

@@ -10,7 +10,6 @@ rewards that are paid once: a reward cell pays at every step that ends in it.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ Kind = Literal["free", "wall", "start", "goal", "trap", "reward"]
 ACTIONS = ("up", "right", "down", "left")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 MAX_SIDE = 30
+MAX_REWARD = 1e6  # either way: sums of rewards far below what a float holds
 KINDS: tuple[Kind, ...] = ("free", "wall", "start", "goal", "trap", "reward")
 # What a cell of these kinds pays unless it says otherwise; the others pay the step reward.
 PAYS: dict[Kind, float] = {"goal": 10.0, "trap": -10.0, "reward": 1.0}
@@ -69,11 +69,12 @@ class Maze:
         _check_grid(self.cells)
         for row, column in self._places():
             reward = self.cells[row][column].reward
-            if reward is not None and not math.isfinite(reward):
-                raise LabError(f"The reward in row {row + 1}, column {column + 1} is {reward}, which is not a finite "
-                               "number: set it to a number such as 10.")
-        if not math.isfinite(self.step_reward):
-            raise LabError(f"The step reward is {self.step_reward}, not a finite number: use a number such as -0.1.")
+            if reward is not None and not abs(reward) <= MAX_REWARD:
+                raise LabError(f"The reward in row {row + 1}, column {column + 1} is {reward:g}, which is not a finite "
+                               f"number from {-MAX_REWARD:,.0f} to {MAX_REWARD:,.0f}: set it to a number such as 10.")
+        if not abs(self.step_reward) <= MAX_REWARD:
+            raise LabError(f"The step reward is {self.step_reward:g}, not a finite number from {-MAX_REWARD:,.0f} to "
+                           f"{MAX_REWARD:,.0f}: use a number such as -0.1.")
         if not 0 <= self.slip < 1:
             raise LabError(f"The slip probability is {self.slip:g}: use a value from 0 up to, but not, 1.")
         if not 0 <= self.gamma <= 1:
@@ -138,8 +139,8 @@ class Maze:
         for turn, chance in ((0, 1 - self.slip), (-1, self.slip / 2), (1, self.slip / 2)):
             transitions[state, action, np.roll(self.neighbours, -turn, axis=1)] += chance
         rewards = transitions @ self.pays
-        terminal = self.where(*ENDS)
-        still = terminal | self.where("wall")
+        # What nobody can enter counts as an end too: with γ = 1 an enclosed cell would have no finite value.
+        still = self.where(*ENDS) | self.where("wall") | (~self.reachable() if self.start is not None else False)
         transitions[still] = np.eye(self.states)[still][:, None]
         rewards[still] = 0.0
         return MDP(transitions, rewards, still)

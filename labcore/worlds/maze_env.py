@@ -22,7 +22,7 @@ class MazeEnv(gymnasium.Env[int, int]):
     """Walks of an agent in a maze. Observation: the state; actions: up, right, down, left.
 
     `maze` is a Maze or its short text. A goal or a trap terminates; `max_steps` steps (0: no limit) truncate.
-    `random_start` begins anywhere but in a wall or an end, so that every state is tried.
+    `random_start` begins anywhere within reach of the start but in an end, so that every state is tried.
 
     Raises:
         LabError: the maze has no start or no goal.
@@ -36,7 +36,7 @@ class MazeEnv(gymnasium.Env[int, int]):
         self.maze, self.max_steps, self.render_mode = maze.check(), max_steps, render_mode
         self.observation_space, self.action_space = Discrete(maze.states), Discrete(len(ACTIONS))
         ends = maze.where(*ENDS)
-        self._starts = np.flatnonzero(~(ends | maze.where("wall"))).tolist() if random_start else [maze.start]
+        self._starts = np.flatnonzero(maze.reachable() & ~ends).tolist() if random_start else [maze.start]
         # Python's own lists: an element of an array takes several times as long.
         self._neighbours, self._pays, self._ends = maze.neighbours.tolist(), maze.pays.tolist(), ends.tolist()
         self._state, self._steps = maze.start, 0

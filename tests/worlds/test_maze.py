@@ -19,17 +19,18 @@ from labcore.worlds.maze_text import drawn, from_json, from_rows, from_text, to_
 UP, RIGHT, DOWN, LEFT = range(4)
 MAZES = {**{name: make() for name, make in PRESETS.items()},
          "random": random_maze(3, 7, 6),
-         "rewards": from_rows(["SR#", "#.G", "T.R"], [-2.5, 1e-7, 1e16, 3], step_reward=-1 / 3, slip=0.1, gamma=0.99)}
+         "rewards": from_rows(["SR#", "#.G", "T.R"], [-2.5, 1e-7, 1e6, 3], step_reward=-1 / 3, slip=0.1, gamma=0.99)}
 
 
 def slow_mdp(maze):
     """P and R cell by cell, as the rules say in words."""
     transitions = np.zeros((maze.states, 4, maze.states))
     rewards = np.zeros((maze.states, 4))
+    reached = maze.reachable()
     for state in range(maze.states):
         row, column = maze.place(state)
         for action in range(4):
-            if maze.cells[row][column].kind in ("goal", "trap", "wall"):
+            if maze.cells[row][column].kind in ("goal", "trap", "wall") or not reached[state]:
                 transitions[state, action, state] = 1
                 continue
             for way, chance in ((action, 1 - maze.slip), ((action + 1) % 4, maze.slip / 2),
