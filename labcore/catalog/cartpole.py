@@ -14,8 +14,8 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log"),
     Knob("critic_learning_rate", "Critic's learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
          "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log"),
-    Knob("anneal", "Anneal to zero", True, "On: learning rates and clip range fall in a line to 0 at the last step, "
-         "and a good policy is kept; off: they stay, and the run can be prolonged.", "live", advanced=True),
+    Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall in a line to 0 at the "
+         "last step, and a good policy is kept; off: they stay, and the run can be prolonged.", "live", advanced=True),
     Knob("gamma", "Discount", 0.98, "Higher: later rewards count, with more noise; lower: only the near future.",
          "next batch", 0, 1, (0.9, 1), r"\gamma"),
     Knob("gae_lambda", "GAE λ", 0.8, "Higher: less bias, more noise; lower: trusts the critic.", "next batch", 0, 1,
@@ -144,7 +144,7 @@ _ROWS = (
                    "normalise": False}),
     _row("reinforce", "REINFORCE", f"{_COMMON} psi entropy_coef {_CRITIC} critic_epochs variance_every",
          summary="Whole episodes, one update: log π weighed with what followed. The choice of Ψ decides the noise.",
-         latex=r"\nabla J=\mathbb E\Big[\sum_t\Psi_t\,\nabla\log\pi_\theta(a_t\mid s_t)+c_H\nabla H\Big]",
+         latex=r"L=-\frac1N\sum_t\Psi_t\log\pi_\theta(a_t\mid s_t)-c_H H",
          watch="Gradient variance: the four choices of Ψ are measured on the same batch.",
          paper="Williams 1992; Schulman et al. 2016, arXiv:1506.02438, eq. 1", models=("policy", "critic"), steps=40,
          panels=(*_RETURNS, "gradient_variance", "step_kl", "action_entropy", *_CRITIC_PANELS, *_LAST),

@@ -1,6 +1,6 @@
 """Policy gradients on fresh experience: REINFORCE with four choices of Ψ_t, and advantage actor-critic (A2C).
 
-    ∇J = E Σ_t Ψ_t ∇ log π(a_t | s_t)
+    ∇J = E Σ_t Ψ_t ∇ log π(a_t | s_t),   of which an update takes the mean over the N steps of its batch
 
 REINFORCE learns from whole episodes, A2C from a few steps of many environments. Left out: asynchrony (A3C), a shared
 trunk.

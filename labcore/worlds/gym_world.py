@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import gymnasium as gym
@@ -54,8 +55,9 @@ def make_one(env_id: str) -> gym.Env:
                        "CartPole-v1.") from error
 
 
+@lru_cache
 def describe(env_id: str) -> World:
-    """The sizes of the environment `env_id`.
+    """The sizes of the environment `env_id`, which is made once in a process to find them.
 
     Raises:
         LabError: it is unknown, cannot be made, or has spaces that the methods cannot use.

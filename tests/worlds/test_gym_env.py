@@ -109,6 +109,10 @@ def test_a_bound_that_says_nothing_scales_nothing():
     assert _scale(Box(np.float32([-4.0]), np.float32([1.0]))) == (0.25,)
 
 
+def test_a_world_is_described_once():
+    assert describe("Acrobot-v1") is describe("Acrobot-v1")
+
+
 def test_episodes_differ_and_the_seed_decides():
     for env_id in ("CartPole-v1", "Acrobot-v1"):
         one, same, other = (make_environments(env_id, 3, seed).observations for seed in (0, 0, 1))
