@@ -15,8 +15,8 @@ STATES: dict[str, tuple[str, str, str]] = {
     "queued": ("#8A939D", "Queued", "It starts when a place is free: as many runs go at once as there are cores."),
     "starting": ("#56B4E9", "Starting", ""),
     "running": ("#009E73", "Running", ""),
-    "paused": ("#E69F00", "Paused", "Step makes one batch; Go on continues. Knobs can be moved meanwhile."),
-    "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or take the model from Export."),
+    "paused": ("#E69F00", "Paused", "Step takes one step; Go on continues. Knobs can be moved meanwhile."),
+    "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or take what it learnt from Export."),
     "stopped": ("#8A939D", "Stopped", "Go on continues from the last checkpoint."),
     "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Go on continues from the last checkpoint."),
     "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
@@ -42,8 +42,9 @@ def duration(seconds: float) -> str:
 def progress(run: RunRow, feed: Feed) -> str:
     """How far, how fast, how long still."""
     parts = [f"step {run.step:,} of {run.spec.steps:,}"]
-    if (updates := feed.rate("updates")) is not None:
-        parts.append(f"{number(updates, 1 if updates < 10 else 0)} updates/s")
+    counted = "updates" if feed.value("updates") is not None else "steps"
+    if (rate := feed.rate(counted)) is not None:
+        parts.append(f"{number(rate, 1 if rate < 10 else 0)} {counted}/s")
     if steps := feed.rate():
         parts.append(f"at most {duration((run.spec.steps - run.step) / steps)} left")
     return " · ".join(parts)
@@ -69,7 +70,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     if run.state == "running":
         hint = run.spec.row.watch.split(". ")[0].rstrip(".")
         rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
-        words = progress(run, feed) if feed.steps else f"{run.message or 'the first batch is on its way'} · {waited}"
+        words = progress(run, feed) if feed.steps else f"{run.message or 'the first step is on its way'} · {waited}"
     elif run.state in ("queued", "starting"):
         words = f"{run.message or 'waking a worker'} · {waited}"
         rest = f'<span class="rl-muted">{ink(following)}</span>'
@@ -87,7 +88,8 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
 def numbers(feed: Feed) -> str:
     """The row of numbers as HTML: newest value, its unit where it is a new one, how it moved since the first step."""
     cells, before = [], ""
-    for metric in (*headline(feed.spec), METRICS[feed.spec.kind_row.speed]):
+    speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
+    for metric in (*headline(feed.spec), *speed):
         last, first = feed.value(metric.key), feed.value(metric.key, first=True)
         moved = ""
         if last is not None and metric.about == "training" and last != first:

@@ -215,7 +215,7 @@ class Session:
         """Close a step: count it, measure it against the truth, and draw it where somebody may be looking."""
         self.step += 1
         self.updates += 1
-        metrics = {**metrics, "updates": self.updates, **tabular_view.measures(self)}
+        metrics = {**metrics, **tabular_view.measures(self)}
         kept = {key: float(value) for key, value in metrics.items() if isfinite(value)}
         return Record(self.step, 0, kept, self.env_steps, picture() if tabular_view.due(self) else None)
 
