@@ -14,6 +14,7 @@ from torch import nn
 
 from labcore.classic.rollout import Choose, act, greedy
 from labcore.worlds.gym_env import make_environments
+from labcore.worlds.gym_world import World
 
 if TYPE_CHECKING:
     from labcore.classic.session import Session
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Evaluation:
     """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included), its rewards, and whether the clock ended it.
+    observation included; of a world of states, the state's number), its rewards, and whether the clock ended it.
     """
 
     returns: list[float]
@@ -63,14 +64,14 @@ def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.
     worlds = make_environments(task, episodes, seed)
     generator = torch.Generator(device).manual_seed(seed)
     returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
-    path = [_rounded(worlds.observations[0])]
+    path = [_shown(worlds.world, worlds.observations[0])]
     alive = np.ones(episodes, bool)
     while alive.any():
         logits = network(torch.as_tensor(worlds.observations, device=device))
         uniforms = logits[:, 0] if choose is greedy else torch.rand(episodes, generator=generator, device=device)
         step = act(worlds, choose(logits, uniforms))
         if alive[0]:
-            path.append(_rounded(step.next_observations[0]))
+            path.append(_shown(worlds.world, step.next_observations[0]))
             rewards.append(float(step.rewards[0]))
             truncated = bool(step.truncated[0])
         returns += step.rewards * alive
@@ -79,5 +80,7 @@ def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.
     return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated)
 
 
-def _rounded(observation: np.ndarray) -> list[float]:
+def _shown(world: World, observation: np.ndarray) -> list[float]:
+    if world.states:
+        return [int(observation.argmax())]
     return np.round(observation.astype(np.float64), 5).tolist()

@@ -104,7 +104,8 @@ class Session:
                           {name: make(networks[name]) for name, make in method.optimizers.items()}, environments,
                           torch.Generator(device).manual_seed(actions), Episodes.none(count))
         if method.replay:
-            session.replay = Replay(int(knobs["buffer_size"]), environments.world.observation_size, device)
+            world = environments.world
+            session.replay = Replay(int(knobs["buffer_size"]), world.observation_size, device, world.states)
         if resume:
             checkpoint.load(session, resume)
         return session

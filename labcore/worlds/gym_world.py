@@ -25,7 +25,7 @@ class World:
     """The sizes of an environment: D numbers are observed, one of A actions is taken.
 
     `scale` (D,) brings every bounded number into ±1 by a factor; 1 where there is no bound, empty where there is none
-    at all.
+    at all. `states` where what is observed is one of D states: a one at its place among zeros.
     """
 
     env_id: str
@@ -34,6 +34,7 @@ class World:
     max_steps: int
     first_action: int = 0
     scale: tuple[float, ...] = ()
+    states: bool = False
 
 
 def make_one(env_id: str) -> gym.Env:
@@ -89,7 +90,7 @@ def _world(env: gym.Env, env_id: str) -> World:
         raise LabError(f"{env_id} observes {kind}, and the networks here take one row of numbers: take an environment "
                        "with a Discrete or a flat Box observation space.")
     return World(env_id, size, int(acted.n), gym.registry[env_id].max_episode_steps or STEP_LIMIT, int(acted.start),
-                 scale)
+                 scale, isinstance(seen, spaces.Discrete))
 
 
 def _scale(box: spaces.Box) -> tuple[float, ...]:

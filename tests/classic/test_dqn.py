@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -86,6 +87,21 @@ def test_a_time_limit_is_not_an_end(reference):
     replay = Replay(8, 1, torch.device("cpu"))
     replay.add(batch(0, ends, timeouts))
     assert replay.tensors()["terminated"].tolist() == [bool(flag) for flag in known["sampled_dones"]]
+
+
+def test_states_are_kept_as_their_numbers(generator):
+    """What is drawn is bit for bit what whole rows would give, also from a checkpoint that has them."""
+    seen, following = torch.randint(7, (2, 6, 1), generator=generator)
+    made = dataclasses.replace(batch(0, [False] * 6, [False] * 6), observations=torch.eye(7)[seen],
+                               next_observations=torch.eye(7)[following])
+    plain, packed, old = (Replay(5, 7, torch.device("cpu"), states) for states in (False, True, True))
+    for one in (plain, packed):
+        one.add(made)
+    old.restore(plain.tensors())
+    assert packed.tensors()["observations"].shape == (5,)
+    for one in (packed, old):
+        drawn = (each.sample(20, torch.Generator().manual_seed(1)) for each in (plain, one))
+        assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(*drawn, strict=True))
 
 
 def test_the_oldest_are_forgotten_and_the_rest_come_back(generator):

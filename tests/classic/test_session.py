@@ -50,12 +50,13 @@ def test_no_global_random_numbers(start, method):
     assert [record.metrics for record in start(method, steps=2).run()] == first
 
 
-def test_a_resumed_world_that_is_stepped_singly(start, tmp_path):
-    session = start("ppo", task="FrozenLake-v1")
+@pytest.mark.parametrize("method", ["ppo", "dqn"])
+def test_a_resumed_world_that_is_stepped_singly(start, tmp_path, method):
+    session = start(method, task="FrozenLake-v1")
     records = session.run()
     next(records)
     session.save(tmp_path)
-    assert list(start("ppo", task="FrozenLake-v1", resume=tmp_path).run()) == list(records)
+    assert list(start(method, task="FrozenLake-v1", resume=tmp_path).run()) == list(records)
 
 
 @pytest.mark.parametrize("task", ["Acrobot-v1", "MountainCar-v0", "CliffWalking-v1", "Taxi-v4"])

@@ -15,7 +15,7 @@ def session(algorithm: str, task: str = "CartPole-v1", **knobs) -> Session:
                               knobs={"eval_episodes": 2, **knobs}))
 
 
-@pytest.mark.parametrize("task, width", [("CartPole-v1", 4), ("FrozenLake-v1", 16)])
+@pytest.mark.parametrize("task, width", [("CartPole-v1", 4), ("FrozenLake-v1", 1)])
 def test_the_path_of_an_evaluation_is_its_first_episode_to_the_end(task, width):
     found = evaluate(session("ppo", task))
     assert len(found.path) == len(found.rewards) + 1 == found.lengths[0] + 1
