@@ -82,7 +82,7 @@ def _words(sample: dict[str, Any], picked: int | None) -> str:
 
 def _view(sample: dict[str, Any]) -> maze_view.View:
     """How the board is looked at, kept while the tab is open."""
-    present = {"values": True, "visits": bool(sample["visits"]), "error": bool(sample["optimal"])}
+    present = {"values": True, "visits": bool(sample["visits"]), "error": bool(maze_view.truth(sample)[0])}
     heat = _choice("heat", "Colours", {key: name for key, name in maze_view.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", maze_view.ARROWS,
                      "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
+from app.maze_view import truth
 from app.theme import number
 from labcore.worlds.maze import ACTIONS, Maze
 
@@ -36,6 +37,8 @@ def panel(maze: Maze, sample: dict[str, Any], state: int) -> str:
         return _box(f"{head}<p>Nothing is learnt here: a step into it stays where it is.</p>")
     if cell.kind in ("goal", "trap"):
         return _box(f"{head}<p>The episode ends here, so nothing follows: its value is 0.</p>")
+    if sample["values"][state] is None:
+        return _box(f"{head}<p>Nothing is learnt here: no way leads here from the start.</p>")
     return _box(head + _known(sample, state) + _actions(sample, state) + _last(sample, state))
 
 
@@ -45,8 +48,9 @@ def _box(inner: str) -> str:
 
 def _known(sample: dict[str, Any], state: int) -> str:
     parts = [f"{html.escape(sample['values_of'])} <b>{number(sample['values'][state], 3)}</b>"]
-    if sample["optimal"]:
-        parts.append(f"V* {number(sample['optimal'][state], 3)}")
+    exact, of = truth(sample)
+    if exact and exact[state] is not None:
+        parts.append(f"{html.escape(of)} {number(exact[state], 3)}")
     if sample["visits"]:
         times = sample["visits"][state]
         parts.append(f"{times:,} {'visit' if times == 1 else 'visits'}")

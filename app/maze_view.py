@@ -55,15 +55,21 @@ def heat(maze: Maze, sample: dict[str, Any], what: str) -> dict[str, Any] | None
     if what == "visits":
         return sample["visits"] and _heat(maze, sample["visits"], "visits", "moves", "log", 0)
     if what == "error":
-        best = sample["optimal"]
-        errors = best and [None if value is None else abs(value - right)
-                           for value, right in zip(values, best, strict=True)]
-        return errors and _heat(maze, errors, f"|{symbol} − V*|", "reward", "sequential", _digits(errors))
+        exact, of = truth(sample)
+        errors = exact and [None if value is None or right is None else abs(value - right)
+                            for value, right in zip(values, exact, strict=True)]
+        label = f"|{symbol} − {of}|" if " " not in of else f"error to {of}"
+        return errors and _heat(maze, errors, label, "reward", "sequential", _digits(errors))
     present = [value for value in values if value is not None]
     paid = maze.pays[~maze.where("wall")]
     mixed = min(present) < 0 < max(present) or maze.step_reward < 0 < paid.max()
     return _heat(maze, values, f"{symbol}(s)" if symbol == "V" else "max Q(s,·)", "reward",
                  "signed" if mixed else "sequential", _digits(values))
+
+
+def truth(sample: dict[str, Any]) -> tuple[Numbers | None, str]:
+    """The exact values that the sample's are held against, and what they are: V*, or those of the policy."""
+    return sample.get("truth", sample.get("optimal")), sample.get("truth_of") or "V*"
 
 
 def _heat(maze: Maze, values: Numbers, label: str, unit: str, scale: str, digits: int) -> dict[str, Any]:
