@@ -13,11 +13,17 @@ from labcore.runs.rows import RunRow
 PLAIN = {"displayModeBar": False}
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
 TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
+PRICED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
+          "comparison.")
+UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy costs β per nat, however far the ratio is."
 
 
 def surrogate(run: RunRow, feed: Feed) -> None:
     """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
-    clips = any(knob.key == "clip_low" for knob in run.spec.row.knobs)
+    objectives = feed.values_of("objective")
+    clips = "clip" in objectives
+    if objectives and not clips:
+        st.caption(UNCLIPPED)
     left, right = st.columns(2, gap="large") if clips else (None, st.container())
     if clips:
         with left:
@@ -29,7 +35,7 @@ def surrogate(run: RunRow, feed: Feed) -> None:
             return
         st.plotly_chart(charts.line_figure(line, theme.ground(), "nats"), theme=None, key="line", config=PLAIN,
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        said = CLIPPED if clips else TRUSTED
+        said = {"clip": CLIPPED, "kl_penalty": PRICED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
                    + said)
 
@@ -38,31 +44,40 @@ def _clip(run: RunRow, feed: Feed) -> None:
     samples = _picked(run, feed, "ratios", "Steps of")
     if samples is None:
         return
-    knobs, step = feed.knobs(), samples["step"]
-    left = 1 - (step - 1) / run.spec.steps if knobs["anneal"] else 1.0
-    low, high = float(knobs["clip_low"]) * left, float(knobs["clip_high"]) * left
-    found = samples["ratios"]
+    knobs, found = feed.knobs(samples["step"]), samples["ratios"]
+    if knobs["objective"] != "clip":
+        st.caption(UNCLIPPED)
+        return
+    low, high = _clip_range(run, samples, knobs)
     tokens = {"groups": [{"completions": [{"ratio": found["ratio"], "advantages": found["advantage"]}]}]}
     st.plotly_chart(charts.surrogate_figure(tokens, low, high, theme.ground()), theme=None, key="clip", config=PLAIN,
                     alt="L CLIP against the ratio, one dot per step of the batch")
     counts = charts.branch_counts(charts.token_points(tokens), low, high)
-    annealed = f" The clip range has been annealed to ±{theme.number(low, 3)}." if left < 1 else ""
     st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['clipped']:,} beyond the clip "
-               f"(no gradient any more), the others inside or on the side that is still pushed back.{annealed}")
+               "(no gradient any more), the others inside or on the side that is still pushed back. Its clip range: "
+               f"{1 - low:.4g} to {1 + high:.4g}{', annealed' * bool(knobs['anneal'])}.")
+
+
+def _clip_range(run: RunRow, samples: dict[str, Any], knobs: dict[str, Any]) -> tuple[float, float]:
+    """ε below and above 1 of the batch of the samples: as they hold it, else by the knobs of that step."""
+    if kept := samples.get("clip") or samples["ratios"].get("clip"):
+        return float(kept[0]), float(kept[1])
+    left = 1 - (samples["step"] - 1) / run.spec.steps if knobs["anneal"] else 1.0
+    return float(knobs["clip_low"]) * left, float(knobs["clip_high"]) * left
 
 
 def value(run: RunRow, feed: Feed) -> None:
-    """The critic against what came, and how far its advantage looks."""
+    """The critic against the λ-return that it learns from, and how far its advantage looks."""
     left, right = st.columns(2, gap="large")
     knobs = feed.knobs()
     with left:
         if samples := _picked(run, feed, "scatter", "Batch of"):
             values, returns = samples["scatter"]["values"], samples["scatter"]["returns"]
             st.plotly_chart(classic_charts.value_figure(values, returns, theme.ground()), theme=None, key="value",
-                            config=PLAIN, alt="The critic's value against the return, one dot per step of the batch")
+                            config=PLAIN, alt="The critic's value against the λ-return, one dot per step of the batch")
             st.caption(classic_charts.value_words(classic_charts.explained_variance(values, returns))
                        + f" {len(values):,} steps of the batch of step {samples['step']:,}, before the critic learnt "
-                       "from it.")
+                       f"from it. {classic_charts.LAMBDA_RETURN}")
     with right:
         gamma, gae_lambda = float(knobs["gamma"]), float(knobs["gae_lambda"])
         st.plotly_chart(classic_charts.gae_figure(gamma, gae_lambda, theme.ground()), theme=None, key="gae",
@@ -72,16 +87,20 @@ def value(run: RunRow, feed: Feed) -> None:
 
 def variance(run: RunRow, feed: Feed) -> None:
     """The gradient's variance for each choice of Ψ_t, on one batch."""
+    knobs = feed.knobs()
+    count = int(knobs["environments"])
+    if count < 2:
+        st.caption("A variance needs two environments or more: with one, a step has a single gradient and nothing to "
+                   "compare it with. Start a new run with more environments.")
+        return
     begin = "gradient_variance/"
     step = next((step for step in reversed(feed.steps) if any(key.startswith(begin) for key in step.metrics)), None)
     if step is None:
         st.caption("Measured at the first step and then every so many; nothing is here yet.")
         return
     measured = {key.removeprefix(begin): value for key, value in step.metrics.items() if key.startswith(begin)}
-    knobs = feed.knobs()
     st.plotly_chart(classic_charts.variance_figure(measured, str(knobs["psi"]), theme.ground()), theme=None,
                     key="variance", config=PLAIN, alt="Gradient variance of the four choices of Ψ, on a log axis")
-    count = int(knobs["environments"])
     st.caption(f"{classic_charts.variance_words(measured)} Step {step.step:,}: trace of the covariance of the "
                f"gradients of {count} episodes, the same {count} for each choice, before any normalisation. The filled "
                "bar is the choice in use.")

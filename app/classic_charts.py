@@ -12,11 +12,13 @@ from app.charts import finish
 # The choices of Ψ_t, by their metric's last part, the one with the most variance first.
 PSI = {"total_return": "Ψ<sub>1</sub>: total return", "reward_to_go": "Ψ<sub>2</sub>: reward-to-go",
        "baseline": "Ψ<sub>3</sub>: reward-to-go − V", "advantage": "Ψ<sub>4</sub>: GAE"}
+LAMBDA_RETURN = ("The λ-return is no plain sum of rewards: it is the GAE advantage plus V(s), bootstrapped by the "
+                 "critic beyond λ, so a critic agrees with it in part because it made it.")
 DECAY = 31  # terms of the GAE sum that are drawn
 
 
 def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = "light") -> go.Figure:
-    """What the critic said against what came, one dot per step, and the diagonal where they agree."""
+    """What the critic said against the λ-return, one dot per step, and the diagonal where they agree."""
     low, high = min(*values, *returns), max(*values, *returns)
     pad = 0.04 * (high - low or 1.0)
     ends = [low - pad, high + pad]
@@ -25,16 +27,16 @@ def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = 
                        line={"dash": "dot", "width": 1.5, "color": theme.layout(kind)["font"]["color"]}, opacity=0.6)
     figure.add_scatter(x=list(values), y=list(returns), mode="markers", name="steps of the batch",
                        marker={"color": theme.palette(kind)[0], "size": 7, "opacity": 0.4},
-                       hovertemplate="value %{x:.2f}<br>return %{y:.2f}<extra></extra>")
+                       hovertemplate="value %{x:.2f}<br>λ-return %{y:.2f}<extra></extra>")
     finish(figure, kind, 340)
     figure.update_layout(showlegend=False)
     figure.update_xaxes(title_text="V(s): what the critic expected, reward", range=ends, showgrid=True)
-    figure.update_yaxes(title_text="A + V(s): what came, reward", range=ends)
+    figure.update_yaxes(title_text="λ-return A<sub>GAE</sub> + V(s), reward", range=ends)
     return figure
 
 
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
-    """1 − Var(G − V)/Var(G); None where all returns are alike.
+    """1 − Var(G − V)/Var(G) of λ-returns G; None where all are alike.
 
     >>> explained_variance([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), explained_variance([2.0, 2.0], [1.0, 3.0])
     (1.0, 0.0)
@@ -54,11 +56,11 @@ def value_words(share: float | None) -> str:
     """The explained variance in words.
 
     >>> value_words(0.93)
-    'Explained variance 0.93: the critic foresees most of what comes.'
+    'Explained variance 0.93: the critic foresees most of the λ-return.'
     """
     if share is None:
-        return "All returns are alike: there is nothing to explain."
-    said = ("the critic foresees most of what comes" if share > 0.8 else
+        return "All λ-returns are alike: there is nothing to explain."
+    said = ("the critic foresees most of the λ-return" if share > 0.8 else
             "the critic foresees some of it" if share > 0.2 else
             "the critic is hardly better than a constant" if share > -0.2 else
             "the critic misleads: a constant would be better")
@@ -83,21 +85,29 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
 
 
 def variance_words(measured: Mapping[str, float]) -> str:
-    """How much quieter the quietest choice is than the whole return.
+    """How much quieter the quietest choice is than the first that was measured.
 
     >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})
-    'Ψ4 (GAE) has 100 times less variance than Ψ1 (the total return): 100 times the episodes would do as much.'
+    'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return): 100 times the episodes would do as much.'
     """
     names = [name for name in PSI if measured.get(name, 0) > 0]
     if len(names) < 2:
         return ""
     best = min(names, key=measured.__getitem__)
     if best == names[0]:
-        return "On this batch no choice has less variance than the total return."
+        return f"On this batch no choice has less variance than {_plain(names[0])}."
     share = rounded(measured[names[0]] / measured[best], 2)
-    short = PSI[best].replace("<sub>", "").replace("</sub>", "").replace(": ", " (", 1) + ")"
-    return (f"{short} has {share} times less variance than Ψ1 (the total return): {share} times the episodes would do "
-            "as much.")
+    return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}: {share} times the episodes would "
+            "do as much.")
+
+
+def _plain(name: str) -> str:
+    """A choice of Ψ in running text.
+
+    >>> _plain("reward_to_go")
+    'Ψ2 (reward-to-go)'
+    """
+    return PSI[name].replace("<sub>", "").replace("</sub>", "").replace(": ", " (", 1) + ")"
 
 
 def rounded(value: float, digits: int = 3) -> str:

@@ -22,7 +22,8 @@ DOTTED = "episode_return"  # the metric whose single values are drawn as dots be
 class Feed:
     """Everything read of one run so far. `sent` is the last step that the browser was given.
 
-    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
+    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them;
+    `missed` the steps of an ended run that have no such file.
     """
 
     spec: RunSpec
@@ -30,6 +31,7 @@ class Feed:
     events: list[Event] = field(default_factory=list)
     sent: int = 0
     dots: dict[int, list[list[float]]] = field(default_factory=dict)
+    missed: set[int] = field(default_factory=set)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
@@ -70,10 +72,26 @@ class Feed:
                 return step.metrics[key]
         return None
 
-    def knobs(self) -> dict[str, Value]:
-        """The knobs as they are now: those of the spec, changed by the knob events."""
-        changed = {event.payload["knob"]: event.payload["to"] for event in self.events if event.kind == "knob"}
+    def knobs(self, at: int | None = None) -> dict[str, Value]:
+        """The knobs as they are now, or were at the end of step `at`: those of the spec, changed by the events."""
+        changed = {event.payload["knob"]: event.payload["to"] for event in self.events
+                   if event.kind == "knob" and (at is None or event.step < at)}
         return {**self.spec.knobs, **changed}
+
+    def values_of(self, knob: str) -> set[Value]:
+        """All that a knob has been in this run; nothing where the run has no such knob."""
+        return ({self.spec.knobs[knob]} if knob in self.spec.knobs else set()) | {
+            event.payload["to"] for event in self.events if event.kind == "knob" and event.payload["knob"] == knob}
+
+    @property
+    def walks(self) -> bool:
+        """Whether the run gathers experience, tokens or environment steps: planning does not."""
+        return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
+
+    def axes(self) -> dict[str, str]:
+        """The horizontal axes of the charts on which the steps lie apart."""
+        return {key: name for key, name in self.spec.kind_row.axes.items()
+                if self.walks or key not in ("tokens", "env_steps")}
 
     def rate(self, key: str = "") -> float | None:
         """Steps (or growth of the metric `key`) per active second over the last rows."""

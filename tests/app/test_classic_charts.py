@@ -25,6 +25,7 @@ def test_every_axis_has_a_name(figure, kind):
 def test_the_diagonal_is_where_value_and_return_agree_on_one_scale():
     figure = classic_charts.value_figure([0.0, 10.0], [5.0, 5.0])
     diagonal, dots = figure.data
+    assert "λ-return" in figure.layout.yaxis.title.text and "critic" in classic_charts.LAMBDA_RETURN
     assert diagonal.x == diagonal.y and figure.layout.xaxis.range == figure.layout.yaxis.range
     assert list(dots.x) == [0.0, 10.0] and list(dots.y) == [5.0, 5.0]
 
@@ -45,6 +46,11 @@ def test_the_bars_are_on_a_log_axis_and_the_choice_in_use_is_filled():
     bars, = figure.data
     assert figure.layout.xaxis.type == "log" and list(bars.x) == [400.0, 100.0, 4.0]
     assert list(bars.marker.opacity) == [0.35, 1.0, 0.35]
+
+
+def test_the_words_name_what_is_compared():
+    assert "than Ψ2 (reward-to-go)" in classic_charts.variance_words({"reward_to_go": 100.0, "advantage": 4.0})
+    assert classic_charts.variance_words({"baseline": 1.0, "advantage": 4.0}).endswith("Ψ3 (reward-to-go − V).")
 
 
 def test_gae_weights_fall_by_gamma_lambda():
