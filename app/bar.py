@@ -68,9 +68,9 @@ RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start 
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed: is it luck?")
-PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this batch")
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this step")
 GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
-STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One batch, then pause again")
+STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
 RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
                 "knobs that you move on the left")

@@ -8,13 +8,15 @@ import numpy as np
 import streamlit as st
 
 from app import files
-from app.feed import Feed
+from app.feed import OVERLAP, Feed
+from app.lab import active
 from app.world_player import episodes, world_player
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
 from labcore.worlds.gym_env import make_environments
 
 PATIENCE = 200  # steps of an episode of random actions
+READS = 200  # files that one refresh reads: a long run's episodes come over several
 
 
 def scene(task: str) -> None:
@@ -37,12 +39,13 @@ def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
         path.append(step.next_observations[0].round(5).tolist())
         rewards.append(float(step.rewards[0]))
         ended = bool(step.terminated[0] or step.truncated[0])
-    return {"path": path, "rewards": rewards, "truncated": not step.terminated[0]}
+    return {"path": path, "rewards": rewards, "truncated": not step.terminated[0],
+            "stopped": "" if ended else f"the first {PATIENCE} steps"}
 
 
 def picture(run: RunRow, feed: Feed) -> None:
     """The newest greedy policy beside the best one so far."""
-    take_episodes(run.id, feed)
+    take_episodes(run, feed)
     found = evaluated(feed)
     shown = [files.read(run.id, "samples", step) for step in found or ()]
     if all(shown) and shown:
@@ -55,9 +58,20 @@ def evaluated(feed: Feed) -> tuple[int, int] | None:
     return (max(returns), max(returns, key=lambda step: (returns[step], step))) if returns else None
 
 
-def take_episodes(run_id: str, feed: Feed) -> None:
-    """Read the single episodes of the steps that are new in `feed`; a file that is not written yet comes later."""
-    ended = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0]
-    for step in ended:
-        if step not in feed.dots and (samples := files.load(run_id, "samples", step)):
+def take_episodes(run: RunRow, feed: Feed) -> None:
+    """Read single episodes of steps that have none in `feed` yet, evenly spread where they are many.
+
+    A file that is not written yet comes later; once the run has ended it never does.
+    """
+    going = active(run)
+    if going:
+        feed.missed.clear()
+    wanted = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0
+              and step.step not in feed.dots and step.step not in feed.missed]
+    for step in wanted[::-(-len(wanted) // READS) or 1]:
+        if samples := files.load(run.id, "samples", step):
             feed.dots[step] = [[each["env_step"], each["return"]] for each in samples["episodes"]]
+            if step <= feed.sent - OVERLAP * feed.stride:  # its row is in the browser, without its dots
+                st.session_state["send_all"] = True
+        elif not going:
+            feed.missed.add(step)

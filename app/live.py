@@ -14,7 +14,6 @@ from app.lab import active, lab
 from app.live_chart import live_chart
 from app.session import SMOOTHEST, axis, set_place, smoothing, tell
 from app.status import line, numbers
-from labcore.catalog.kinds import Kind
 from labcore.runs.rows import RunRow
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
@@ -57,11 +56,11 @@ def _tick(run_id: str, state: str, picture: Picture | None) -> None:
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed))
     with right:
-        _view(run.spec.kind_row)
+        _view(shown.spec.kind, feed.axes())
     curves = picture(run, feed) if picture else None
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != shown.id
     st.session_state["charted"] = shown.id
-    data = payload({shown.id: feed}, full=full, x=axis(run.spec.kind_row), smooth=smoothing(), ended=not active(shown))
+    data = payload({shown.id: feed}, full=full, x=axis(feed.axes()), smooth=smoothing(), ended=not active(shown))
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync)
         if feed.stride > 1:
@@ -94,14 +93,14 @@ def _steered_elsewhere(run: RunRow) -> bool:
     return elsewhere
 
 
-def _view(kind: Kind) -> None:
+def _view(kind: str, axes: dict[str, str]) -> None:
     """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = axis(kind), smoothing()
-    with st.popover(kind.axes[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
+    x, smooth = axis(axes), smoothing()
+    with st.popover(axes[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
                     help="The axis and the smoothing of all charts"):
-        st.segmented_control("Horizontal axis", list(kind.axes), format_func=kind.axes.get, default=x, required=True,
-                             key=f"view:x:{kind.key}", on_change=lambda: set_place(
-                                 "x", st.session_state[f"view:x:{kind.key}"], next(iter(kind.axes))))
+        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x, required=True,
+                             key=f"view:x:{kind}:{len(axes)}", on_change=lambda: set_place(
+                                 "x", st.session_state[f"view:x:{kind}:{len(axes)}"], next(iter(axes))))
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth, 0.01, key="view:smooth",
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
                   on_change=lambda: set_place("smooth", st.session_state["view:smooth"], 0.0))

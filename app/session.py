@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -80,10 +81,10 @@ def _view() -> dict[str, str]:
     return {key: st.query_params[key] for key in PLACES if key in st.query_params}
 
 
-def axis(kind: Kind) -> str:
-    """The horizontal axis of the charts, from the URL; the kind's own where the URL holds none that fits."""
+def axis(axes: Mapping[str, str]) -> str:
+    """The horizontal axis of the charts, from the URL; the first of `axes` where the URL holds none that fits."""
     chosen = st.query_params.get("x")
-    return chosen if chosen in kind.axes else next(iter(kind.axes))
+    return chosen if chosen in axes else next(iter(axes))
 
 
 def smoothing() -> float:

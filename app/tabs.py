@@ -120,8 +120,9 @@ def _data(run: RunRow, feed: Feed) -> None:
         st.caption("The first step has not been written yet.")
         return
     recent = feed.steps[:-201:-1]
-    frame = pd.DataFrame([{"step": step.step, "tokens": step.tokens, "seconds": round(step.seconds, 2), **step.metrics}
-                          for step in recent])
+    counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
+    frame = pd.DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
+                           "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
     st.dataframe(frame, hide_index=True, height=380)
     st.caption(f"The newest {len(recent):,} of {len(feed.steps):,} steps; metrics.csv under Export has all, "
                "exactly as logged.")

@@ -73,8 +73,10 @@ def world_of(task: str) -> World:
 def states(path: list[list[float]]) -> list[list[float]]:
     """A path of a Discrete world, one number per step in place of a one among zeros; any other as it is.
 
-    >>> states([[0, 0, 1], [1, 0, 0]]), states([[0.5, 0.5]])
-    ([[2], [0]], [[0.5, 0.5]])
+    Runs of now keep the number, those of before the ones and zeros.
+
+    >>> states([[0, 0, 1], [1, 0, 0]]), states([[2], [0]]), states([[0.5, 0.5]])
+    ([[2], [0]], [[2], [0]], [[0.5, 0.5]])
     """
     single = all(len(row) > 1 and row.count(1) == 1 and row.count(0) == len(row) - 1 for row in path)
     return [[row.index(1)] for row in path] if single else path
@@ -97,7 +99,7 @@ def episode(title: str, about: str, world: World, shown: Mapping[str, Any], key:
     """One seat of the player: an evaluation's first episode. `key` names it: the same key is the same path."""
     path, cut = states(shown["path"]), shown.get("truncated")
     return {"title": title, "about": about, "key": key, "path": path, "rewards": shown.get("rewards"),
-            "ended": "" if cut is None else ended(world, path[-1], bool(cut))}
+            "ended": shown.get("stopped") or ("" if cut is None else ended(world, path[-1], bool(cut)))}
 
 
 def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, Any]:

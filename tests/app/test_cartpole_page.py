@@ -4,20 +4,24 @@ import json
 
 import pytest
 
+from app import cartpole
+from app.feed import Feed
 from app.status import STATES
+from app.world_player import episodes
 from labcore.catalog.cartpole import ALGORITHMS, TASKS
 from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
-from labcore.runs.rows import RESUMABLE
+from labcore.runs.rows import RESUMABLE, Event
 from labcore.runs.spec import make
 from tests.app.seeding import line, ran
 
 PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]
 
 
-def seed(store, state="running", algorithm="ppo", message="") -> str:
+def seed(store, state="running", algorithm="ppo", message="", **knobs) -> str:
     """A run with six rows, an evaluation at the even ones, single episodes, a knob event and a line."""
-    run_id = store.create(make(kind="cartpole", algorithm_key=algorithm, task_key="CartPole-v1", steps=10), mine=True)
+    run_id = store.create(make(kind="cartpole", algorithm_key=algorithm, task_key="CartPole-v1", steps=10,
+                               knobs=knobs), mine=True)
     store.set_state(run_id, "running")
     for step in range(1, 7):
         metrics = {"episode_return": 10.0 * step, "episodes": 2.0, "updates": 10.0 * step, "kl/step": 0.01}
@@ -135,3 +139,69 @@ def test_a_sample_that_is_gone_is_no_fault(page, lab):
 def test_a_run_of_another_kind_opens_on_its_own_page(page, lab):
     test = page("llm", run=seed(lab.store, "finished"))
     assert players(test)
+
+
+def said(test, tab: str) -> str:
+    """The captions of a tab."""
+    test.session_state["why"] = tab
+    ran(test)
+    return " ".join(element.value for element in test.caption)
+
+
+def test_without_a_clip_none_is_drawn(page, lab):
+    words = said(page("cartpole", run=seed(lab.store, "finished", objective="kl_penalty")), "Surrogate")
+    assert "has no clip" in words and "beyond the clip" not in words and "other objective" in words
+    words = said(page("cartpole", run=seed(lab.store, "finished")), "Surrogate")
+    assert "1 beyond the clip" in words and "has no clip" not in words
+
+
+@pytest.mark.parametrize("kept, bounds", [(None, "0.9 to 1.1, annealed"), ([0.05, 0.3], "0.95 to 1.3, annealed")])
+def test_a_batch_is_drawn_with_its_own_clip(page, lab, kept, bounds):
+    run_id = seed(lab.store, "finished", clip_low=0.2, clip_high=0.2, anneal=True)
+    samples = json.loads((run_folder(run_id) / "samples" / "step-000006.json").read_text())
+    write(run_id, "samples", samples | ({"clip": kept} if kept else {}))
+    assert bounds in said(page("cartpole", run=run_id), "Surrogate")
+
+
+def test_the_knobs_of_an_earlier_step_are_those_before_the_change():
+    feed = Feed(make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1"))
+    feed.events = [Event(1, 3, "knob", {"knob": "objective", "from": "clip", "to": "kl_penalty"}, 0.0)]
+    assert [feed.knobs(step)["objective"] for step in (3, 4, None)] == ["clip", "kl_penalty", "kl_penalty"]
+    assert feed.values_of("objective") == {"clip", "kl_penalty"} and feed.values_of("psi") == set()
+
+
+def test_a_variance_needs_two_environments(page, lab):
+    assert "two environments or more" in said(
+        page("cartpole", run=seed(lab.store, "finished", "reinforce", environments=1)), "Variance")
+
+
+def test_reads_of_episodes_are_bounded_and_misses_of_an_ended_run_kept(lab, monkeypatch):
+    run_id = seed(lab.store, "finished")
+    (run_folder(run_id) / "samples" / "step-000005.json").unlink()
+    run, asked = lab.store.run(run_id), []
+    monkeypatch.setattr(cartpole, "READS", 3)
+    load = cartpole.files.load
+    monkeypatch.setattr(cartpole.files, "load", lambda *names: asked.append(names[-1]) or load(*names))
+    feed = Feed(run.spec)
+    feed.take(lab.store.steps_after(run_id, 0), [])
+    cartpole.take_episodes(run, feed)
+    assert asked == [1, 3, 5]
+    for _ in range(3):
+        cartpole.take_episodes(run, feed)
+    assert sorted(asked) == [1, 2, 3, 4, 5, 6] and set(feed.dots) == {1, 2, 3, 4, 6}
+
+
+def test_a_random_episode_that_is_cut_is_not_out_of_time():
+    shown = cartpole._random_episode("MountainCar-v0")
+    assert shown["stopped"] == "the first 200 steps" or shown["truncated"]
+    assert episodes.at_random("Acrobot-v1", {"path": [[0.0] * 6] * 2, "rewards": [-1.0], "truncated": True,
+                                             "stopped": "the first 200 steps"})["episodes"][0]["ended"] == (
+        "the first 200 steps")
+
+
+def test_the_table_counts_environment_steps(page, lab):
+    test = page("cartpole", run=seed(lab.store, "finished"))
+    test.session_state["why"] = "Data"
+    ran(test)
+    columns = list(test.dataframe[0].value.columns)
+    assert "env_steps" in columns and "tokens" not in columns

@@ -100,6 +100,11 @@ def test_what_colours_the_cells():
     assert maze_view.heat(maze, sample, "visits") is None
     error = maze_view.heat(maze, sample, "error")
     assert error["label"] == "|V − V*|" and max(value for value in error["values"] if value is not None) < 1e-6
+    held = sample | {"truth": [1.0] * 6, "truth_of": "V of the policy, exact", "values": [3.0] * 6}
+    error = maze_view.heat(maze, held, "error")
+    assert error["label"] == "error to V of the policy, exact"
+    assert set(error["values"]) == {2.0, None} and maze_view.heat(maze, held | {"truth": None}, "error") is None
+    assert "V of the policy, exact 1" in maze_cell.panel(maze, held, 0)
     walked = records("q_learning", "corridors")[-1].samples
     assert maze_view.heat(preset("corridors"), walked, "values")["scale"] == "signed"
     assert maze_view.heat(preset("corridors"), walked, "visits")["scale"] == "log"
@@ -224,3 +229,12 @@ def test_colours_and_arrows_are_kept_when_the_page_is_left(page, lab):
     ran(test)
     [colours] = [each for each in test.segmented_control if each.label == "Colours"]
     assert colours.value == "error"
+
+
+@pytest.mark.parametrize("algorithm, axes", [("value_iteration", ["Steps", "Seconds"]),
+                                             ("q_learning", ["Steps", "Moves", "Seconds"])])
+def test_an_axis_on_which_nothing_moves_is_not_offered(page, lab, algorithm, axes):
+    test = page("maze", run=seed(lab.store, algorithm=algorithm))
+    [choice] = [each for each in test.segmented_control if each.label == "Horizontal axis"]
+    assert list(choice.options) == axes
+    assert ("Speed" in html(test)) == ("Moves" in axes)
