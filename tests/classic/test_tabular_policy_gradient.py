@@ -251,7 +251,8 @@ def test_ppo_first_epoch_is_reinforce_with_baseline():
     assert abs(first.tables.theta).max() > 0.01
     steps = Steps.of(batch)
     praise = with_baseline(steps, np.zeros(maze.states), 0.9, state_weights(steps, knobs))
-    plain = 0.1 * score(np.full((6, 4), 0.25), steps.states, steps.actions, praise / np.sqrt((praise**2).mean())) / len(batch)
+    even = praise / np.sqrt((praise**2).mean())
+    plain = 0.1 * score(np.full((6, 4), 0.25), steps.states, steps.actions, even) / len(batch)
     np.testing.assert_allclose(third.tables.theta, plain, rtol=1e-6)
 
 
