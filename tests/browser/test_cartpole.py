@@ -56,6 +56,7 @@ def test_the_return_rises_and_the_policies_play(page: Page, server: Server) -> N
 def test_a_knob_leaves_its_marker_and_a_reload_finds_the_run(page: Page, server: Server) -> None:
     run_id = start_run(page, server, "?steps=20000&anneal=False")
     rate = page.get_by_role("slider", name=re.compile("^Learning rate"))
+    expect(rate).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
     expect(rate).to_be_enabled(timeout=SLOW)
     rate.press("ArrowLeft")
     expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)

@@ -96,7 +96,7 @@ def test_a_cartpole_policy_is_exported_and_played(capsys, tmp_path):
 def test_any_environment_of_gymnasium_with_a_few_actions(capsys):
     got = done(capsys, *POLE, "dqn", "--task", "FrozenLake8x8-v1", "--steps", "2", *TINY, "--json")
     assert got["state"] == "finished" and got["run"].startswith("dqn-FrozenLake8x8-v1-")
-    assert len(done(capsys, "play", got["run"], "--episodes", "1", "--json")["path"][0]) == 64
+    assert len(done(capsys, "play", got["run"], "--episodes", "1", "--json")["path"][0]) == 1  # the state's number
 
 
 @pytest.mark.parametrize("key", KINDS)
