@@ -19,5 +19,8 @@ st.navigation([
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
+    st.Page("../pages/compare.py", title="Compare", url_path="compare"),
+    st.Page("../pages/playground.py", title="Playground", url_path="playground"),
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),
+    st.Page("../pages/help.py", title="Help", url_path="help"),
 ], position="top").run()

@@ -168,16 +168,22 @@ function traceOf(chart, spec) {
     marker: { size: 5 }, connectgaps: true };
 }
 
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false,
-  modeBarButtons: [["toImage", "resetScale2d"]], toImageButtonOptions: { format: "svg" } };
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false };
 
 function draw(chart, panel) {
   const P = window.Plotly;
   panel.specs = traceSpecs(chart, panel);
   const traces = panel.specs.map((spec) => traceOf(chart, spec));
   P.react(panel.plot, traces, layoutOf(chart, panel), { ...CONFIG,
-    toImageButtonOptions: { format: "svg", filename: panel.title.toLowerCase().replace(/\W+/g, "-") } });
+    modeBarButtons: [[...pictureButtons(() => aboutPanel(chart, panel)), "resetScale2d"]] });
   if (!panel.listening) listen(chart, panel);
+}
+
+function aboutPanel(chart, panel) {
+  const runs = Object.values(chart.runs).map((run) => run.label).join(", ");
+  const smoothed = chart.smooth ? `, smoothed ${chart.smooth}` : "";
+  return { title: [panel.title, panel.unit && `(${panel.unit})`].filter(Boolean).join(" "),
+    caption: `${runs}, over ${unitOf[chart.x]}${smoothed}`, name: panel.title.toLowerCase().replace(/\W+/g, "-") };
 }
 
 function listen(chart, panel) {

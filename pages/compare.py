@@ -1,0 +1,5 @@
+"""Compare: runs side by side."""
+
+import streamlit as st
+
+st.header("Compare", anchor=False)
