@@ -24,7 +24,8 @@ export async function savePicture(plot, { title, caption, format: kind, name }) 
   const { t = 20, b = 40, l = 50, r = 10 } = plot.layout.margin ?? {};
   const data = plot.data.map((trace) => ({ ...trace,
     showlegend: trace.showlegend ?? (Boolean(trace.name) && trace.hoverinfo !== "skip") }));
-  const layout = { ...plot.layout, width: 900, height: 480, paper_bgcolor: ground, plot_bgcolor: ground, showlegend: true,
+  const layout = { ...plot.layout, width: 900, height: 480, paper_bgcolor: ground, plot_bgcolor: ground,
+    showlegend: true,
     title: { text: title, x: 0, xref: "container", pad: { l: 12 }, y: 0.98, yanchor: "top", font: { size: 17 },
       subtitle: { text: (caption ?? "").replace(/</g, "&lt;"), font: { size: 12, color: ink } } },
     font: { ...plot.layout.font, family: font, color: ink },
