@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,7 +72,7 @@ def collect(session: Session) -> Batch:
     """Sample G completions of each of P fresh prompts, score them, and price every token under the reference."""
     knobs = session.knobs
     group_size = int(knobs["group_size"])
-    problems = session.task.problems(int(knobs["prompts_per_step"]), session.rng)
+    problems = session.task.problems(int(knobs["prompts_per_step"]), prompt_rng(session))
     prompts, completions, texts = complete(session, session.policy, problems, group_size)
     scores = [session.task.score(problems[row // group_size], text) for row, text in enumerate(texts)]
     session.tokens += int(completions.mask.sum())
@@ -82,6 +83,14 @@ def collect(session: Session) -> Batch:
         ref_logprobs=score_tokens(session, session.reference, prompts, completions),
         old_values=None if session.critic is None else value_tokens(session, prompts, completions))
     return Batch(problems, completions, texts, scores, rollout)
+
+
+def prompt_rng(session: Session) -> np.random.Generator:
+    """The random numbers that choose the prompts of the next step: of the seed and the step, and of nothing else.
+
+    So all algorithms of one seed get the same prompts, however many numbers they draw for other things.
+    """
+    return np.random.default_rng((session.prompt_seed, session.step))
 
 
 def complete(session: Session, model: Network, problems: list[Problem],

@@ -39,7 +39,10 @@ LOOPS = {"online": online.run, "preference": preference.run, "sft": sft.run}
 
 @dataclass
 class Session:
-    """See the module. `knobs` is changed in place while the run goes on; `step`, `updates`, `tokens` count up."""
+    """See the module. `knobs` is changed in place while the run goes on; `step`, `updates`, `tokens` count up.
+
+    `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else.
+    """
 
     spec: RunSpec
     task: TextTask
@@ -50,6 +53,7 @@ class Session:
     generator: torch.Generator
     rng: np.random.Generator
     knobs: dict[str, Any]
+    prompt_seed: int
     step: int = 0
     updates: int = 0
     tokens: int = 0
@@ -109,7 +113,7 @@ class Session:
             policy, tokenizer = load(source)
         session = Session(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
-                          dict(spec.knobs))
+                          dict(spec.knobs), spec.seed)
         session._outfit()
         session.check_room()
         if resume:
@@ -142,6 +146,7 @@ class Session:
             self.pairs = []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
+            self.prompt_seed = spec.seed
         self.check_room()
         return self
 
@@ -188,7 +193,8 @@ class Session:
             save_file(_plain(tensors), folder / f"optimizer_{name}.safetensors")
         save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
         state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
-                 "rng": self.rng.bit_generator.state, "pairs": [vars(pair) for pair in self.pairs],
+                 "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
+                 "pairs": [vars(pair) for pair in self.pairs],
                  "finished_because": self.finished_because}
         (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
 
@@ -214,6 +220,7 @@ class Session:
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
+        self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
         self.pairs = [Pair(**pair) for pair in state["pairs"]]
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]

@@ -80,9 +80,9 @@ Row = TypeVar("Row")
 
 
 def draw(rows: Sequence[Row], count: int, rng: np.random.Generator) -> list[Row]:
-    """`count` rows at random: no row twice while there are enough of them."""
-    picked = rng.choice(len(rows), size=count, replace=count > len(rows))
-    return [rows[index] for index in picked]
+    """`count` rows at random: no row twice while there are enough of them. A larger draw begins with a smaller one."""
+    some = rng.permutation(len(rows))[:count] if count <= len(rows) else rng.integers(len(rows), size=count)
+    return [rows[index] for index in some]
 
 
 def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = None) -> TextTask:

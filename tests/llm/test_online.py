@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import isfinite
 
@@ -54,6 +55,22 @@ def test_the_same_spec_twice_is_the_same_run(algorithm):
     assert torch.equal(weights(first.policy), weights(second.policy))
     different = records(session(algorithm, seed=1))
     assert different[0].metrics != one[0].metrics
+
+
+@pytest.mark.parametrize("letters", [True, False])
+def test_all_algorithms_of_one_seed_get_the_same_prompts(letters):
+    """PPO with two parts shuffles them, and has other groups: its prompts are the others' all the same."""
+    asked = {}
+    for algorithm in ONLINE:
+        given = {"group_size": 1, "prompts_per_step": 8, "mini_batches": 2} if algorithm == "ppo" else {}
+        started = session(algorithm, letters=letters, steps=3, **given)
+        problems, drawn = started.task.problems, []
+        started.task.problems = lambda count, rng, problems=problems, drawn=drawn: drawn.append(
+            problems(count, rng)) or drawn[-1]
+        records(started)
+        asked[algorithm] = [[problem.prompt for problem in step] for step in drawn]
+    assert len({json.dumps(step) for step in asked["grpo"]}) == 3
+    assert asked["grpo"] == asked["rloo"] == asked["reinforce"] == [step[:4] for step in asked["ppo"]]
 
 
 @pytest.mark.parametrize("passes, parts", [(1, 1), (3, 1), (1, 2), (2, 4)])

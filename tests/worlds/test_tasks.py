@@ -110,6 +110,7 @@ def test_prompts_by_each_verifier(make):
 def test_a_batch_repeats_a_prompt_only_when_it_must(make):
     drawn = make("prompts", verifier="numeric").problems(20, np.random.default_rng(0))
     assert len({problem.line for problem in drawn}) == 20
+    assert make("prompts", verifier="numeric").problems(5, np.random.default_rng(0)) == drawn[:5]
 
 
 @pytest.mark.parametrize(("rows", "changes", "words"), [
