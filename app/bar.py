@@ -15,7 +15,6 @@ from labcore.errors import LabError
 from labcore.runs.rows import RunRow
 from labcore.runs.spec import knobs_of
 
-RECENT = 40
 FIRST_SECONDS = 0.5
 
 
@@ -107,7 +106,7 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
 
 
 def _picker(run: RunRow | None, kind: str) -> None:
-    runs = runs_of(kind)[:RECENT]
+    runs = runs_of(kind)
     words = {"": "New run"} | {each.id: f"{each.id} · {STATES[each.state][1].lower()}" for each in runs}
     if run and run.id not in words:
         words[run.id] = f"{run.id} · {run.state}"

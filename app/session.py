@@ -20,7 +20,7 @@ from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
 
 PLACES = ("x", "smooth")  # how the charts are looked at: the horizontal axis and the smoothing
 SMOOTHEST = 0.99
-RECENT = 200  # runs to look through for those of one kind
+RECENT = 40  # runs to choose from
 PROBLEM = "problem"
 
 
@@ -56,7 +56,7 @@ def open_run(kind: str) -> RunRow | None:
 
 def runs_of(kind: str, *states: str) -> list[RunRow]:
     """The newest runs of a kind."""
-    return [run for run in lab().store.runs(*states, limit=RECENT) if run.spec.kind == kind]
+    return lab().store.runs(*states, limit=RECENT, kind=kind)
 
 
 def show_run(run_id: str, kind: str) -> None:

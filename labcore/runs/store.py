@@ -111,11 +111,13 @@ class Store:
                             "names.")
         return _run_row(row)
 
-    def runs(self, *states: str, limit: int | None = None) -> list[RunRow]:
-        """The runs in any of `states` (all by default), newest first."""
+    def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
+        """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""
         query = sa.select(*_RUN_COLUMNS).order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
+        if kind:  # a text in JSON cannot hold these quotes
+            query = query.where(runs.c.spec.contains(f'"kind": "{kind}"', autoescape=True))
         with self._reading() as connection:
             return [_run_row(row) for row in connection.execute(query)]
 

@@ -17,7 +17,7 @@ from labcore.errors import LabError
 from labcore.runs import schema
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
-from labcore.runs.spec import RunSpec
+from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store, home
 from tests.runs.fake import grpo
 
@@ -49,6 +49,14 @@ def test_runs_are_listed_newest_first_and_by_state(store):
     assert [row.id for row in store.runs("starting")] == [second]
     assert [row.id for row in store.runs("queued", limit=1)] == [third]
     assert store.queued() == [first, third]
+
+
+def test_runs_of_one_kind_are_found_behind_any_number_of_others(store):
+    maze = store.create(make(kind="maze", algorithm_key="q_learning", task_key="cliff"))
+    for _ in range(3):
+        store.create(replace(grpo(), data='/tmp/"kind": "maze".jsonl'))
+    assert [row.id for row in store.runs(kind="maze", limit=1)] == [maze]
+    assert len(store.runs("queued", kind="llm")) == 3
 
 
 def test_steps_come_back_exactly_and_as_deltas(store):
