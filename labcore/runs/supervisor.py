@@ -25,6 +25,7 @@ from typing import IO
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.runs import versions
 from labcore.runs.lifeline import GRACE_SECONDS
 from labcore.runs.paths import log_file, made, max_runs
 from labcore.runs.store import Store
@@ -224,6 +225,7 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     """Serve the store of `RL_LAB_STORE` until standard input ends."""
     for module in preload if fork else ():
         importlib.import_module(module)
+    versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     supervisor = (Forking if fork else Spawning)(Store())
     gc.collect()
     gc.freeze()  # what is warm stays shared with the forked workers

@@ -17,7 +17,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
-from labcore.runs import checkpoint, fork
+from labcore.runs import checkpoint, fork, versions
 from labcore.runs.base import base_model
 from labcore.runs.faults import Ended, ending
 from labcore.runs.lifeline import Lifeline
@@ -100,6 +100,7 @@ class _Drive:
         else:
             session = self._start(row.spec, self._base(row.spec), folder)
             log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
+        versions.note(self._folder, step, session)
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 

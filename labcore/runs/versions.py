@@ -1,0 +1,71 @@
+"""What a run was made with: the lab's code, the libraries, the machine. A replay compares it. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import labcore
+from labcore.runs import checkpoint
+
+FILE = "versions.json"
+LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")
+_ENGINE = ("catalog", "classic", "llm", "maths", "runs", "worlds")  # what the numbers of a run depend on
+_CPUINFO = Path("/proc/cpuinfo")
+
+Versions = dict[str, Any]
+
+
+def here(device: Any = None) -> Versions:
+    """The versions of this process. `device` is the session's torch device, where it has one."""
+    found: Versions = {"lab": labcore.__version__, "code": code(), **_machine(), "device": "cpu"}
+    if torch := sys.modules.get("torch"):
+        found |= {"threads": torch.get_num_threads(), "instructions": torch.backends.cpu.get_cpu_capability()}
+    if device is not None and device.type != "cpu":
+        found["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return found
+
+
+@cache
+def code() -> str:
+    """Twelve hex digits that name the content of the engine's source files, when they were first asked for."""
+    root, digest = Path(labcore.__file__).parent, hashlib.sha256()
+    for path in sorted([*root.glob("*.py"), *(path for name in _ENGINE for path in (root / name).rglob("*.py"))]):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def note(folder: Path, step: int, session: Any) -> None:
+    """Write down with what the run in `folder` goes on from `step`, unless that is what it had before."""
+    there, now = noted(folder), here(getattr(session, "device", None))
+    if not there or {key: value for key, value in there[-1].items() if key != "from"} != now:
+        checkpoint.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))
+
+
+def noted(folder: Path) -> list[Versions]:
+    """What `note` wrote: each entry counts after its step `from`, up to the next one's. Empty for an old run."""
+    try:
+        return json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+
+
+@cache
+def _machine() -> Versions:
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES},
+            "system": platform.system(), "machine": platform.machine(), "processor": _processor()}
+
+
+def _processor() -> str:
+    """The processor's name; numbers may differ in their last bits between two."""
+    if _CPUINFO.exists():
+        for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
