@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
+from labcore.jobs import jobs
 from labcore.runs.paths import home, made, max_runs
 from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
@@ -67,6 +68,26 @@ class Launcher:
         Raises:
             LabError: the lab is closed, or the supervisor does not start.
         """
+        self._say("wake")
+
+    def compute(self, spec: jobs.Spec) -> str:
+        """Have a job done unless its outcome is there; return its id, by which `jobs.outcome` tells.
+
+        To be asked again until it is there: that costs next to nothing, and a job whose supervisor died is begun anew.
+
+        Raises:
+            LabError: as `wake`.
+        """
+        job = jobs.job_id(spec)
+        if not jobs.ended(job):
+            self._say(f"job {jobs.put(spec)}")
+        return job
+
+    def cancel(self, job: str) -> None:
+        """Have a job stopped; its outcome then says so. Raises LabError as `wake`."""
+        self._say(f"cancel {job}")
+
+    def _say(self, line: str) -> None:
         with self._lock:
             if self._closed:
                 raise LabError("The lab is closed: start it again.")
@@ -74,7 +95,7 @@ class Launcher:
                 raise LabError(f"The process that starts runs does not come up: see {self._log}, mend it, then start "
                                "the lab again.")
             try:
-                self._process.stdin.write(b"wake\n")
+                self._process.stdin.write(f"{line}\n".encode())
                 self._process.stdin.flush()
             except BrokenPipeError:  # it has just died; the watcher starts the next one, which reads the queue
                 return

@@ -2,8 +2,9 @@
 
 It imports torch and transformers once and then only waits; a forked worker finds them in memory and begins at
 once. It must stay single-threaded and never compute, or its children hang. A line on standard input means "look
-at the queue"; the end of standard input means that the lab is gone: the workers' lifeline is cut, they checkpoint
-and exit, and then it exits as well. Where fork does not serve (macOS, Windows) workers are started cold.
+at the queue", or asks for a job (see `labcore.jobs`); the end of standard input means that the lab is gone: the
+workers' lifeline is cut, they checkpoint and exit, and then it exits as well. Where fork does not serve (macOS,
+Windows) workers are started cold.
 """
 
 from __future__ import annotations
@@ -20,18 +21,23 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.jobs import jobs
+from labcore.jobs.desk import Desk
+from labcore.jobs.worker import work
 from labcore.runs import versions
 from labcore.runs.lifeline import GRACE_SECONDS
 from labcore.runs.paths import log_file, made, max_runs
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
 
-PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()))
+PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
+           *(function.split(":")[0] for function in jobs.JOBS.values()))
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
 END_SECONDS = GRACE_SECONDS + 2
 
@@ -43,6 +49,7 @@ class Supervisor(ABC):
         self.store = store
         self.limit = max_runs()
         self.workers: dict[int, str] = {}  # pid -> run id
+        self.desk = Desk(self.start_job)
         self.closing = False
 
     def serve(self) -> None:
@@ -59,17 +66,22 @@ class Supervisor(ABC):
         self.closing = True
         self.cut_lifeline()
         deadline = time.monotonic() + END_SECONDS
-        while self.workers and time.monotonic() < deadline:
+        while self.pids and time.monotonic() < deadline:
             time.sleep(0.02)
             self.reap()
-        for pid in list(self.workers):
+        for pid in self.pids:
             os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-        while self.workers:
+        while self.pids:
             time.sleep(0.02)
             self.reap()
 
+    @property
+    def pids(self) -> list[int]:
+        """The workers that have not been seen to end, of runs and of jobs."""
+        return [*self.workers, *self.desk.going]
+
     def fill(self) -> None:
-        """Start the queued runs for which there is a place; tell the others why they wait."""
+        """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs."""
         queued = [run_id for run_id in self.store.queued() if run_id not in self.workers.values()]
         for run_id in queued:
             if len(self.workers) < self.limit:
@@ -77,12 +89,16 @@ class Supervisor(ABC):
             else:
                 self.store.set_message(run_id, f"waiting for a free place: {len(self.workers)} of {self.limit} runs "
                                                "are going or paused (RL_LAB_MAX_RUNS)")
+        self.desk.fill()
 
     def reap(self) -> None:
         """Note the workers that have ended; what a dead one still had is interrupted."""
-        for pid in list(self.workers):
+        for pid in self.pids:
             code = self.ended(pid)
             if code is None:
+                continue
+            if pid in self.desk.going:
+                self.desk.note(pid, code)
                 continue
             run_id = self.workers.pop(pid)
             why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
@@ -99,6 +115,10 @@ class Supervisor(ABC):
     @abstractmethod
     def start(self, run_id: str) -> int:
         """Start a worker; return its pid."""
+
+    @abstractmethod
+    def start_job(self, job: str) -> int:
+        """Start a worker that does a job; return its pid."""
 
     @abstractmethod
     def ended(self, pid: int) -> int | None:
@@ -120,6 +140,7 @@ class Forking(Supervisor):
         os.set_blocking(self._wake_writer, False)
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         self._gone = False
+        self._heard = b""  # the beginning of a line whose end has not come yet
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only the wake-up matters
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, self._on_term)
@@ -131,15 +152,28 @@ class Forking(Supervisor):
         ready, _, _ = select.select([self._stdin, self._wake_reader], [], [])
         if self._wake_reader in ready:
             os.read(self._wake_reader, 4096)
-        if self._stdin in ready and not os.read(self._stdin, 4096):
-            return False
+        if self._stdin in ready:
+            if not (said := os.read(self._stdin, 4096)):
+                return False
+            *lines, self._heard = (self._heard + said).split(b"\n")
+            for line in lines:
+                self.desk.hear(line.decode())
         return not self._gone
 
     def start(self, run_id: str) -> int:
+        def train() -> None:
+            if self.store.claim(run_id):  # else another lab on this store was faster
+                drive(self.store, run_id, lifeline_fd=self._worker_end)
+        return self._fork(log_file(run_id), train)
+
+    def start_job(self, job: str) -> int:
+        return self._fork(jobs.log_file(job), lambda: work(job, self._worker_end))
+
+    def _fork(self, log: Path, do: Callable[[], None]) -> int:
         self.store.dispose()
         pid = os.fork()
         if pid == 0:
-            self._become_worker(run_id)
+            self._become_worker(log, do)
         return pid
 
     def ended(self, pid: int) -> int | None:
@@ -149,22 +183,21 @@ class Forking(Supervisor):
     def cut_lifeline(self) -> None:
         os.close(self._lifeline)
 
-    def _become_worker(self, run_id: str) -> None:
-        """In the child: a session of its own, nothing of the parent's but the lifeline, then the run."""
+    def _become_worker(self, log_path: Path, do: Callable[[], None]) -> None:
+        """In the child: a session of its own, nothing of the parent's but the lifeline, then its work."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
-            with _log(run_id) as log, open(os.devnull) as nothing:
+            with _log(log_path) as log, open(os.devnull) as nothing:
                 os.dup2(nothing.fileno(), self._stdin)
                 os.dup2(log.fileno(), sys.stdout.fileno())
                 os.dup2(log.fileno(), sys.stderr.fileno())
             for descriptor in (self._lifeline, self._wake_reader, self._wake_writer):
                 os.close(descriptor)
-            if self.store.claim(run_id):  # else another lab on this store was faster
-                drive(self.store, run_id, lifeline_fd=self._worker_end)
+            do()
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -179,6 +212,7 @@ class Spawning(Supervisor):
 
     TICK_SECONDS = 0.1
     COMMAND = (sys.executable, "-m", "labcore.runs.worker")
+    JOB_COMMAND = (sys.executable, "-m", "labcore.jobs.worker")
 
     def __init__(self, store: Store):
         super().__init__(store)
@@ -193,13 +227,21 @@ class Spawning(Supervisor):
 
     def wait(self) -> bool:
         try:
-            return bool(self._lines.get(timeout=self.TICK_SECONDS if self.workers else None))
+            line = self._lines.get(timeout=self.TICK_SECONDS if self.pids else None)
         except queue.Empty:
             return True
+        self.desk.hear(line.decode())
+        return bool(line)
 
     def start(self, run_id: str) -> int:
-        with _log(run_id) as log:
-            process = subprocess.Popen([*self.COMMAND, run_id], stdin=subprocess.PIPE, stdout=log, stderr=log,
+        return self._spawn([*self.COMMAND, run_id], log_file(run_id))
+
+    def start_job(self, job: str) -> int:
+        return self._spawn([*self.JOB_COMMAND, job], jobs.log_file(job))
+
+    def _spawn(self, command: Sequence[str], log_path: Path) -> int:
+        with _log(log_path) as log:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log,
                                        start_new_session=True)
         self._processes[process.pid] = process
         return process.pid
@@ -215,8 +257,7 @@ class Spawning(Supervisor):
             process.stdin.close()
 
 
-def _log(run_id: str) -> IO[bytes]:
-    path = log_file(run_id)
+def _log(path: Path) -> IO[bytes]:
     made(path.parent)
     return path.open("ab")
 

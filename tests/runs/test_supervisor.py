@@ -21,6 +21,8 @@ class Still(Supervisor):
     def start(self, run_id):
         raise AssertionError("nothing is to be started here")
 
+    start_job = start
+
     def ended(self, pid):
         return self.code
 

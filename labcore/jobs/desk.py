@@ -1,0 +1,68 @@
+"""The jobs that a supervisor was asked for: which of them wait, and which process does which.
+
+The newest question goes first: whoever moves a slider wants the last answer, not all of them in turn. A job that
+is asked for again while it waits or goes is the same job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from labcore.jobs import jobs
+
+AT_ONCE = 2
+
+
+class Desk:
+    """`start(job)` starts a worker for a job and returns its pid."""
+
+    def __init__(self, start: Callable[[str], int]):
+        self._start = start
+        self.waiting: list[str] = []
+        self.going: dict[int, str] = {}  # pid -> job
+        self._stopped: set[int] = set()
+
+    def hear(self, line: str) -> None:
+        """Take what the launcher says: "job ID" asks for a job, "cancel ID" takes that back; the rest is for others."""
+        what, _, job = line.strip().partition(" ")
+        if what == "job" and job not in (*self.waiting, *self.going.values()) and not jobs.ended(job):
+            self.waiting.append(job)
+        elif what == "cancel":
+            self._cancel(job)
+
+    def fill(self) -> None:
+        """Start what waits, as far as there are places."""
+        while self.waiting and len(self.going) < AT_ONCE:
+            job = self.waiting.pop()
+            self.going[self._start(job)] = job
+
+    def note(self, pid: int, code: int) -> None:
+        """The worker `pid` has ended with `code`, negative where a signal ended it."""
+        job = self.going.pop(pid)
+        if pid in self._stopped:
+            self._stopped.remove(pid)
+            self._fail(job, "This was stopped before it was done: try again.")
+        elif not jobs.ended(job):
+            why = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
+            self._fail(job, f"The process that computed this {why}{memory}: try again, or ask for less.")
+
+    def _cancel(self, job: str) -> None:
+        if job in self.waiting:
+            self.waiting.remove(job)
+            self._fail(job, "This was stopped before it had begun: try again.")
+        for pid, going in self.going.items():
+            if going == job:
+                self._stopped.add(pid)
+                os.kill(pid, signal.SIGTERM)
+
+    def _fail(self, job: str, sentence: str) -> None:
+        if jobs.ended(job):
+            return
+        try:
+            jobs.fail(job, sentence)
+        except OSError as error:  # the disk is full, say: the runs must go on
+            print(f"job {job}: {sentence} ({error})", file=sys.stderr, flush=True)

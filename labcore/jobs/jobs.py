@@ -1,0 +1,164 @@
+"""A job is a pure function of a JSON spec, named by the spec's hash, so that asking twice costs nothing.
+
+`RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. Who wants one
+asks the launcher and looks for the file; `compute` does it here and now. Left out: progress and priorities, since a
+job takes seconds; and any state between two jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError
+from labcore.runs.checkpoint import write_text
+from labcore.runs.faults import disk_full, out_of_memory
+from labcore.runs.paths import home, made
+
+# What a spec's "job" can be: the function that does it, imported only then.
+JOBS: dict[str, str] = {}
+VERSION = 1  # part of every id: counts up when a job gives another result for the same spec
+KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its `result`, or else the sentence that says why there is none."""
+
+    result: dict[str, Any] | None
+    error: str = ""
+
+
+def job_id(spec: Spec) -> str:
+    """Sixteen hex digits that name this spec."""
+    text = json.dumps({**spec, "version": VERSION}, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def folder(job: str) -> Path:
+    """Where the job keeps its files; not made here."""
+    return home() / "jobs" / job
+
+
+def log_file(job: str) -> Path:
+    """What the job's worker printed, and the traceback if it broke."""
+    return folder(job) / "worker.log"
+
+
+def put(spec: Spec) -> str:
+    """Write the spec down so that a worker can do it; return the job's id.
+
+    Raises:
+        LabError: it cannot be written.
+    """
+    job = job_id(spec)
+    if not (path := made(folder(job)) / "spec.json").exists():
+        try:
+            write_text(path, json.dumps(spec, ensure_ascii=False, sort_keys=True))
+        except OSError as error:
+            raise LabError(f"{path} cannot be written ({error.strerror}): free some space, or set RL_LAB_HOME to a "
+                           "folder that you may write to.") from error
+    return job
+
+
+def outcome(job: str) -> Outcome | None:
+    """What became of the job; None while nothing has."""
+    for name in ("result", "error"):
+        try:
+            found = json.loads((folder(job) / f"{name}.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        return Outcome(found) if name == "result" else Outcome(None, found["error"])
+    return None
+
+
+def ended(job: str) -> bool:
+    """Whether anything has become of the job."""
+    return any((folder(job) / f"{name}.json").exists() for name in ("result", "error"))
+
+
+def forget(job: str) -> None:
+    """Take the job's files away, so that it is done anew when it is asked for again."""
+    shutil.rmtree(folder(job), ignore_errors=True)
+
+
+def fail(job: str, sentence: str) -> None:
+    """Write down why the job has no result."""
+    write_text(folder(job) / "error.json", json.dumps({"error": sentence}, ensure_ascii=False))
+
+
+def do(spec: Spec) -> dict[str, Any]:
+    """The result of `spec`, computed in this process.
+
+    Raises:
+        LabError: there is no such job, or it cannot be done as it was asked for.
+    """
+    name = str(spec.get("job"))
+    if name not in JOBS:
+        raise LabError(f"There is no job {name!r}: {suggestion(name, list(JOBS))}")
+    module, function = JOBS[name].split(":")
+    return getattr(import_module(module), function)({key: value for key, value in spec.items() if key != "job"})
+
+
+def compute(spec: Spec) -> dict[str, Any]:
+    """The result of `spec`: the kept one, or one made here and now and kept. Raises LabError as `do`."""
+    found = outcome(put(spec))
+    if found and found.result is not None:
+        return found.result
+    result = do(spec)
+    _keep(job_id(spec), result)
+    return result
+
+
+def perform(job: str) -> None:
+    """Do a job that was `put`, and leave its result or the sentence that says why there is none."""
+    if ended(job):  # somebody else was faster
+        return
+    try:
+        _keep(job, do(json.loads((folder(job) / "spec.json").read_text(encoding="utf-8"))))
+    except Exception as error:
+        fail(job, _in_words(error, job))
+
+
+def prune() -> None:
+    """Delete the ended jobs that were made longest ago, down to KEEP and KEEP_BYTES."""
+    rows = []
+    for path in folder("").iterdir() if folder("").is_dir() else ():
+        if ended(path.name):
+            files = list(path.glob("*"))
+            rows.append((max(file.stat().st_mtime for file in files), sum(file.stat().st_size for file in files), path))
+    size = 0
+    for place, (_, bytes_, path) in enumerate(sorted(rows, reverse=True)):
+        size += bytes_
+        if place >= KEEP or size > KEEP_BYTES:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _keep(job: str, result: dict[str, Any]) -> None:
+    write_text(folder(job) / "result.json", json.dumps(result, ensure_ascii=False, allow_nan=False))
+    (folder(job) / "error.json").unlink(missing_ok=True)
+    prune()
+
+
+def _in_words(error: Exception, job: str) -> str:
+    """One sentence for the page; what nobody foresaw goes to the job's log in full."""
+    if isinstance(error, LabError):
+        return str(error)
+    if disk_full(error):
+        return f"The disk that holds {home()} is full: free some space, then try again."
+    if out_of_memory(error):
+        return "There was not enough memory: ask for fewer or shorter answers, or for a smaller model."
+    with log_file(job).open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
+    return f"Something in the lab broke: {type(error).__name__}: {what}. The details are in {log_file(job)}"

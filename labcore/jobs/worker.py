@@ -1,0 +1,25 @@
+"""The process of one job: it does its job and ends, and it ends with its lab however that goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from labcore.jobs import jobs
+
+
+def work(job: str, lifeline: int) -> None:
+    """Do `job`. The end of the pipe `lifeline` ends this process: nobody is left to see the result."""
+    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+    jobs.perform(job)
+
+
+def _watch(lifeline: int) -> None:
+    while os.read(lifeline, 64):
+        pass  # only the end of the pipe means something
+    os._exit(1)
+
+
+if __name__ == "__main__":  # python -m labcore.jobs.worker JOB: the lifeline is standard input
+    work(sys.argv[1], sys.stdin.fileno())
