@@ -24,11 +24,12 @@ STATIC = HERE / "static"
 class Component:
     """The component in `folder`; its scripts export `update(component)` and `dispose(parentElement)`.
 
-    Call it to mount it. It is registered and published once per process, at the first call.
+    Call it to mount it. It is registered and published once per process, at the first call. `shared` are scripts of
+    other components that it uses too.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.name = folder, folder.name
+    def __init__(self, folder: Path, *shared: Path) -> None:
+        self.folder, self.name, self.shared = folder, folder.name, shared
 
     def __call__(self, **mount: Any) -> Any:
         return self._registered(**mount)
@@ -37,7 +38,7 @@ class Component:
     def script(self) -> str:
         """The published script's name, which holds its hash so that a browser never keeps an old one."""
         text = "\n".join(path.read_text(encoding="utf-8")
-                         for path in (HERE / "component.js", *sorted(self.folder.glob("*.js"))))
+                         for path in (HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js"))))
         name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
         if not (STATIC / name).exists():
             for old in STATIC.glob(f"{self.name}-*.js"):

@@ -1,4 +1,5 @@
-// The axes of the live charts: symlog values, their ticks, and round ends. Served as one with live_chart.js.
+// The axes of the live charts: symlog values, their ticks, and round ends. Served as one with the charts that
+// use them.
 
 const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
 
@@ -12,10 +13,15 @@ function niceCeil(value) {
 
 // From zero outwards, as many decades as there is room for. A chart of large numbers need not show zero.
 function symlogTicks(chart, panel, top) {
-  const apart = 15 / (chart.height - 34 - top); // the share of the height that two labels need
   const keys = panel.metrics.map((metric) => metric.key);
   const values = Object.values(chart.runs).flatMap((run) => run.rows.flatMap((row) => keys.map((key) => row[3][key])))
     .filter((value) => value !== undefined);
+  return symlogAxis(values, chart.height - 34 - top);
+}
+
+// The part of a Plotly axis that shows symlog `values` on so many pixels.
+function symlogAxis(values, pixels) {
+  const apart = 15 / pixels; // the share of the height that two labels need
   const least = values.reduce((a, b) => Math.min(a, b), Infinity);
   const high = values.reduce((a, b) => Math.max(a, b), 0.01);
   const low = least >= 1 && high > least ? least : Math.min(0, least);

@@ -8,18 +8,6 @@ const charts = new WeakMap();
 const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
-let plotly = null;
-function loadPlotly(url) {
-  plotly ??= window.Plotly ? Promise.resolve(window.Plotly) : new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL(url, document.baseURI);
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => { plotly = null; reject(new Error(`Could not load ${url}`)); };
-    document.head.appendChild(script);
-  });
-  return plotly;
-}
-
 // ---- data ------------------------------------------------------------------------------------------------------
 
 function takeRows(chart, incoming) {
