@@ -13,16 +13,44 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs.process import Owner
-from labcore.runs.rows import ENDED
+from labcore.runs.rows import ENDED, GOING
 from labcore.runs.schema import controls, events, runs, steps
 
 
-def known(connection: sa.Connection, run_id: str) -> str:
-    """The state of the run. Raises LabError where there is no such run."""
-    found = state(connection, run_id)
-    if found is None:
+def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
+    """The state of the run. Raises NoSuchRun where there is none, or unless `in_trash` where it is in the trash."""
+    row = connection.execute(sa.select(runs.c.state, runs.c.deleted).where(runs.c.id == run_id)).first()
+    if row is None:
         raise NoSuchRun(f"There is no run {run_id!r}: list the runs to see their names.")
-    return found
+    if row.deleted is not None and not in_trash:
+        raise in_the_trash(run_id)
+    return row.state
+
+
+def in_the_trash(run_id: str) -> NoSuchRun:
+    return NoSuchRun(f"The run {run_id} was deleted and is in the trash: restore it first (python -m labcore restore "
+                     f"{run_id}, or Deleted on the page Runs).")
+
+
+def trash(connection: sa.Connection, run_id: str) -> None:
+    """Hide the run. Raises LabError where it is going."""
+    found = known(connection, run_id)
+    if found in GOING:
+        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+    if found == "queued":
+        move(connection, run_id, "stopped", "The run was deleted before it started.")
+    connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": time.time()})
+
+
+def forget(connection: sa.Connection, run_id: str) -> None:
+    """Delete all rows of the run. Raises LabError where it is going."""
+    found = known(connection, run_id, in_trash=True)
+    if found in GOING:
+        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+    for table in (steps, events, controls):
+        connection.execute(table.delete().where(table.c.run_id == run_id))
+    connection.execute(runs.delete().where(runs.c.id == run_id))
+    connection.execute(runs.update().where(runs.c.base == run_id), {"base": None})
 
 
 def step(connection: sa.Connection, run_id: str) -> int:

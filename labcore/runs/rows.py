@@ -30,6 +30,7 @@ class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
+    `star`, `tags` and `note` are its owner's. `deleted` is when it was put into the trash.
     """
 
     id: str
@@ -46,6 +47,10 @@ class RunRow:
     seconds: float
     base: str | None
     sweep: str | None = None
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
 
 
 @dataclass(frozen=True)

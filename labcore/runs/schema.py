@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from labcore.errors import LabError
 
-VERSION = "2"
+VERSION = "3"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
 _metadata = sa.MetaData()
@@ -38,6 +38,9 @@ runs = sa.Table(
     sa.Column("base", sa.String(100)),
     sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
+    # Since version 3: what its owner says of it, when it was put into the trash, and what a list shows of it.
+    sa.Column("star", sa.Boolean), sa.Column("tags", sa.Text), sa.Column("note", sa.Text),
+    sa.Column("deleted", sa.Double), sa.Column("digest", sa.Text),
 )
 
 steps = sa.Table(
@@ -113,6 +116,8 @@ def prepare(connection: sa.Connection, url: str) -> None:
              if meta.name in there else None)
     if found == "1":
         found = _to_2(connection)
+    if found == "2":
+        found = _to_3(connection)
     if found != VERSION:
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
@@ -121,13 +126,25 @@ def prepare(connection: sa.Connection, url: str) -> None:
 
 def _to_2(connection: sa.Connection) -> str:
     """Version 1 to 2: forks know their parent in a column of its own, and runs their sweep."""
-    for name in ("parent", "sweep"):
-        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} VARCHAR(100)"))
+    _add_columns(connection, "parent", "sweep")
     for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
         if parent := json.loads(spec).get("parent"):
             connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
     connection.execute(meta.update().where(meta.c.key == "version"), {"value": "2"})
     return "2"
+
+
+def _to_3(connection: sa.Connection) -> str:
+    """Version 2 to 3: runs have stars, tags and notes, a trash, and a digest for lists; all empty at first."""
+    _add_columns(connection, "star", "tags", "note", "deleted", "digest")
+    connection.execute(meta.update().where(meta.c.key == "version"), {"value": "3"})
+    return "3"
+
+
+def _add_columns(connection: sa.Connection, *names: str) -> None:
+    for name in names:
+        kind = runs.c[name].type.compile(dialect=connection.dialect)
+        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} {kind}"))
 
 
 def shown(url: str) -> str:

@@ -1,8 +1,9 @@
 """The store: every run, its steps, its events and the controls asked of it, in one database.
 
-SQLite in WAL mode by default, any SQLAlchemy URL by `RL_LAB_STORE`. One Store may be shared by threads; after a
-fork the child gets connections of its own. Every change is one transaction, and a step is never overwritten.
-A run belongs to the process that claimed it: a worker that was given up cannot write over its successor.
+SQLite in WAL mode by default, any SQLAlchemy URL by `RL_LAB_STORE`. Every change is one transaction, and a step is
+never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
+successor. A deleted run lies in the trash, where no list shows it and nothing can be asked of it, until it is restored
+or purged.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs import checkpoint, inside, schema
-from labcore.runs.paths import home, made, run_folder
+from labcore.runs.database import Database
+from labcore.runs.paths import home, run_folder
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
 from labcore.runs.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
@@ -34,49 +34,15 @@ from labcore.runs.spec import RunSpec
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
 
 _RUN_COLUMNS = [runs.c[name] for name in RunRow.__dataclass_fields__]
+_LISTED = sa.select(*_RUN_COLUMNS).where(runs.c.deleted.is_(None))
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
 _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
     controls.c.run_id == sa.bindparam("run"), controls.c.state == "asked").order_by(controls.c.id)
 
 
-class Store:
-    """See the module. Raises LabError where the database cannot be used; the message says what to do."""
-
-    def __init__(self, url: str | None = None):
-        url = url or os.environ.get("RL_LAB_STORE")
-        if not url:
-            url = f"sqlite:///{made(home()) / 'lab.db'}"
-        self.url = url
-        self._open()
-        with self._writing() as connection:
-            schema.prepare(connection, url)
-
-    def _open(self) -> None:
-        self._engine = schema.open_engine(self.url)
-        self._writer = self._engine.execution_options(lab_write=True)
-        self._process = os.getpid()
-
-    def dispose(self) -> None:
-        """Close all connections; the next use opens new ones. To be called before a fork."""
-        self._engine.dispose()
-
-    @contextmanager
-    def _transaction(self, write: bool) -> Iterator[sa.Connection]:
-        if self._process != os.getpid():  # a forked child must not touch its parent's connections
-            self._engine.dispose(close=False)
-            self._open()
-        try:
-            with (self._writer if write else self._engine).begin() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise schema.in_words(error, self.url) from error
-
-    def _writing(self):
-        return self._transaction(write=True)
-
-    def _reading(self):
-        return self._transaction(write=False)
+class Store(Database):
+    """See the module."""
 
     # ---------------------------------------------------------------- runs
 
@@ -103,17 +69,19 @@ class Store:
             return run_id
 
     def run(self, run_id: str) -> RunRow:
-        """The run `run_id` as it stands. Raises NoSuchRun where there is none."""
+        """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
         with self._reading() as connection:
             row = connection.execute(sa.select(*_RUN_COLUMNS).where(runs.c.id == run_id)).first()
         if row is None:
             raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
                             "names.")
+        if row.deleted is not None:
+            raise inside.in_the_trash(run_id)
         return _run_row(row)
 
     def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
         """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""
-        query = sa.select(*_RUN_COLUMNS).order_by(runs.c.created.desc(), runs.c.id).limit(limit)
+        query = _LISTED.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
         if kind:  # a text in JSON cannot hold these quotes
@@ -123,7 +91,7 @@ class Store:
 
     def children(self, run_id: str) -> list[RunRow]:
         """The forks of a run, oldest first; also of one that was deleted."""
-        query = sa.select(*_RUN_COLUMNS).where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
+        query = _LISTED.where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
         with self._reading() as connection:
             return [_run_row(row) for row in connection.execute(query)]
 
@@ -132,7 +100,7 @@ class Store:
         these = runs.c.sweep.is_not(None) if sweep is None else runs.c.sweep == sweep
         with self._reading() as connection:
             return [_run_row(row) for row in connection.execute(
-                sa.select(*_RUN_COLUMNS).where(these).order_by(runs.c.created, runs.c.id))]
+                _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
 
     def queued(self) -> list[str]:
         """Ids of the queued runs, oldest first."""
@@ -240,22 +208,63 @@ class Store:
             inside.log(connection, run_id, "interrupted", {"text": message}, row.step)
             return True
 
-    def delete(self, run_id: str) -> None:
-        """Forget an ended or queued run: its rows and its folder.
+    # ---------------------------------------------------------------- what its owner does with a run
+
+    def mark(self, run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
+             note: str | None = None) -> None:
+        """Set a run's star, its tags or its note; what is None stays as it is. Raises NoSuchRun where there is none."""
+        words = None if tags is None else json.dumps(list(tags), ensure_ascii=False)
+        given = {key: value for key, value in (("star", star), ("tags", words), ("note", note)) if value is not None}
+        with self._writing() as connection:
+            inside.known(connection, run_id)
+            if given:
+                connection.execute(runs.update().where(runs.c.id == run_id), given)
+
+    def trash(self, run_ids: Iterable[str]) -> None:
+        """Put ended or queued runs into the trash: all of them or none. A queued one is stopped.
 
         Raises:
-            LabError: it is going.
+            LabError: one is going, or is not there.
         """
         with self._writing() as connection:
-            state = inside.known(connection, run_id)
-            if state in GOING:
-                raise LabError(f"The run {run_id} is {state}: stop it before you delete it.")
-            for table in (steps, events, controls):
-                connection.execute(table.delete().where(table.c.run_id == run_id))
-            connection.execute(runs.delete().where(runs.c.id == run_id))
-            connection.execute(runs.update().where(runs.c.base == run_id), {"base": None})
+            for run_id in run_ids:
+                inside.trash(connection, run_id)
+
+    def restore(self, run_ids: Iterable[str]) -> None:
+        """Take runs out of the trash as they were. Raises NoSuchRun where one is gone for good."""
+        with self._writing() as connection:
+            for run_id in run_ids:
+                inside.known(connection, run_id, in_trash=True)
+                connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": None})
+
+    def trashed(self) -> list[RunRow]:
+        """The runs in the trash, the last deleted first."""
+        query = sa.select(*_RUN_COLUMNS).where(runs.c.deleted.is_not(None)).order_by(runs.c.deleted.desc(), runs.c.id)
+        with self._reading() as connection:
+            return [_run_row(row) for row in connection.execute(query)]
+
+    def delete(self, run_id: str) -> None:
+        """Forget an ended or queued run for good: its rows and its folder.
+
+        Raises:
+            LabError: it is going, or is not there.
+        """
+        with self._writing() as connection:
+            inside.forget(connection, run_id)
         if run_folder(run_id).exists():
             shutil.rmtree(run_folder(run_id))
+
+    def digests(self) -> dict[str, str]:
+        """What `keep_digests` was given for each run, those in the trash as well."""
+        with self._reading() as connection:
+            return {row.id: row.digest for row in connection.execute(
+                sa.select(runs.c.id, runs.c.digest).where(runs.c.digest.is_not(None)))}
+
+    def keep_digests(self, digests: Mapping[str, str | None]) -> None:
+        """Keep for each run what a list shows of it, so that nobody has to read all its steps again."""
+        with self._writing() as connection:
+            for run_id, text in digests.items():
+                connection.execute(runs.update().where(runs.c.id == run_id), {"digest": text})
 
     # ---------------------------------------------------------------- steps
 
@@ -371,4 +380,5 @@ class Store:
 
 
 def _run_row(row: sa.Row) -> RunRow:
-    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec)})
+    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec), "star": bool(row.star),
+                     "tags": tuple(json.loads(row.tags or "[]")), "note": row.note or ""})

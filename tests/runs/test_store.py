@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.runs import schema
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
@@ -196,6 +196,72 @@ def test_delete_forgets_rows_and_folder_but_not_a_going_run(store):
     assert store.runs() == [] and store.steps_after(run_id) == [] and not (home() / run_id).exists()
 
 
+def test_star_tags_and_note_are_kept_one_by_one(store):
+    run_id, other = store.create(grpo()), store.create(grpo())
+    store.mark(run_id, star=True)
+    store.mark(run_id, tags=["paper", "β = 0"])
+    store.mark(run_id, note="The one.\nOf all.")
+    store.mark(run_id)
+    row = store.run(run_id)
+    assert (row.star, row.tags, row.note) == (True, ("paper", "β = 0"), "The one.\nOf all.")
+    store.mark(run_id, star=False, tags=[], note="")
+    assert (store.run(run_id).star, store.run(run_id).tags, store.run(run_id).note) == (False, (), "")
+    assert not store.run(other).star
+    with pytest.raises(NoSuchRun):
+        store.mark("nobody", star=True)
+
+
+def test_a_run_in_the_trash_is_in_no_list_and_obeys_nothing_until_it_is_restored(store):
+    parent, ended, queued = store.create(grpo(), mine=True), store.create(grpo(), mine=True), store.create(grpo())
+    store.append(ended, record(1), 1.0)
+    for run_id in (parent, ended):
+        store.set_state(run_id, "stopped")
+    child = store.create(replace(grpo(), parent=(ended, 1)), sweep="sweep-1")
+    store.mark(ended, star=True, tags=["kept"])
+    before = store.run(ended)
+    store.trash([ended, queued, child])
+    assert [row.id for row in store.runs()] == [parent] and store.queued() == []
+    assert store.children(ended) == [] and store.sweep_runs("sweep-1") == []
+    assert {row.id for row in store.trashed()} == {ended, queued, child}
+    assert not store.claim(queued), "a worker must not take it"
+    for refused in (lambda: store.run(ended), lambda: store.requeue(ended), lambda: store.ask(ended, "pause"),
+                    lambda: store.mark(ended, star=True), lambda: store.trash([ended])):
+        with pytest.raises(NoSuchRun, match=f"{ended} was deleted and is in the trash: restore it first"):
+            refused()
+    store.restore([ended, queued, child])
+    assert store.run(ended) == before and store.run(queued).state == "stopped"
+    assert [row.id for row in store.children(ended)] == [child] and store.trashed() == []
+    assert store.steps_after(ended)[0].metrics["reward"] == EXACT
+
+
+def test_the_trash_takes_all_or_none_and_no_run_that_is_going(store):
+    ended, going = store.create(grpo(), mine=True), store.create(grpo(), mine=True)
+    store.set_state(ended, "stopped")
+    with pytest.raises(LabError, match=f"{going} is starting: stop it before you delete it"):
+        store.trash([ended, going])
+    with pytest.raises(NoSuchRun):
+        store.restore([ended, "nobody"])
+    assert store.trashed() == [] and len(store.runs()) == 2
+
+
+def test_a_run_in_the_trash_can_be_deleted_for_good(store):
+    run_id = store.create(grpo())
+    (home() / run_id).mkdir()
+    store.trash([run_id])
+    assert (home() / run_id).exists()
+    store.delete(run_id)
+    assert store.trashed() == [] and not (home() / run_id).exists()
+
+
+def test_digests_are_kept_beside_the_runs_and_change_nothing_of_them(store):
+    one, two = store.create(grpo()), store.create(grpo())
+    before = store.run(one)
+    store.keep_digests({one: "short", "nobody": "x"})
+    assert store.digests() == {one: "short"} and store.run(one) == before
+    store.keep_digests({one: None, two: "other"})
+    assert store.digests() == {two: "other"}
+
+
 def test_deltas_and_asked_are_cheap(store):
     run_id = store.create(grpo())
     for step in range(1, 301):
@@ -252,28 +318,46 @@ def test_a_forked_child_uses_connections_of_its_own(store):
 # ---------------------------------------------------------------- bad stores
 
 
-def test_a_store_of_version_1_is_brought_up_with_all_that_is_in_it(store):
-    parent = store.create(grpo())
-    child = store.create(replace(grpo(), parent=(parent, 0)), mine=True)
-    store.append(child, record(1), 1.0)
-    with store._writing() as connection:  # as the lab of that time wrote it
-        for column in ("parent", "sweep"):
-            connection.execute(sa.DDL(f"ALTER TABLE lab_runs DROP COLUMN {column}"))
-        connection.execute(schema.meta.update(), {"value": "1"})
-    before = store.url
+COLUMNS_OF_2 = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT NULL, message TEXT NOT NULL,
+    created DOUBLE NOT NULL, started DOUBLE, ended DOUBLE, pid INTEGER, host VARCHAR(200), process_started DOUBLE,
+    heartbeat DOUBLE, step INTEGER NOT NULL, seconds DOUBLE NOT NULL, base VARCHAR(100)"""
+
+
+def as_of_version(store: Store, version: str, more: str) -> None:
+    """Turn the runs' table into the one that the lab of that time made, with all that it knew of each run."""
+    names = [column.split()[0] for column in (COLUMNS_OF_2 + more).split(",")]
+    with store._writing() as connection:
+        connection.execute(sa.text("ALTER TABLE lab_runs RENAME TO newer"))
+        connection.execute(sa.text(f"CREATE TABLE lab_runs ({COLUMNS_OF_2}{more}, PRIMARY KEY (id))"))
+        connection.execute(sa.text(f"INSERT INTO lab_runs SELECT {', '.join(names)} FROM newer"))
+        connection.execute(sa.text("DROP TABLE newer"))
+        connection.execute(schema.meta.update(), {"value": version})
     store.dispose()
+
+
+@pytest.mark.parametrize("version, more", [("1", ""), ("2", ", parent VARCHAR(100), sweep VARCHAR(100)")])
+def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version, more):
+    parent = store.create(grpo())
+    child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep="sweep-1" if version == "2" else None)
+    store.append(child, record(1), 1.0)
+    as_of_version(store, version, more)
     for _ in range(2):  # the second time there is nothing to do
-        opened = Store(before)
+        opened = Store(store.url)
         assert [row.id for row in opened.runs()] == [child, parent]
-        assert [row.id for row in opened.children(parent)] == [child] and opened.run(child).sweep is None
+        assert [row.id for row in opened.children(parent)] == [child]
+        row = opened.run(child)
+        assert row.sweep == ("sweep-1" if version == "2" else None)
+        assert (row.star, row.tags, row.note, row.deleted) == (False, (), "", None)
         assert opened.steps_after(child)[0].metrics["reward"] == EXACT
-    assert opened.run(opened.create(grpo())).state == "queued"
+    opened.mark(parent, star=True, tags=["kept"], note="why")
+    opened.trash([parent])
+    assert [row.id for row in opened.trashed()] == [parent] and opened.run(opened.create(grpo())).state == "queued"
 
 
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
         connection.execute(schema.meta.update(), {"value": "7"})
-    with pytest.raises(LabError, match="format is 7, this lab's is 2"):
+    with pytest.raises(LabError, match="format is 7, this lab's is 3"):
         Store()
 
 
