@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ import streamlit as st
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
+KEPT_SECONDS = 86_400
 
 
 class Component:
@@ -42,7 +44,8 @@ class Component:
         name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
         if not (STATIC / name).exists():
             for old in STATIC.glob(f"{self.name}-*.js"):
-                old.unlink(missing_ok=True)
+                if time.time() - old.stat().st_mtime > KEPT_SECONDS:  # another server may still serve it
+                    old.unlink(missing_ok=True)
             place(STATIC / name, lambda path: path.write_text(text, encoding="utf-8"))
         return name
 
