@@ -1,17 +1,19 @@
 """Imported runs: metrics of another tool, kept to be laid beside our own. Marked as such, never trained on.
 
-Each lies in `imported/<its name>`: the file as it came, the rows under our keys, and what was mapped to what.
+Each lies in `imported/<its name>`: the file as it came, the rows under our keys, and what was mapped to what. A deleted
+one lies in `imported/.trash` until it is restored, or deleted for good.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from labcore.compare import foreign
@@ -28,7 +30,7 @@ from labcore.worlds.jsonl import read_bytes
 @dataclass(frozen=True)
 class Imported:
     """An imported run as it is kept. `label` is the group that it is compared in: a run of the same label is another
-    seed of it."""
+    seed of it. `star`, `tags` and `note` are its owner's; `deleted` is when it was put into the trash."""
 
     id: str
     label: str
@@ -38,6 +40,10 @@ class Imported:
     mapped: dict[str, str]
     unmapped: tuple[str, ...]
     notes: tuple[str, ...]
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
 
 
 def read_file(path: Path) -> list[Trace]:
@@ -65,8 +71,10 @@ def keep(name: str, content: bytes, label: str = "") -> list[Imported]:
         def fill(folder: Path, run: foreign.Foreign = run, told: Imported = told) -> None:
             (folder / "source.csv").write_bytes(content)
             write_metrics(folder / "rows.csv", list(run.rows))
-            (folder / "about.json").write_text(json.dumps(asdict(told), ensure_ascii=False, indent=2), "utf-8")
+            (folder / "about.json").write_text(_text(told), "utf-8")
 
+        if not known(run_id) and (_trash() / run_id).is_dir():
+            restore(run_id)
         if not known(run_id):
             try:
                 checkpoint.write_folder(made(_folder()) / run_id, fill)
@@ -80,15 +88,47 @@ def keep(name: str, content: bytes, label: str = "") -> list[Imported]:
 
 def listed() -> list[Imported]:
     """All imported runs, newest first. One whose files are damaged has no rows, and a note that says so."""
-    folder = _folder()
-    names = [path.name for path in folder.iterdir() if known(path.name)] if folder.is_dir() else []
-    found = []
-    for name in names:
-        try:
-            found.append(about(name))
-        except LabError as error:
-            found.append(Imported(name, name, "", 0.0, 0, {}, (), (str(error),)))
-    return sorted(found, key=lambda run: -run.created)
+    return sorted(map(_about_or_why_not, _names(_folder())), key=lambda run: -run.created)
+
+
+def trashed() -> list[Imported]:
+    """The imported runs in the trash, the last deleted first."""
+    found = [replace(_about_or_why_not(name), deleted=(_trash() / name).stat().st_mtime) for name in _names(_trash())]
+    return sorted(found, key=lambda run: -run.deleted)
+
+
+def _names(folder: Path) -> list[str]:
+    found = folder.iterdir() if folder.is_dir() else ()
+    return [path.name for path in found if path.name.startswith("imported-") and path.is_dir()]
+
+
+def _about_or_why_not(run_id: str) -> Imported:
+    try:
+        return about(run_id)
+    except LabError as error:
+        return Imported(run_id, run_id, "", 0.0, 0, {}, (), (str(error),))
+
+
+def mark(run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None, note: str | None = None) -> None:
+    """Set an imported run's star, tags or note; what is None stays as it is. Raises LabError as `about`."""
+    given = {key: value for key, value in (("star", star), ("tags", tags), ("note", note)) if value is not None}
+    checkpoint.write_text(_place(run_id) / "about.json", _text(replace(about(run_id), **given)))
+
+
+def trash(run_id: str) -> None:
+    """Put an imported run into the trash. Raises LabError where there is none."""
+    _check(run_id)
+    os.utime(_folder() / run_id)  # the trash tells by it since when it is there
+    (_folder() / run_id).rename(made(_trash()) / run_id)
+
+
+def restore(run_id: str) -> None:
+    """Take an imported run out of the trash. Raises LabError where it is gone for good."""
+    if not (_trash() / run_id).is_dir() or set(run_id) & set("/\\"):
+        raise LabError(f"The imported run {run_id} is not in the trash: import its CSV again.")
+    if known(run_id):
+        raise LabError(f"The imported run {run_id} is there already: delete one of the two for good.")
+    (_trash() / run_id).rename(_folder() / run_id)
 
 
 def known(run_id: str) -> bool:
@@ -100,7 +140,8 @@ def about(run_id: str) -> Imported:
     """What an imported run is. Raises LabError where there is none, or its files are damaged."""
     try:
         fields = json.loads(_read(run_id, "about.json"))
-        return Imported(**{**fields, "unmapped": tuple(fields["unmapped"]), "notes": tuple(fields["notes"])})
+        lists = {key: tuple(fields.get(key, ())) for key in ("unmapped", "notes", "tags")}
+        return Imported(**{**fields, **lists})
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error
 
@@ -113,13 +154,28 @@ def load(run_id: str) -> Trace:
 
 
 def forget(run_id: str) -> None:
-    """Delete an imported run. Raises LabError where there is none."""
-    _check(run_id)
-    shutil.rmtree(_folder() / run_id)
+    """Delete an imported run for good, in the trash or not. Raises LabError where there is none."""
+    shutil.rmtree(_place(run_id))
 
 
 def _folder() -> Path:
     return home() / "imported"
+
+
+def _trash() -> Path:
+    return _folder() / ".trash"
+
+
+def _place(run_id: str) -> Path:
+    """The folder of an imported run, in the trash or not."""
+    if run_id in _names(_trash()) and not known(run_id):
+        return _trash() / run_id
+    _check(run_id)
+    return _folder() / run_id
+
+
+def _text(told: Imported) -> str:
+    return json.dumps(asdict(told), ensure_ascii=False, indent=2)
 
 
 def _check(run_id: str) -> None:
@@ -128,9 +184,8 @@ def _check(run_id: str) -> None:
 
 
 def _read(run_id: str, file: str) -> str:
-    _check(run_id)
     try:
-        return (_folder() / run_id / file).read_text("utf-8")
+        return (_place(run_id) / file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _damaged(run_id, file) from error
 

@@ -103,15 +103,16 @@ def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[s
         "asked": time.time()}).inserted_primary_key[0]
 
 
-def columns(connection: sa.Connection, run_id: str, keys: Sequence[str]) -> list[Sequence[Any]]:
-    """Step, tokens, environment steps and seconds of a run's rows, then the metrics `keys`; None where there is none.
+def columns(connection: sa.Connection, run_id: str, keys: Sequence[str], after: int = 0) -> list[Sequence[Any]]:
+    """Step, tokens, environment steps and seconds of a run's rows beyond step `after`, then the metrics `keys`; None
+    where there is none.
 
     Rows hold many metrics: where the database can pick a few out of the JSON itself, that is three times as fast.
     """
     sqlite = connection.dialect.name == "sqlite"
     picked = [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys] if sqlite else [steps.c.metrics]
     query = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, *picked).where(
-        steps.c.run_id == run_id).order_by(steps.c.step)
+        steps.c.run_id == run_id, steps.c.step > after).order_by(steps.c.step)
     rows: list[Sequence[Any]] = connection.execute(query).all()
     if not sqlite:
         rows = [[*row[:4], *map(json.loads(row[4]).get, keys)] for row in rows]

@@ -302,13 +302,13 @@ class Store(Database):
         return {run_id: [Step(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
                 for run_id, rows in found.items()}
 
-    def columns(self, run_ids: Sequence[str], keys: Sequence[str]) -> dict[str, list[Sequence[Any]]]:
-        """For each run step, tokens, environment steps and seconds of all rows, then the metrics `keys`, as columns.
+    def columns(self, run_ids: Sequence[str], keys: Sequence[str], after: int = 0) -> dict[str, list[Sequence[Any]]]:
+        """For each run step, tokens, environment steps and seconds of the rows beyond `after`, then the metrics `keys`.
 
         A number that a row does not have is None. From one snapshot, and faster than whole rows.
         """
         with self._reading() as connection:
-            return {run_id: inside.columns(connection, run_id, keys) for run_id in run_ids}
+            return {run_id: inside.columns(connection, run_id, keys, after) for run_id in run_ids}
 
     # ---------------------------------------------------------------- events and controls
 

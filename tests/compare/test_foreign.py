@@ -151,6 +151,30 @@ def test_an_import_is_kept_marked_and_loaded():
         imported.load(about.id)
 
 
+def test_an_imported_run_has_a_star_tags_a_note_and_a_trash_of_its_own():
+    (about,) = imported.keep("m.csv", TRL)
+    imported.mark(about.id, star=True, tags=["paper"])
+    imported.mark(about.id, note="From the cluster.")
+    marked = imported.about(about.id)
+    assert (marked.star, marked.tags, marked.note, marked.mapped) == (True, ("paper",), "From the cluster.",
+                                                                       about.mapped)
+    imported.trash(about.id)
+    assert imported.listed() == [] and not imported.known(about.id)
+    (lying,) = imported.trashed()
+    assert lying.deleted and lying.star and lying.id == about.id
+    with pytest.raises(LabError, match="no imported run"):
+        imported.trash(about.id)
+    imported.restore(about.id)
+    assert imported.listed() == [marked] and imported.trashed() == []
+    imported.trash(about.id)
+    assert imported.keep("m.csv", TRL) == [marked], "importing it again takes it out of the trash"
+    imported.trash(about.id)
+    imported.forget(about.id)
+    assert imported.trashed() == [] == imported.listed()
+    with pytest.raises(LabError, match="is not in the trash"):
+        imported.restore(about.id)
+
+
 def test_files_of_one_label_are_seeds_of_one_group():
     first, second = imported.keep("a.csv", TRL, "trl grpo"), imported.keep("b.csv", TRL + b"\n", "trl grpo")
     assert first[0].id != second[0].id and first[0].label == second[0].label == "trl grpo"
