@@ -172,13 +172,6 @@ def runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def export(options: argparse.Namespace) -> int:
-    """Write a run's files."""
-    check_out(Path(options.out))
-    print(export_run(Store(), options.run, options.out))
-    return 0
-
-
 def play(options: argparse.Namespace) -> int:
     """Let the policy of a run, or of an exported checkpoint, act."""
     if options.episodes < 1:

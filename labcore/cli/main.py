@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import commands, comparing, forks, sweeping
+from labcore.cli import capsules, commands, comparing, forks, sweeping
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -66,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     runs = add("runs", commands.runs, "the runs in the store, newest first")
     runs.add_argument("--json", action="store_true", help="print JSON")
 
-    export = add("export", commands.export, "write a run's metrics, events, spec and checkpoint into a folder")
-    export.add_argument("run")
-    export.add_argument("--out", required=True, metavar="DIR")
+    capsules.add_to(add)
 
     comparing.add_to(add)
 

@@ -55,7 +55,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
     The ladder loses those first that stand closest to their neighbours, and the steps `marked` last.
     """
     folder, found = run_folder / "checkpoints", steps(run_folder)
-    sizes = {path: _size(path) for _, path in found[1:-keep]}
+    sizes = {path: size(path) for _, path in found[1:-keep]}
     while len(sizes) > LADDER or sum(sizes.values()) > LADDER_BYTES:
         places = range(1, len(found) - keep)
         at = min(places, key=lambda place: (found[place][0] in marked, found[place + 1][0] - found[place - 1][0]))
@@ -66,7 +66,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
         shutil.rmtree(path)
 
 
-def _size(folder: Path) -> int:
+def size(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -77,14 +77,15 @@ def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
     The files are linked, so that they take no room. Where that fails the fork has to find them at its parent's.
     """
     def fill(folder: Path) -> None:
-        shutil.copytree(dict(steps(parent_folder))[step], folder / "checkpoint", copy_function=_link)
-        _link(parent_folder / "spec.json", folder / "spec.json")
+        shutil.copytree(dict(steps(parent_folder))[step], folder / "checkpoint", copy_function=link)
+        link(parent_folder / "spec.json", folder / "spec.json")
 
     with suppress(KeyError, OSError):
         write_folder(run_folder / START, fill)
 
 
-def _link(source: Path | str, target: Path | str) -> None:
+def link(source: Path | str, target: Path | str) -> None:
+    """Have the file at `target` as well, without room of its own where the disk allows that."""
     try:
         os.link(source, target)
     except OSError:  # another disk, or one that knows no links

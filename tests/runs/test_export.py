@@ -73,7 +73,8 @@ def test_events_spec_and_checkpoint(store, run_id, tmp_path):
     assert RunSpec.from_json((folder / "spec.json").read_text()) == store.run(run_id).spec
     assert json.loads((folder / "checkpoint" / "state.json").read_text())["step"] == 25
     assert sorted(path.name for path in folder.iterdir() if path.name != "lab") == [
-        "checkpoint", "events.csv", "metrics.csv", "spec.json"]
+        "checkpoint", "events.csv", "knobs.csv", "metrics.csv", "spec.json"]
+    assert rows(folder / "knobs.csv") == [["step", "update", "knob", "from", "to"], ["1", "0", "beta", "0.04", "0.2"]]
 
 
 def test_an_export_replaces_an_earlier_one(store, run_id, tmp_path):
@@ -88,8 +89,10 @@ def test_the_zip_holds_the_same_in_one_folder(store, run_id, tmp_path):
     for _ in range(2):  # a second one replaces the first
         path = export_zip(store, run_id)
     with zipfile.ZipFile(path) as archive:
-        assert set(archive.namelist()) == {f"{run_id}/{name}" for name in (
-            "metrics.csv", "events.csv", "spec.json", "checkpoint/state.json")}
+        names = {name for name in archive.namelist() if "tfevents" not in name}
+        assert names == {f"{run_id}/{name}" for name in (
+            "metrics.csv", "events.csv", "knobs.csv", "spec.json", "checkpoint/state.json")}
+        assert len(archive.namelist()) == len(names) + 1
         assert archive.read(f"{run_id}/metrics.csv") == (tmp_path / "out" / "metrics.csv").read_bytes()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

@@ -1,0 +1,98 @@
+"""The commands `export`, in all its forms, and `replay`: take a run away, and make it again from its capsule."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from labcore.catalog.metrics import METRICS
+from labcore.cli.commands import check_out
+from labcore.cli.progress import Progress
+from labcore.errors import LabError
+from labcore.runs import capsule
+from labcore.runs.export import export_run
+from labcore.runs.replay import Verdict, replay
+from labcore.runs.spec import DEVICES
+from labcore.runs.store import Store
+from labcore.runs.training import OnRecord
+
+DIFFERS, NO_ANSWER = 1, 2  # exit statuses
+
+
+def add_to(add) -> None:
+    """Add both commands to the parser by its `add(name, command, help)`."""
+    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder")
+    away.add_argument("run")
+    away.add_argument("--out", required=True, metavar="PATH", help="a folder; with --capsule a zip file")
+    away.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
+    away.add_argument("--tensorboard", action="store_true", help="also write the metrics for TensorBoard")
+
+    again = add("replay", run_again, "run a capsule again and compare every number of every step, bit for bit")
+    again.add_argument("capsule", metavar="CAPSULE", help="the zip file that export --capsule wrote")
+    again.add_argument("--steps", type=int, metavar="N", help="only up to the step N")
+    again.add_argument("--device", choices=DEVICES, help="run it on another device than it was")
+    again.add_argument("--model", metavar="FOLDER", help="the model, where it was too large for the capsule")
+    again.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a run's files, or its capsule."""
+    if options.capsule and options.tensorboard:
+        raise LabError("--capsule and --tensorboard cannot be given together: export twice.")
+    store = Store()
+    if options.capsule:
+        print(capsule.write(store, options.run, options.out))
+        return 0
+    check_out(Path(options.out))
+    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard))
+    return 0
+
+
+def run_again(options: argparse.Namespace) -> int:
+    """Replay a capsule. Returns 0 if every number is the same, 1 if one is not, 2 if that cannot be found out."""
+    lines: list[Progress] = []
+
+    def watch(store: Store) -> OnRecord:
+        lines.append(Progress(store, quiet=options.json))
+        return lines[0].show
+
+    try:
+        verdict = replay(options.capsule, options.steps, model=options.model, device=options.device, watch=watch)
+    except LabError as error:
+        print(f"labcore: {error}", file=sys.stderr)
+        return NO_ANSWER
+    finally:
+        for line in lines:
+            line.close()
+    if options.json:
+        print(json.dumps(asdict(verdict) | {"matches": verdict.matches}, ensure_ascii=False))
+    else:
+        print(in_words(verdict))
+    return 0 if verdict.matches else DIFFERS
+
+
+def in_words(verdict: Verdict) -> str:
+    """The verdict as a person would say it."""
+    passed = ""
+    if verdict.overtaken:
+        passed = (f"\n{len(verdict.overtaken)} steps ({verdict.overtaken[0]} to {verdict.overtaken[-1]}) were logged "
+                  "before the run went back and changed a knob: they were not compared.")
+    if verdict.matches:
+        return f"{verdict.run} matches bit for bit: {verdict.steps:,} steps × {verdict.metrics} metrics.{passed}"
+    found = verdict.difference
+    if not found.metric:
+        told = f"the replay ended before step {found.step:,}"
+    else:
+        label = METRICS[found.metric].label if found.metric in METRICS else found.metric
+        told = (f"{label} ({found.metric}) is {_shown(found.found)} at step {found.step:,}, and the capsule has "
+                f"{_shown(found.expected)}")
+    same = "nothing that is known of the lab and the machine has changed, so it does not repeat itself here"
+    cause = f"likely because of {'; '.join(verdict.causes)}" if verdict.causes else same
+    return f"{verdict.run} does not match: {told}.\nThe steps before it match. The cause: {cause}.{passed}"
+
+
+def _shown(value: float | None) -> str:
+    return "missing" if value is None else repr(value)
