@@ -1,5 +1,5 @@
 """Compare: runs side by side."""
 
-import streamlit as st
+from app import compare
 
-st.header("Compare", anchor=False)
+compare.page()

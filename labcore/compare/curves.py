@@ -5,9 +5,9 @@ Smoothing and statistics are made from every row; only what is drawn is thinned.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from tsdownsample import M4Downsampler
@@ -39,15 +39,21 @@ def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable
     """
     if not 0 <= smoothing < 1:
         raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 to below 1.")
-    anew, total, weight = set(starts), 0.0, 0.0
-    smooth = np.full(len(values), np.nan)
-    for index, value in enumerate(np.asarray(values, float).tolist()):
-        if index in anew:
-            total = weight = 0.0
-        if math.isfinite(value):
-            total, weight = smoothing * total + value, smoothing * weight + 1
-            smooth[index] = total / weight
+    values = np.asarray(values, float)
+    smooth = np.full(values.size, np.nan)
+    for begin, end in pairwise(sorted({0, values.size, *(start for start in starts if start < values.size)})):
+        rows = begin + np.flatnonzero(np.isfinite(values[begin:end]))
+        smooth[rows] = _discounted(values[rows], smoothing) / _discounted(np.ones(rows.size), smoothing)
     return smooth
+
+
+def _discounted(values: np.ndarray, share: float) -> np.ndarray:
+    """Σ_k s^k y_{t−k}, (N,) -> (N,). Each pass doubles how far back the sum reaches."""
+    total, reach = values.copy(), 1
+    while reach < total.size and share > 0:
+        total[reach:] += share * total[:-reach]
+        reach, share = 2 * reach, share * share
+    return total
 
 
 def smoothed(trace: Trace, metric: str, axis: str = "step",
@@ -71,10 +77,14 @@ def aligned(traces: Sequence[Trace], metric: str, axis: str, most: int = GRID) -
     The places are the runs' own rows, evenly thinned to `most` with both ends kept.
     """
     found = [trace.column(metric, axis)[:2] for trace in traces]
-    places = np.unique(np.concatenate([x for x, _ in found])) if found else np.empty(0)
-    if places.size > most:
-        places = places[np.linspace(0, places.size - 1, most).round().astype(int)]
+    places = places_of([x for x, _ in found], most)
     return places, np.array([interpolate(x, y, places) for x, y in found]).reshape(len(traces), places.size)
+
+
+def places_of(columns: Sequence[np.ndarray], most: int = GRID) -> np.ndarray:
+    """All places of some columns in order, each once, evenly thinned to `most` with both ends kept."""
+    places = np.unique(np.concatenate(columns)) if columns else np.empty(0)
+    return places if places.size <= most else places[np.linspace(0, places.size - 1, most).round().astype(int)]
 
 
 def curve(trace: Trace, metric: str, axis: str, smoothing: float = 0.9, most: int = MOST) -> Curve:

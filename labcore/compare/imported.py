@@ -112,7 +112,7 @@ def _about_or_why_not(run_id: str) -> Imported:
 def mark(run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None, note: str | None = None) -> None:
     """Set an imported run's star, tags or note; what is None stays as it is. Raises LabError as `about`."""
     given = {key: value for key, value in (("star", star), ("tags", tags), ("note", note)) if value is not None}
-    checkpoint.write_text(_place(run_id) / "about.json", _text(replace(about(run_id), **given)))
+    checkpoint.write_text(place(run_id) / "about.json", _text(replace(about(run_id), **given)))
 
 
 def trash(run_id: str) -> None:
@@ -155,7 +155,7 @@ def load(run_id: str) -> Trace:
 
 def forget(run_id: str) -> None:
     """Delete an imported run for good, in the trash or not. Raises LabError where there is none."""
-    shutil.rmtree(_place(run_id))
+    shutil.rmtree(place(run_id))
 
 
 def _folder() -> Path:
@@ -166,7 +166,7 @@ def _trash() -> Path:
     return _folder() / ".trash"
 
 
-def _place(run_id: str) -> Path:
+def place(run_id: str) -> Path:
     """The folder of an imported run, in the trash or not."""
     if run_id in _names(_trash()) and not known(run_id):
         return _trash() / run_id
@@ -185,7 +185,7 @@ def _check(run_id: str) -> None:
 
 def _read(run_id: str, file: str) -> str:
     try:
-        return (_place(run_id) / file).read_text("utf-8")
+        return (place(run_id) / file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _damaged(run_id, file) from error
 

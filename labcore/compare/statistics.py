@@ -9,6 +9,7 @@ Source: Agarwal et al. 2021, arXiv:2108.13264 (probability of improvement, perce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from math import comb
 from typing import Literal
@@ -73,11 +74,29 @@ def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray 
     middle = values.mean(0)
     if count < 2:
         return middle, None, None
-    whole = np.flatnonzero(np.isfinite(middle))
-    low, high = np.full(middle.shape, np.nan), np.full(middle.shape, np.nan)
-    shares = _draws(count, np.random.default_rng(0))
-    low[whole], high[whole] = _interval(shares @ values[:, whole])
-    return middle, low, high
+    return middle, *_band(values)
+
+
+def gap(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """(mean(a) − mean(b), low, high) of (S, G) and (U, G) curves, as `band`: both groups are drawn again.
+
+    No band where a side has one seed.
+    """
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    middle = a.mean(0) - b.mean(0)
+    if min(len(a), len(b)) < 2:
+        return middle, None, None
+    return middle, *_band(a, -b)
+
+
+def _band(*sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle 95 % of the sum of the sides' means, each (S, G) drawn again; NaN where a seed has no value."""
+    values = np.concatenate(sides)
+    whole = np.isfinite(values).all(0)
+    low, high = np.full(whole.shape, np.nan), np.full(whole.shape, np.nan)
+    shares, times = _joint_draws(*(len(side) for side in sides))
+    low[whole], high[whole] = _interval(shares @ values[:, whole], times)
+    return low, high
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> Mean:
@@ -128,11 +147,34 @@ def _draws(count: int, rng: np.random.Generator) -> np.ndarray:
     return (drawn[:, :, None] == np.arange(count)).sum(1) / count
 
 
-def _interval(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The middle 95 % over the first axis."""
+@cache
+def _joint_draws(*counts: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """(D, Σ counts): the shares of all sides' seeds in each draw, and how often it came, (D,).
+
+    Few seeds have few draws that differ, which saves most of the work; of many all are kept, and nothing is counted.
+    """
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([_draws(count, rng) for count in counts], axis=1)
+    different, times = np.unique(drawn, axis=0, return_counts=True)
+    return (different, times) if len(different) <= RESAMPLES // 8 else (drawn, None)
+
+
+def _interval(drawn: np.ndarray, times: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The middle 95 % over the first axis, whose rows came so many `times`: once each if that is not said."""
     tail = (1 - LEVEL) / 2
-    low, high = np.quantile(drawn, (tail, 1 - tail), axis=0)
-    return low, high
+    if times is None:
+        low, high = np.quantile(drawn, (tail, 1 - tail), axis=0)
+        return low, high
+    order = np.argsort(drawn, axis=0)
+    ordered, ranks = np.take_along_axis(drawn, order, axis=0), np.cumsum(times[order], axis=0)
+
+    def at(share: float) -> np.ndarray:
+        place = share * (times.sum() - 1)
+        below, above = (np.take_along_axis(ordered, (ranks > rank).argmax(0)[None], axis=0)[0]
+                        for rank in (np.floor(place), np.ceil(place)))
+        return below + (above - below) * (place % 1)
+
+    return at(tail), at(1 - tail)
 
 
 def _chance(a: np.ndarray, b: np.ndarray, p: float) -> float:

@@ -76,7 +76,8 @@ def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[
             metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The axes of a run from its counters, N rows each; one that never leaves 0 is none of this run's."""
     counted = {"step": step, "tokens": tokens, "env_steps": env_steps, "seconds": seconds}
-    axes = {key: np.array(values, float) for key, values in counted.items() if key == "step" or any(values)}
+    axes = {key: np.array(values, float) for key, values in counted.items()}
+    axes = {key: column for key, column in axes.items() if key == "step" or column.any()}
     return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
 
 

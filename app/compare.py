@@ -1,0 +1,70 @@
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app import compare_controls, compare_curves, compare_data, compare_empty, compare_pick, compare_place, session
+from app.compare_chart import warm
+from app.compare_data import Chosen, Source
+from app.tokens import literal
+from labcore.runs.rows import RunRow
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at the runs. `draw` gets them, and whether the browser may have lost what it was given; `every`
+    so many seconds it is drawn again while they go."""
+
+    label: str
+    draw: Callable[[Chosen, bool], None]
+    every: float = 1.0
+    fits: Callable[[Chosen], bool] = lambda chosen: True
+
+
+VIEWS: dict[str, View] = {
+    "curves": View("Curves", compare_curves.show),
+}
+
+
+def page() -> None:
+    """The whole page."""
+    place, faults = compare_place.of(st.query_params.to_dict(), tuple(VIEWS))
+    session.problem()
+    sources, missing = compare_data.find(place)
+    compare_pick.row(place, sources)
+    if sources:
+        warm()
+        chosen, unfit = compare_data.choose(place, sources)
+        missing += unfit
+    for sentence in (*faults, *missing):
+        st.warning(literal(sentence), icon=":material/error:")
+    if not sources:
+        compare_empty.show()
+        return
+    fitting = {key: view.label for key, view in VIEWS.items() if view.fits(chosen)}
+    compare_controls.row(chosen, fitting)
+    view = VIEWS[place.view if place.view in fitting else compare_place.CURVES]
+    st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
+    st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
+        chosen, view, sources, st.query_params.to_dict())
+
+
+def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
+    full = st.session_state.pop("compare:all", False)
+    if not full:
+        sources, _ = compare_data.find(chosen.place)
+        if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query:
+            st.rerun()
+        kept = set(chosen.run_ids)
+        sources = [source for source in sources if compare_data.name_of(source) in kept]
+        chosen = chosen.with_metrics([chosen.metric], sources)
+    view.draw(chosen, full)
+
+
+def _shape(sources: list[Source]) -> list[tuple]:
+    """What the page around the view depends on."""
+    return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]

@@ -1,0 +1,87 @@
+// What the charts of one page share: which groups are hidden, how far they are zoomed, and the names to click.
+
+const scenes = new Map(); // scene -> { hidden, zoom, charts }
+
+function sceneOf(name) {
+  if (!scenes.has(name)) scenes.set(name, { hidden: new Set(), zoom: null, charts: new Set() });
+  return scenes.get(name);
+}
+
+function redraw(scene, except = null) {
+  scene.charts.forEach((chart) => chart !== except && render(chart, true));
+}
+
+function toggle(scene, group) {
+  if (!scene.hidden.delete(group)) scene.hidden.add(group);
+  redraw(scene);
+}
+
+// Show one group alone; the one that is alone already brings all the others back.
+function isolate(scene, group, count) {
+  const others = [...Array(count).keys()].filter((each) => each !== group);
+  const alone = !scene.hidden.has(group) && others.every((each) => scene.hidden.has(each));
+  scene.hidden = new Set(alone ? [] : others);
+  redraw(scene);
+}
+
+// A button for a group: a click hides it, a double click isolates it.
+function groupButton(chart, index, inside) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.innerHTML = inside;
+  const hidden = chart.scene.hidden.has(index);
+  button.setAttribute("aria-pressed", String(!hidden));
+  button.title = `${chart.groups[index].label}: click to ${hidden ? "show" : "hide"}, double-click to see it alone`;
+  button.addEventListener("click", () => toggle(chart.scene, index));
+  button.addEventListener("dblclick", () => isolate(chart.scene, index, chart.groups.length));
+  return button;
+}
+
+const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+const colourOf = (chart, index) => chart.groups[index].colour[chart.theme.dark ? 1 : 0];
+const DASH_ARRAYS = { solid: "", dot: "2 3", dash: "6 3", dashdot: "6 2 2 2" };
+
+// The legend is redrawn in place: a button that is clicked twice must still be there for the second click.
+function drawLegend(chart) {
+  const drawn = JSON.stringify([chart.groups, [...chart.scene.hidden], chart.theme.dark]);
+  if (chart.legend.dataset.drawn === drawn) return;
+  const same = chart.legend.dataset.groups === JSON.stringify([chart.groups, chart.theme.dark]);
+  chart.legend.dataset.drawn = drawn;
+  chart.legend.dataset.groups = JSON.stringify([chart.groups, chart.theme.dark]);
+  if (!same) {
+    chart.legend.replaceChildren(...chart.groups.map((group, index) => groupButton(chart, index,
+      `<svg width="22" height="10" aria-hidden="true"><line x1="0" x2="22" y1="5" y2="5" stroke="${colourOf(chart, index)}" ` +
+      `stroke-width="${group.bold ? 4 : 2.5}" stroke-dasharray="${DASH_ARRAYS[group.dash]}"/></svg>` +
+      `<b>${escaped(group.label)}</b><small>${escaped(group.note)}</small>`)));
+  }
+  chart.legend.querySelectorAll("button").forEach((button, index) => {
+    const hidden = chart.scene.hidden.has(index);
+    button.classList.toggle("rl-off", hidden);
+    button.setAttribute("aria-pressed", String(!hidden));
+  });
+}
+
+// The names of the lines at their ends, moved apart where they would overlap.
+function drawEnds(chart, panel) {
+  panel.ends.replaceChildren();
+  if (!panel.room) return;
+  const { _fullLayout: full } = panel.plot;
+  const found = [];
+  chart.groups.forEach((group, index) => {
+    const line = panel.lines.get(`${index}:line`);
+    if (!line?.x.length || chart.scene.hidden.has(index)) return;
+    const [x, y] = [full.xaxis.c2p(line.x.at(-1)), full.yaxis.c2p(scaled(panel, line.y.at(-1)))];
+    if (x < 0 || x > full.xaxis._length + 1 || y < -1 || y > full.yaxis._length + 1) return;
+    found.push({ index, top: y + full.yaxis._offset - 7 });
+  });
+  found.sort((a, b) => a.top - b.top);
+  found.forEach((each, place) => { each.top = Math.max(each.top, (found[place - 1]?.top ?? -14) + 14); });
+  let floor = full.yaxis._offset + full.yaxis._length;
+  for (const each of [...found].reverse()) { each.top = Math.min(each.top, floor - 14); floor = each.top; }
+  found.forEach(({ index, top }) => {
+    const button = groupButton(chart, index, escaped(chart.groups[index].label));
+    Object.assign(button.style, { top: `${panel.plot.offsetTop + top}px`, width: `${panel.room - 6}px`,
+      color: colourOf(chart, index) });
+    panel.ends.append(button);
+  });
+}

@@ -1,0 +1,131 @@
+"""The view "Curves": one big chart of the chosen metric with its differences below, and the other charts beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from app import compare_place, theme
+from app.compare_chart import compare_chart
+from app.compare_data import Chosen, look_of, small_panels
+from app.compare_lines import Line, Lines, Look, gap_of, lines_of, marks_of
+from labcore.catalog.metrics import METRICS
+from labcore.compare.table import Group
+from labcore.compare.traces import AXES
+
+BIG, SMALL = 1000, 240  # points of a line
+SENT = "compare:sent"
+
+
+class Sent:
+    """What one browser tab was given: lines are computed again, and sent again, only where their runs have grown."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple, tuple[Any, Lines]] = {}
+        self._given: dict[tuple[str, str], Line] = {}
+
+    def lines(self, what: tuple, version: Any, make: Callable[[], Lines]) -> Lines:
+        """The lines of `what`, made anew where their version is another one."""
+        if what not in self._made or self._made[what][0] != version:
+            self._made[what] = version, make()
+        return self._made[what][1]
+
+    def changed(self, panel: str, lines: Lines, full: bool) -> Lines:
+        """Those of a panel's lines that the browser does not have yet, or all."""
+        new = {key: line for key, line in lines.items() if full or self._given.get((panel, key)) is not line}
+        self._given |= {(panel, key): line for key, line in lines.items()}
+        return new
+
+    def forget(self, kept: set[tuple]) -> None:
+        """Drop the lines that nobody looks at any more."""
+        self._made = {what: found for what, found in self._made.items() if what in kept}
+
+
+def sent() -> Sent:
+    return st.session_state.setdefault(SENT, Sent())
+
+
+def version(group: Group) -> tuple:
+    """Another one whenever a group's lines may be others."""
+    return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """Draw the curves; the big chart goes to the browser before the rows of the others are read."""
+    left, right = st.columns([1.5, 1], gap="medium")
+    with left:
+        data = payload(chosen, [chosen.metric], big=True, full=full)
+        compare_chart(data, "compare_main", on_resync=resync)
+    keys = small_panels(chosen)
+    with right:
+        data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
+        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: compare_place.go(
+            chosen.place, metric=key))
+    st.caption(words(chosen))
+
+
+def resync() -> None:
+    st.session_state["compare:all"] = True
+
+
+def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> dict[str, Any]:
+    """What `compare_chart` draws: panels with the lines that are new to the browser."""
+    groups = look_of(chosen)
+    panels = [_panel(chosen, metric, big, full) for metric in metrics]
+    scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
+    return {"key": f"{scene} {chosen.axis} {' '.join(metrics)}", "scene": scene, "full": full, "main": big,
+            "axis": chosen.axis, "groups": groups, "panels": panels}
+
+
+def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
+    place, metric, above = chosen.place, METRICS[key], chosen.above
+    look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL)
+    lines: Lines = {}
+    for number, group in enumerate(chosen.groups):
+        parents = tuple(version_of(above, trace.run) for trace in group.traces)
+        lines |= sent().lines((number, look, "line"), (version(group), parents), lambda group=group, number=number:
+                              lines_of(group, number, look, above))
+        if big:
+            base = chosen.baseline
+            lines |= sent().lines((number, look, "gap"), (version(group), parents, base and version(base)),
+                                  lambda group=group, number=number: gap_of(group, number, chosen.baseline, Look(
+                                      key, chosen.axis, most=SMALL), above))
+    marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
+    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
+            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
+            "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 330 if big else 150, "names": big,
+            "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen),
+            "order": list(lines), "lines": sent().changed(f"{key} {big}", lines, full), "marks": marks}
+
+
+def version_of(above: dict, run: str) -> tuple | None:
+    parent = above.get(run)
+    return (parent.run, parent.axes["step"].size, parent.breaks) if parent else None
+
+
+def strip_words(chosen: Chosen, key: str) -> str:
+    """The title of the difference strip."""
+    unit = METRICS[key].unit
+    against = f"minus {chosen.baseline.label}" if chosen.baseline else "fork minus its parent"
+    return f"Difference: {against}{f', {unit}' if unit else ''}"
+
+
+def alt(chosen: Chosen, key: str, lines: Lines) -> str:
+    """The chart in a sentence."""
+    ends = [f"{group.label} {theme.number(lines[f'{place}:line']['y'][-1], 3)}"
+            for place, group in enumerate(chosen.groups) if f"{place}:line" in lines]
+    return f"{METRICS[key].label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
+
+
+def words(chosen: Chosen) -> str:
+    """What the lines are: their mean, their band, their smoothing."""
+    several = any(len(group.traces) > 1 for group in chosen.groups)
+    parts = ["Lines: the mean over seeds, with its 95 % bootstrap band" if several else "One line for each run"]
+    if chosen.place.smooth:
+        parts.append(f"smoothed {chosen.place.smooth:g}, the rows faint behind" + (
+            ", bands of the rows themselves" if several else ""))
+    if any(len(group.traces) == 1 and not group.imported for group in chosen.groups):
+        parts.append("one seed has no band")
+    return f"{'; '.join(parts)}. Drag to zoom all charts; double-click for everything."

@@ -1,0 +1,56 @@
+"""The Compare page before anything is chosen: what it is for, and what can be compared in one click."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import compare_place
+from app.compare_data import MOST_SETTINGS
+from app.compare_pick import sweep_words
+from app.compare_place import Place
+from app.lab import lab
+from labcore.runs.rows import RunRow
+from labcore.runs.sweep import sweeps
+
+LATEST = 200  # runs that are looked through
+SHOWN = 4
+
+
+def show() -> None:
+    """One line, then the latest comparisons, and the latest runs of each task."""
+    st.markdown("Lay runs over each other: who learns faster, at what price, and is it more than luck? "
+                "Search for runs above, or take one of these.")
+    if found := sweeps(lab().store)[:SHOWN]:
+        st.subheader("Latest sweeps and comparisons", anchor=False)
+        for sweep in found:
+            _choice(sweep_words(sweep.id, sweep.runs), sweep.id, Place(sweep=sweep.id))
+    runs = lab().store.runs(limit=LATEST)
+    if tasks := by_task([run for run in runs if run.step and run.sweep is None]):
+        st.subheader("Latest runs on one task", anchor=False)
+        for (_, task), same in tasks[:SHOWN]:
+            labels = dict.fromkeys(run.spec.row.label for run in same)
+            words = (f'<div class="rl-status"><b>{same[0].spec.kind_row.label}: {task}</b> <span class="rl-muted">'
+                     f"{', '.join(labels)} · {len(same)} runs</span></div>")
+            _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
+    if not runs:
+        st.page_link("../pages/llm.py", label="No runs yet: start the first one in the LLM lab",
+                     icon=":material/play_arrow:")
+
+
+def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:
+    """The newest runs of each kind and task, newest task first; at least two, of at most as many settings as fit."""
+    found: dict[tuple[str, str], list[RunRow]] = {}
+    for run in runs:
+        same = found.setdefault((run.spec.kind, run.spec.task), [])
+        if len(same) < MOST_SETTINGS:
+            same.append(run)
+    return [(task, same) for task, same in found.items() if len(same) > 1]
+
+
+def _choice(words: str, key: str, place: Place) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"entry:compare:{key}"):
+        st.html(words, width="stretch")
+        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
+                  on_click=lambda: compare_place.go(place))

@@ -1,0 +1,139 @@
+"""Groups of runs to the lines of a chart: means with their bands, single seeds, branches, differences. Pure.
+
+A line is plain data for the browser: {kind, group, x, y} and for bands {low, high}. Everything is computed from all
+rows and thinned last; bands and differences are never of smoothed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labcore.compare import statistics, tree
+from labcore.compare.curves import MOST, interpolate, places_of, smoothed, thin
+from labcore.compare.table import Group
+from labcore.compare.traces import Trace
+from labcore.runs.spec import knobs_of
+from labcore.runs.steering import name, shown
+
+Line = dict[str, Any]
+Lines = dict[str, Line]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a chart is looked at: its metric and axis, the smoothing, whether each seed is drawn, and the most points
+    of a line."""
+
+    metric: str
+    axis: str
+    smoothing: float = 0.0
+    traces: bool = False
+    most: int = MOST
+
+
+def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -> Lines:
+    """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
+
+    One seed is a line without a band. Of several the mean is drawn where all have values; beyond, each alone.
+    """
+    found = {trace.run: _line(trace, look, above) for trace in group.traces}
+    found = {run: line for run, line in found.items() if line[0].size}
+    if not found:
+        return {}
+    alone = len(found) == 1
+    lines = _single(*found.values(), look) if alone else _mean(list(found.values()), look)
+    end = -np.inf if look.traces or "line" not in lines else lines["line"]["x"][-1]
+    for run, (x, raw, smooth) in ({} if alone else found).items():
+        if x[-1] > end:
+            lines[f"seed:{run}"] = _drawn("seed", x, smooth if look.smoothing else raw, look.most, end)
+    if any(trace.run in above for trace in group.traces) and "line" in lines:
+        lines["root"] = {"kind": "root", "x": lines["line"]["x"][:1], "y": lines["line"]["y"][:1]}
+    return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}
+
+
+def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: Mapping[str, Trace]) -> Lines:
+    """The difference of a group to the baseline; without one, of forks to their own parents, seed by seed."""
+    if baseline is group:
+        return {}
+    if baseline is not None:
+        x, middle, low, high = tree.against(group, baseline, look.metric, look.axis, look.most)
+    elif tree.branched(group, above):
+        x, apart = tree.against_parents(group, above, look.metric, look.axis, look.most)
+        middle, low, high = statistics.band(apart)
+    else:
+        return {}
+    kept = np.isfinite(middle)
+    lines = {"gap": {"kind": "gap", "x": digits(x[kept]), "y": digits(middle[kept])}} if kept.any() else {}
+    if low is not None and lines:
+        lines["gapband"] = {"kind": "gapband", "x": lines["gap"]["x"], "low": digits(low[kept]),
+                            "high": digits(high[kept])}
+    return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}
+
+
+def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
+    """Where knobs were moved by hand, the same for all runs of a group: [{x, text, group}]."""
+    trace = group.traces[0]
+    if trace.spec is None or axis not in trace.axes:
+        return []
+    before, marks = dict(trace.spec.knobs), []
+    knobs = {knob.key: knob for knob in knobs_of(trace.spec.row, trace.spec.task_row)}
+    for step, key, value in trace.changes:
+        at = int(np.searchsorted(trace.axes["step"], step, side="right")) - 1
+        where = float(trace.axes[axis][at]) if at >= 0 else 0.0
+        text = f"{name(knobs[key]) if key in knobs else key} {shown(before.get(key, '?'))} → {shown(value)}"
+        marks.append({"x": where if np.isfinite(where) else 0.0, "text": text, "group": place})
+        before[key] = value
+    return marks
+
+
+def _line(trace: Trace, look: Look, above: Mapping[str, Trace]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, raw, smooth), (M,) each: a fork begins on its parent's line where that is drawn too."""
+    if trace.run in above:
+        return tree.rooted(trace, above[trace.run], look.metric, look.axis, look.smoothing)
+    return smoothed(trace, look.metric, look.axis, look.smoothing)
+
+
+def _single(line: tuple[np.ndarray, np.ndarray, np.ndarray], look: Look) -> Lines:
+    x, raw, smooth = line
+    if not look.smoothing:
+        return {"line": _drawn("line", x, raw, look.most)}
+    return {"raw": _drawn("raw", x, raw, look.most), "line": _drawn("line", x, smooth, look.most)}
+
+
+def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look) -> Lines:
+    """The mean over seeds with its band, and smoothed in front of it where that is asked for."""
+    places = places_of([x for x, _, _ in found], max(look.most * 2 // 5, 2))
+    raws, smooths = (np.array([interpolate(line[0], line[which], places) for line in found]) for which in (1, 2))
+    middle, low, high = statistics.band(raws)
+    kept = np.isfinite(middle)
+    if not kept.any():
+        return {}
+    x = digits(places[kept])
+    lines = {"band": {"kind": "band", "x": x, "low": digits(low[kept]), "high": digits(high[kept])}}
+    if look.smoothing:
+        lines["raw"] = {"kind": "raw", "x": x, "y": digits(middle[kept])}
+    lines["line"] = {"kind": "line", "x": x, "y": digits(smooths.mean(0)[kept] if look.smoothing else middle[kept])}
+    return lines
+
+
+def _drawn(kind: str, x: np.ndarray, y: np.ndarray, most: int, after: float = -np.inf) -> Line:
+    """A line thinned for the screen, from the last row before `after` on."""
+    x, y = (column[max(0, np.searchsorted(x, after) - 1):] for column in (x, y))
+    kept = thin(x, y, most)
+    return {"kind": kind, "x": digits(x[kept]), "y": digits(y[kept])}
+
+
+def digits(values: np.ndarray, count: int = 6) -> list[float]:
+    """Rounded to so many significant digits: what a screen can show, and short to send.
+
+    >>> digits(np.array([0.123456789, -1234567.0, 0.0, 2.0]))
+    [0.123457, -1234570.0, 0.0, 2.0]
+    """
+    with np.errstate(divide="ignore"):
+        size = np.floor(np.log10(np.abs(values, where=values != 0, out=np.ones(values.shape))))
+    scale = 10.0 ** np.clip(count - 1 - size, -300, 300)
+    return (np.round(values * scale) / scale).tolist()

@@ -1,0 +1,100 @@
+"""Which runs are compared: a box to search, add and remove them, or a sweep's runs with how far they are."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import compare_place
+from app.compare_data import Source
+from app.compare_place import Place
+from app.lab import lab
+from app.status import STATES
+from labcore.compare import imported
+from labcore.runs.rows import ACTIVE, RunRow
+from labcore.runs.spec import knobs_of
+from labcore.runs.steering import name, shown
+
+OFFERED = 300  # newest runs to choose among
+
+
+def row(place: Place, sources: Sequence[Source]) -> None:
+    """The line at the top of the page."""
+    if place.sweep:
+        _sweep(place, [source for source in sources if isinstance(source, RunRow)])
+    else:
+        _box(place, sources)
+
+
+def _box(place: Place, sources: Sequence[Source]) -> None:
+    words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
+    words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
+    present = [source if isinstance(source, str) else source.id for source in sources]
+    words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
+    key = f"compare:runs:{hash(tuple(words.items()))}"  # the widget keeps its words as its value
+    if st.session_state.get(key) != present:
+        st.session_state[key] = present
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
+        st.multiselect("Runs", list(words), format_func=words.get, key=key, label_visibility="collapsed",
+                       placeholder="Add runs: search by algorithm, task, knob, seed or state", width="stretch",
+                       on_change=lambda: compare_place.go(place, runs=tuple(st.session_state[key])))
+        if more := other_seeds(sources):
+            st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
+                      key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
+                      on_click=lambda: compare_place.go(place, runs=(*present, *more)))
+
+
+def title(run: RunRow) -> str:
+    """A run in words to search in: algorithm, task, the knobs that are no defaults, seed, state, id."""
+    spec = run.spec
+    moved = [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
+             if spec.knobs[knob.key] != knob.default and knob.key in {own.key for own in spec.row.knobs}]
+    told = " ".join([spec.row.label, *moved[:2]])
+    return f"{told} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
+
+
+def other_seeds(sources: Sequence[Source]) -> list[str]:
+    """Ended or going runs that differ from the chosen ones by their seed only, and are not chosen."""
+    own = [source for source in sources if isinstance(source, RunRow)]
+    if not own:
+        return []
+    settings = {_setting(run): {other.spec.seed for other in own if _setting(other) == _setting(run)} for run in own}
+    found = {}
+    for run in lab().store.runs(limit=OFFERED):
+        if run.step and run.spec.parent is None and run.spec.seed not in settings.get(_setting(run), {run.spec.seed}):
+            found.setdefault((_setting(run), run.spec.seed), run.id)
+    return list(found.values())
+
+
+def _setting(run: RunRow) -> tuple:
+    spec = run.spec
+    return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent,
+            tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))
+
+
+def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
+    """A sweep's name, how far it is, and the way back to single runs."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
+        st.html(sweep_words(place.sweep, runs), width="stretch")
+        if runs:
+            st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
+                      on_click=lambda: compare_place.go(place, sweep="", runs=tuple(run.id for run in runs)))
+        st.button("Choose others", icon=":material/close:", on_click=lambda: compare_place.go(Place()))
+
+
+def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
+    """A sweep in a line of HTML: its algorithms, tasks and seeds, and how many runs are in each state."""
+    algorithms = dict.fromkeys(run.spec.row.label for run in runs)
+    tasks = dict.fromkeys(run.spec.task for run in runs)
+    seeds = len({run.spec.seed for run in runs})
+    states = Counter(run.state for run in runs)
+    dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
+                    f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
+    done = sum(run.state not in ACTIVE for run in runs) / len(runs) if runs else 0
+    told = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
+    bar = f'<div class="rl-bar"><i style="width:{done:.1%};background:#009E73"></i></div>' if done < 1 else ""
+    return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(told)}</span>'
+            f"{dots}</div>{bar}") if runs else ""

@@ -1,0 +1,95 @@
+"""Runs as traces, kept and grown: a metric is read once, then only the rows that came since.
+
+For those who look at runs again and again while they go. One reader may be shared by threads.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+
+from labcore.compare import imported
+from labcore.compare.loading import origin
+from labcore.compare.traces import Trace, axes_of, changes_of
+from labcore.runs.rows import Event, RunRow, Step
+from labcore.runs.store import Store
+
+MOST = 200  # runs whose columns are kept: some MB each where they are long
+COUNTERS = ("step", "tokens", "env_steps", "seconds")
+
+
+@dataclass
+class _Kept:
+    """What is known of one run: its counters and some metrics as columns of equal length, and its events."""
+
+    origin: str
+    columns: dict[str, np.ndarray] = field(default_factory=lambda: {key: np.empty(0) for key in COUNTERS})
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def step(self) -> int:
+        return int(self.columns["step"][-1]) if self.columns["step"].size else 0
+
+    def grow(self, rows: Sequence[Step]) -> None:
+        """Add rows that came since."""
+        for key in COUNTERS:
+            self.columns[key] = np.append(self.columns[key], [getattr(row, key) for row in rows])
+        for key in self.metrics:
+            self.metrics[key] = np.append(self.metrics[key], [row.metrics.get(key, np.nan) for row in rows])
+
+
+class Reader:
+    """Reads the runs of a store, and those imported beside it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock = store, Lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._imported: dict[str, Trace] = {}
+
+    def traces(self, rows: Sequence[RunRow | str], metrics: Sequence[str]) -> list[Trace]:
+        """The runs as they stand now, in order, with these metrics and what they were given before.
+
+        `rows` are runs of the store as they were just read, and names of imported runs.
+
+        Raises:
+            LabError: an imported run is gone or damaged.
+        """
+        with self._lock:
+            return [self._foreign(row) if isinstance(row, str) else self._own(row, metrics) for row in rows]
+
+    def _foreign(self, name: str) -> Trace:
+        if name not in self._imported:
+            self._imported[name] = imported.load(name)
+        return self._imported[name]
+
+    def _own(self, row: RunRow, metrics: Sequence[str]) -> Trace:
+        if row.id not in self._kept:
+            self._kept[row.id] = _Kept(origin(self._store, row.spec))
+        self._kept.move_to_end(row.id)
+        while len(self._kept) > MOST:
+            self._kept.popitem(last=False)
+        kept = self._kept[row.id]
+        self._read(row, kept, [key for key in (*metrics, "updates") if key not in kept.metrics])
+        axes = axes_of(*kept.columns.values(), kept.metrics)
+        there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
+        axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
+        return Trace(row.id, row.spec, row.state, axes, there, *changes_of(kept.events), origin=kept.origin)
+
+    def _read(self, row: RunRow, kept: _Kept, missing: Sequence[str]) -> None:
+        """Bring what is kept up to date, then read the metrics that were never asked for."""
+        last = kept.events[-1].id if kept.events else 0
+        kept.events += self._store.events_after(row.id, last)
+        if kept.columns["step"].size and row.step > kept.step:
+            kept.grow(self._store.steps_after(row.id, kept.step))
+        if not missing or not row.step:
+            return
+        columns = [np.array(column, float) for column in self._store.columns([row.id], missing)[row.id]]
+        if kept.columns["step"].size:  # a row that came in between is read with the next ones
+            columns = [column[:kept.columns["step"].size] for column in columns]
+        kept.columns = dict(zip(COUNTERS, columns, strict=False))
+        kept.metrics |= dict(zip(missing, columns[len(COUNTERS):], strict=True))
