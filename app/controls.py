@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.held import Held, held
 from app.theme import plain
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
@@ -93,35 +94,26 @@ def _seen(target: Target, knob: Knob) -> set[float]:
 
 
 def _common(target: Target, knob: Knob, name: str) -> dict:
-    """Arguments that every widget shares.
-
-    The value goes in as the widget's default, never through the session state: a box in a closed popover is
-    mounted later, and would then start from, and send, its own default. `shown` is [value, generation]: where the
-    value was changed by another widget or another page, the next generation of this one starts from it.
-    """
-    value = target.values[knob.key]
-    shown = st.session_state.setdefault(f"shown:{target.scope}:{knob.key}:{name}", [value, 0])
-    if shown[0] != value:
-        shown[:] = [value, shown[1] + 1]
-    key = f"knob:{target.scope}:{knob.key}:{name}:{shown[1]}"
-    return {"label": label(knob, target.going), "key": key, "help": words(knob, target.going),
+    """Arguments that every widget shares. The caller gives the value as the widget's default: see `app.held`."""
+    shown = held(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
+    return {"label": label(knob, target.going), "key": shown.key, "help": words(knob, target.going),
             "disabled": target.going and knob.effect == "restart", "on_change": _changed,
-            "args": (target, knob, key, shown)}
+            "args": (target, knob, shown)}
 
 
-def _changed(target: Target, knob: Knob, key: str, shown: list) -> None:
+def _changed(target: Target, knob: Knob, shown: Held) -> None:
     """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
     try:
-        value = knob.check(st.session_state[key])
+        value = knob.check(st.session_state[shown.key])
         if value == target.values[knob.key]:
             return
         if target.send:
             target.send(knob, value)
     except LabError as error:
         target.refused(str(error))
-        shown[1] += 1
+        shown.back()
         return
-    target.values[knob.key] = shown[0] = value
+    target.values[knob.key] = shown.value = value
 
 
 def nice_step(span: float) -> float:

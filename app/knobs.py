@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import controls
+from app.held import held
 from app.lab import lab
 from app.session import Draft, tell
 from app.tokens import literal
@@ -46,18 +47,16 @@ def _model_label(key: str) -> str:
 
 
 def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
-    key = f"{field}:{draft.scope}:{len(options)}"
     value = draft.fields[field]
+    shown = held(f"{field}:{draft.scope}:{len(options)}", value)
     if value not in options:
         options = [*options, value]
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
 
     def changed() -> None:
-        if st.session_state[key]:
-            draft.choose(field, st.session_state[key])
+        if chosen := shown.taken():
+            draft.choose(field, chosen)
 
-    st.selectbox(title, options, format_func=words, key=key, on_change=changed, **more)
+    st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
 @st.fragment
@@ -85,17 +84,15 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
 
 
 def _count(draft: Draft, field: str, title: str, value: int) -> None:
-    key = f"{field}:{draft.scope}:{draft.fields['algorithm']}"
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
+    shown = held(f"{field}:{draft.scope}:{draft.fields['algorithm']}", value)
 
     def changed() -> None:
         if field == "steps":
-            draft.fields["steps"][draft.fields["algorithm"]] = st.session_state[key]
+            draft.fields["steps"][draft.fields["algorithm"]] = shown.taken()
         else:
-            draft.fields[field] = st.session_state[key]
+            draft.fields[field] = shown.taken()
 
-    st.number_input(title, *WHOLE[field], step=1 if field == "seed" else 10, key=key, on_change=changed)
+    st.number_input(title, *WHOLE[field], value, 1 if field == "seed" else 10, key=shown.key, on_change=changed)
 
 
 @st.fragment

@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app import maze_view
+from app.held import held
 from app.maze_board import maze_board
 from app.session import Draft, tell
 from labcore.errors import LabError
@@ -132,11 +133,10 @@ def _rules(draft: Draft, maze: Maze) -> None:
 
 def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, float], Maze],
             step: float = 1, help: str | None = None) -> None:
-    key = f"{title}:{draft.scope}"
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
-    st.number_input(title, low, high, step=step, key=key, help=help, format="%g" if isinstance(low, float) else None,
-                    on_change=lambda: _change(draft, change)(st.session_state[key]))
+    shown = held(f"{title}:{draft.scope}", type(low)(value))
+    st.number_input(title, low, high, shown.value, step, key=shown.key, help=help,
+                    format="%g" if isinstance(low, float) else None,
+                    on_change=lambda: _change(draft, change)(shown.taken()))
 
 
 def _files(draft: Draft, maze: Maze | None) -> None:

@@ -1,0 +1,45 @@
+"""A widget that shows a value which is kept elsewhere, and hears of the user's changes only.
+
+The value goes in as the widget's own default, never through the session state: on a busy machine the browser may
+mount a widget late, when the one message that would set it has been overtaken; it would then show, and send back as
+if the user had chosen it, its first option or its least number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+
+@dataclass
+class Held:
+    """What a widget shows. Where the value was changed by something else, its next generation starts from it."""
+
+    name: str
+    value: Any
+    generation: int = 0
+
+    @property
+    def key(self) -> str:
+        """The widget's key."""
+        return f"{self.name}:{self.generation}"
+
+    def taken(self) -> Any:
+        """What the user chose, for the widget's `on_change`: it goes on as it is."""
+        self.value = st.session_state[self.key]
+        return self.value
+
+    def back(self) -> None:
+        """The choice was refused: the widget starts again from the value that stands."""
+        self.generation += 1
+
+
+def held(name: str, value: Any) -> Held:
+    """The widget called `name`, to be given `value` as its default and `key` as its key."""
+    found: Held = st.session_state.setdefault(f"held:{name}", Held(name, value))
+    if found.value != value:
+        found.value = value
+        found.generation += 1
+    return found
