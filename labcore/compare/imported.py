@@ -149,8 +149,12 @@ def about(run_id: str) -> Imported:
 def load(run_id: str) -> Trace:
     """An imported run as a trace. Raises LabError as `about`."""
     told = about(run_id)
-    rows = foreign.parse("rows.csv", _read(run_id, "rows.csv").encode(), told.label)[0].rows
-    return _trace(run_id, told.label, rows, told.notes)
+    return _trace(run_id, told.label, rows(run_id), told.notes)
+
+
+def rows(run_id: str) -> tuple[Step, ...]:
+    """The rows of an imported run, under our keys. Raises LabError as `about`."""
+    return foreign.parse("rows.csv", _read(run_id, "rows.csv").encode())[0].rows
 
 
 def forget(run_id: str) -> None:

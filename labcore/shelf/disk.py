@@ -1,0 +1,48 @@
+"""What runs take on the disk, and which of their files can go while their curves and results stay."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
+
+SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
+
+
+def size(folder: Path | str) -> int:
+    """Bytes of all files below a folder; 0 where there is none. What vanishes meanwhile counts as nothing."""
+    total = 0
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                total += size(entry.path) if is_folder else entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def spare(run_id: str) -> int:
+    """Bytes that `lighten` would free."""
+    return sum(size(folder) for folder in _spare_folders(run_id))
+
+
+def lighten(run_id: str) -> int:
+    """Delete an ended run's samples, exports and all its checkpoints but the newest; return the bytes that it freed.
+
+    Its curves, its events and its result stay: it can be opened, exported, played and resumed, and forked from its end.
+    """
+    freed = 0
+    for folder in list(_spare_folders(run_id)):
+        freed += size(folder)
+        shutil.rmtree(folder)
+    return freed
+
+
+def _spare_folders(run_id: str) -> Iterator[Path]:
+    folder = run_folder(run_id)
+    yield from (folder / name for name in SPARE if (folder / name).is_dir())
+    yield from (path for _, path in checkpoint.steps(folder)[:-1])

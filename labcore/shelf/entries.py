@@ -1,0 +1,64 @@
+"""Runs and imported runs as rows of one list, each with its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from labcore.catalog.knob import Value
+from labcore.compare.imported import Imported
+from labcore.runs.rows import ACTIVE, RunRow
+from labcore.shelf.digest import Digest
+
+IMPORTED = "imported"  # the kind and the state of a run of another tool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the lab or of another tool, as a list shows it.
+
+    `algorithm` and `task` are names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
+    ones; `steps` is how many the run is to have. What a run of another tool does not tell is None or empty.
+    """
+
+    id: str
+    kind: str
+    state: str
+    algorithm: str
+    created: float
+    step: int
+    digest: Digest
+    task: str = ""
+    model: str = ""
+    keys: tuple[str, str] = ("", "")
+    seed: int | None = None
+    steps: int | None = None
+    ended: float | None = None
+    seconds: float | None = None
+    message: str = ""
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    parent: tuple[str, int] | None = None
+    sweep: str | None = None
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
+    told: Imported | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether a worker has the run or will have it."""
+        return self.state in ACTIVE
+
+
+def of_run(row: RunRow, digest: Digest) -> Entry:
+    spec = row.spec
+    return Entry(row.id, spec.kind, row.state, spec.row.label, row.created, row.step, digest, spec.task_row.label,
+                 spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended, row.seconds, row.message,
+                 spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note, row.deleted)
+
+
+def of_imported(told: Imported, digest: Digest) -> Entry:
+    return Entry(told.id, IMPORTED, IMPORTED, told.label, told.created, digest.step or told.steps, digest,
+                 message=" ".join(told.notes), star=told.star, tags=told.tags, note=told.note, deleted=told.deleted,
+                 told=told)

@@ -1,0 +1,115 @@
+"""What a list can be searched, grouped and ordered by: the fields of a run, and any knob."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from labcore.catalog.metrics import METRICS
+from labcore.shelf.entries import Entry
+
+MEGABYTE, DAY = 1e6, 86_400.0
+
+
+@dataclass(frozen=True)
+class Field:
+    """`read` gives a run's value, None where it has none; `unit` is what numbers are told in."""
+
+    key: str
+    label: str
+    read: Callable[[Entry], Any]
+    unit: str = ""
+
+
+_ALL = (
+    Field("id", "Run", lambda entry: entry.id),
+    Field("kind", "Kind", lambda entry: entry.kind),
+    Field("state", "State", lambda entry: entry.state),
+    Field("algorithm", "Algorithm", lambda entry: entry.algorithm),
+    Field("task", "Task", lambda entry: entry.task or None),
+    Field("model", "Model", lambda entry: entry.model or None),
+    Field("seed", "Seed", lambda entry: entry.seed),
+    Field("step", "Steps done", lambda entry: entry.step),
+    Field("steps", "Steps of all", lambda entry: entry.steps),
+    Field("metric", "Metric", lambda entry: METRICS[entry.digest.metric].label if entry.digest.metric else None),
+    Field("last", "Last", lambda entry: entry.digest.last),
+    Field("best", "Best", lambda entry: entry.digest.best),
+    Field("started", "Started", lambda entry: entry.created),
+    Field("age", "Age", lambda entry: (time.time() - entry.created) / DAY, "days"),
+    Field("duration", "Duration", lambda entry: entry.seconds, "s"),
+    Field("size", "Size", lambda entry: None if entry.digest.size is None else entry.digest.size / MEGABYTE, "MB"),
+    Field("star", "Star", lambda entry: entry.star),
+    Field("tag", "Tags", lambda entry: entry.tags or None),
+    Field("note", "Note", lambda entry: entry.note or None),
+    Field("sweep", "Sweep", lambda entry: entry.sweep),
+    Field("parent", "Fork of", lambda entry: entry.parent[0] if entry.parent else None),
+)
+
+FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
+GROUPS = ("algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
+ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
+
+
+def value(entry: Entry, key: str) -> Any:
+    """What a run has under the name of a field or a knob; None where it has neither."""
+    return FIELDS[key].read(entry) if key in FIELDS else entry.knobs.get(key)
+
+
+def knobs(entries: Iterable[Entry]) -> list[str]:
+    """All knobs that the entries have: first those that differ between runs of one algorithm, then by name."""
+    found: dict[str, dict[tuple[str, str], set[Any]]] = {}
+    for entry in entries:
+        for key, of in entry.knobs.items():
+            found.setdefault(key, {}).setdefault((entry.kind, entry.algorithm), set()).add(of)
+    return sorted(found, key=lambda key: (not any(len(values) > 1 for values in found[key].values()), key))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs that have one value. `means`: metric -> (how many runs, mean of last, mean of best)."""
+
+    value: Any
+    entries: tuple[Entry, ...]
+
+    @property
+    def means(self) -> dict[str, tuple[int, float, float | None]]:
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.digest.last is not None:
+                found.setdefault(entry.digest.metric, []).append(entry)
+        return {metric: (len(those), fmean(each.digest.last for each in those), _mean([
+            each.digest.best for each in those])) for metric, those in found.items()}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def grouped(entries: Iterable[Entry], key: str) -> list[Group]:
+    """The entries by their value of a field or knob, in the order of the values; those without one last."""
+    found: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(value(entry, key), []).append(entry)
+    return [Group(of, tuple(found[of])) for of in sorted(found, key=_rank)]
+
+
+def ordered(entries: Iterable[Entry], key: str, descending: bool) -> list[Entry]:
+    """The entries by a field or knob; those without a value last."""
+    known = [(value(entry, key), entry) for entry in entries]
+    there = [pair for pair in known if pair[0] is not None]
+    there.sort(key=lambda pair: _rank(pair[0]), reverse=descending)
+    return [entry for _, entry in (*there, *(pair for pair in known if pair[0] is None))]
+
+
+def _rank(of: Any) -> tuple[int, float, str]:
+    """Numbers by size, then texts by the alphabet, then nothing."""
+    if of is None:
+        return (2, 0.0, "")
+    if isinstance(of, (int, float)):
+        return (0, float(of) if math.isfinite(of) else 0.0, "")
+    return (1, 0.0, ", ".join(of).casefold() if isinstance(of, tuple) else str(of).casefold())

@@ -1,0 +1,126 @@
+"""The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
+
+A word is looked for in a run's id, algorithm, task, model, state, tags and note; `name=value` compares a field or a
+knob as the run was started with it; a minus in front of a term turns it round. Left out: or, and brackets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from labcore.catalog.kinds import KINDS
+from labcore.errors import LabError
+from labcore.runs.spec import knobs_of
+from labcore.shelf.entries import Entry
+from labcore.shelf.fields import FIELDS, value
+
+Test = Callable[[Entry], bool]
+
+_OPERATORS = {"<=": le, ">=": ge, "!=": ne, "=": eq, "<": lt, ">": gt}
+_SPACED = re.compile(r"\s*(<=|>=|!=|=|<|>)\s*")
+_TERM = re.compile(r'-?(?:[^\s"]|"[^"]*")+')
+_PARTS = re.compile(r'(-?)([\w/.]+)(<=|>=|!=|=|<|>)(.*)', re.DOTALL)
+_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+def parse(query: str) -> Test:
+    """The test that a query asks for; an empty one is passed by every run.
+
+    Raises:
+        LabError: a quote is not closed, a name is unknown, or a value cannot be compared so.
+    """
+    if query.count('"') % 2:
+        raise LabError(f"The search {query!r} opens a quote that it does not close: write \"two words\".")
+    quoted = re.split(r'("[^"]*")', query)
+    joined = "".join(part if part.startswith('"') else _SPACED.sub(r"\1", part) for part in quoted)
+    tests = [_term(term) for term in _TERM.findall(joined)]
+    return lambda entry: all(test(entry) for test in tests)
+
+
+def search(entries: Iterable[Entry], query: str) -> list[Entry]:
+    """The entries that pass. Raises LabError as `parse`."""
+    test = parse(query)
+    return [entry for entry in entries if test(entry)]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All that can be compared: the fields, then every knob of every algorithm and task."""
+    found = dict.fromkeys(FIELDS)
+    for kind in KINDS.values():
+        for row in kind.algorithms.values():
+            for task in kind.tasks.values():
+                found |= dict.fromkeys(knob.key for knob in knobs_of(row, task))
+    return tuple(found)
+
+
+def _term(term: str) -> Test:
+    if not (parts := _PARTS.fullmatch(term)):
+        return _word(term)
+    minus, name, operator, wanted = parts.groups()
+    key = {"tags": "tag", "notes": "note", "run": "id"}.get(name, name)
+    if key not in (known := names()):
+        near = difflib.get_close_matches(name, known, n=1) or ["beta"]
+        raise LabError(f"The search {term} asks for {name!r}, which is no knob and no field: try {near[0]}{operator}"
+                       f"{wanted or '0.1'}.")
+    wanted = wanted.replace('"', "")
+    if not wanted:
+        raise LabError(f"The search {term} lacks a value: write for example {name}{operator}0.1.")
+    test = _comparison(term, key, operator, wanted)
+    return (lambda entry: not test(entry)) if minus else test
+
+
+def _word(term: str) -> Test:
+    minus, word = term.startswith("-") and len(term) > 1, term.removeprefix("-") if len(term) > 1 else term
+    word = word.replace('"', "").casefold()
+    return lambda entry: (word in _text(entry)) != minus
+
+
+def _text(entry: Entry) -> str:
+    return "\n".join((entry.id, entry.algorithm, entry.task, entry.model, entry.state, *entry.keys, *entry.tags,
+                      entry.note, entry.sweep or "")).casefold()
+
+
+def _comparison(term: str, key: str, operator: str, wanted: str) -> Test:
+    """A run without a value passes no comparison but !=."""
+    number, compare = _number(wanted), _OPERATORS[operator]
+    if operator not in ("=", "!=") and number is None:
+        raise LabError(f"The search {term} compares with {wanted!r}, which is no number: write for example {key}>0.05.")
+
+    def passes(entry: Entry) -> bool:
+        found = _values(entry, key)
+        if operator == "!=":
+            return not any(_equal(each, wanted, number) for each in found)
+        if operator == "=":
+            return any(_equal(each, wanted, number) for each in found)
+        return any(compare(float(each), number) for each in found if isinstance(each, (int, float)))
+
+    return passes
+
+
+def _values(entry: Entry, key: str) -> tuple[Any, ...]:
+    """What the run has under the name: its tags one by one, its algorithm and task by either name."""
+    found = value(entry, key)
+    if key in ("algorithm", "task"):
+        return (found, entry.keys[("algorithm", "task").index(key)])
+    return found if isinstance(found, tuple) else () if found is None else (found,)
+
+
+def _equal(found: Any, wanted: str, number: float | None) -> bool:
+    if isinstance(found, bool):
+        return found is _WORDS.get(wanted.casefold(), {1.0: True, 0.0: False}.get(number))
+    if isinstance(found, (int, float)):
+        return number is not None and abs(found - number) <= 1e-9 * max(abs(found), abs(number))
+    return str(found).casefold() == wanted.casefold()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

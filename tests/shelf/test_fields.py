@@ -1,0 +1,41 @@
+"""Groups and orders of a list, by fields and by knobs."""
+
+import pytest
+
+from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, grouped, knobs, ordered
+from tests.shelf.tools import entry
+
+LOW = entry("a", knobs={"beta": 0.02, "group_size": 8}, last=0.4, best=0.5)
+HIGH = entry("b", knobs={"beta": 0.1, "group_size": 8}, last=0.6, best=0.9)
+AGAIN = entry("c", knobs={"beta": 0.02, "group_size": 8}, last=0.8, best=0.9)
+WORLD = entry("d", kind="maze", algorithm="Q-learning", knobs={"alpha": 0.1}, metric="episode_return", last=-12.0,
+              best=None)
+FRESH = entry("e", knobs={"beta": 0.1}, metric="reward", last=None, best=None)
+
+
+def test_groups_come_in_the_order_of_their_values_and_those_without_one_last():
+    found = grouped([WORLD, HIGH, LOW, AGAIN], "beta")
+    assert [(group.value, [each.id for each in group.entries]) for group in found] == [
+        (0.02, ["a", "c"]), (0.1, ["b"]), (None, ["d"])]
+    assert [group.value for group in grouped([HIGH, WORLD], "algorithm")] == ["GRPO", "Q-learning"]
+
+
+def test_means_are_of_one_metric_each_and_leave_out_runs_without_a_step():
+    group, = grouped([LOW, AGAIN, WORLD, FRESH], "seed")
+    count, last, best = group.means["reward"]
+    assert (count, round(last, 9), round(best, 9)) == (2, 0.6, 0.7)
+    assert group.means["episode_return"] == (1, -12.0, None)
+
+
+def test_knobs_that_differ_within_an_algorithm_come_first():
+    assert knobs([LOW, HIGH, WORLD]) == ["beta", "alpha", "group_size"]
+
+
+@pytest.mark.parametrize("key, descending, found", [
+    ("last", True, "cbade"), ("last", False, "dabce"), ("beta", False, "acbed"), ("id", True, "edcba")])
+def test_an_order_puts_runs_without_a_value_last(key, descending, found):
+    assert "".join(each.id for each in ordered([LOW, HIGH, AGAIN, WORLD, FRESH], key, descending)) == found
+
+
+def test_what_can_be_chosen_is_there():
+    assert {*GROUPS, *ORDERS} <= set(FIELDS)
