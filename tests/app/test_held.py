@@ -31,6 +31,7 @@ def test_and_stays_right_after_a_change_and_beside_a_run(page, lab):
         assert all(shown == default for shown, default in proto_defaults(test))
         steps = next(box for box in test.number_input if box.label == "Steps")
         key = steps.key
-        ran(steps.set_value(70))
+        steps.set_value(70)
+        ran(test)
         steps = next(box for box in test.number_input if box.label == "Steps")
         assert (steps.value, steps.proto.default, steps.key) == (70, 70, key)  # the same widget: the hand keeps it
