@@ -10,8 +10,8 @@ from tests.shelf.tools import entry
 
 ONE = entry("grpo-sort-1", tags=("paper", "β = 0"), note="Why it failed:\nthe Clip", star=True, sweep="sweep-9",
             created=time.time() - 3 * 86_400)
-TWO = entry("ppo-sort-2", algorithm="PPO", keys=("ppo", "sort"), knobs={"beta": 0.0, "clip_low": 0.2, "normalise": True},
-            seed=2, state="failed", model="small", best=None, parent=("grpo-sort-1", 40))
+TWO = entry("ppo-sort-2", algorithm="PPO", keys=("ppo", "sort"), seed=2, state="failed", model="small", best=None,
+            knobs={"beta": 0.0, "clip_low": 0.2, "normalise": True}, parent=("grpo-sort-1", 40))
 OTHER = entry("imported-trl-3", kind="imported", state="imported", algorithm="TRL GRPO", task="", model="",
               keys=("", ""), seed=None, steps=None, seconds=None, knobs={}, size=100)
 ALL = [ONE, TWO, OTHER]
