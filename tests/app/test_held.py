@@ -2,6 +2,7 @@
 
 import pytest
 
+from labcore.catalog.kinds import KINDS
 from tests.app.seeding import ran, seed
 
 
@@ -22,6 +23,7 @@ def test_a_form_is_right_without_any_message_but_the_first(page, name):
     test = page(name)
     pairs = proto_defaults(test)
     assert len(pairs) > 5
+    assert [box.value for box in test.selectbox][1] == KINDS[name].algorithm
     assert all(shown == default for shown, default in pairs), pairs
 
 
