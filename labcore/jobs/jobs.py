@@ -24,7 +24,11 @@ from labcore.runs.faults import disk_full, out_of_memory
 from labcore.runs.paths import home, made
 
 # What a spec's "job" can be: the function that does it, imported only then.
-JOBS: dict[str, str] = {}
+JOBS = {
+    "answer": "labcore.llm.answer:answer",
+    "quiz": "labcore.llm.answer:quiz",
+    "one_batch": "labcore.llm.one_batch:one_batch",
+}
 VERSION = 1  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
 

@@ -1,0 +1,143 @@
+"""Which model is meant: `id` (the newest of a run), `id@step` (one of its checkpoints), `base:id`, `start:id`.
+
+The base is what the run started from: what SFT made, or the weights it was given. The start is what SFT began with,
+random weights. A fork's base is that of the run at the root of its tree. Imports no torch; nothing is loaded here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from labcore.catalog.models import MODELS
+from labcore.errors import LabError
+from labcore.runs import checkpoint
+from labcore.runs.paths import home, run_folder
+from labcore.runs.spec import BASE_SEED, RunSpec, base_spec
+
+BASE, START = "base", "start"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A name taken apart. `stage` is BASE, START, or "" for a checkpoint; without `step` the newest."""
+
+    run: str
+    stage: str = ""
+    step: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage}:{self.run}" if self.stage else self.run + ("" if self.step is None else f"@{self.step}")
+
+    @property
+    def pinned(self) -> Model:
+        """The same with its step: what is the newest now is not for ever. Raises LabError where there is none yet."""
+        if self.stage or self.step is not None:
+            return self
+        found = checkpoint.newest(run_folder(self.run))
+        if found is None:
+            spec_of(self.run)
+            raise LabError(f"The run {self.run} has no checkpoint yet: wait for its first step.")
+        return replace(self, step=found[0])
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from: a `checkpoint` folder of the lab, a `weights` folder or hub id, or neither: random.
+
+    `spec` is the run's, `folder` what it started from; random weights are those of `spec.seed`.
+    """
+
+    spec: RunSpec
+    checkpoint: Path | None = None
+    weights: str | None = None
+
+
+def parse(name: str) -> Model:
+    """The model that `name` means. Raises LabError where it is no such name."""
+    match = re.fullmatch(rf"(?:({BASE}|{START}):)?(\w[\w.-]*?)(?:@(\d{{1,9}}))?", name.strip())
+    if not match or (match[1] and match[3]):
+        raise LabError(f"{name!r} names no model: write the id of a run, id@step for one of its checkpoints, base:id "
+                       "for what it started from, or start:id for the untrained weights.")
+    return Model(match[2], match[1] or "", int(match[3]) if match[3] else None)
+
+
+def spec_of(run: str) -> RunSpec:
+    """The spec of a language-model run. Raises LabError where there is no such run, or it trains something else."""
+    try:
+        spec = RunSpec.from_json((run_folder(run) / "spec.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(f"There is no run {run} with a model here: it has not started yet, or was deleted.") from error
+    if spec.kind != "llm":
+        raise LabError(f"The run {run} is no language model, so it answers no prompts: choose a run of the LLM lab.")
+    return spec
+
+
+def steps(run: str) -> list[int]:
+    """The steps of a run that have a checkpoint, in order."""
+    return [step for step, _ in checkpoint.steps(run_folder(run))]
+
+
+def offered(run: str) -> list[Model]:
+    """The models of a run in the order of their training: the start and the base if there are any, its checkpoints.
+
+    The checkpoint of step 0 is the base itself. Raises LabError as `spec_of`.
+    """
+    first = [Model(run, BASE)]
+    if base_spec(_root(spec_of(run))):
+        first.insert(0, Model(run, START))
+    return first + [Model(run, step=step) for step in steps(run) if step]
+
+
+def source(model: Model) -> Source:
+    """What to load for `model`.
+
+    Raises:
+        LabError: the run or the checkpoint is not there, or what it started from is gone.
+    """
+    spec = spec_of(model.run)
+    if model.stage == START:
+        root = _root(spec)
+        if not base_spec(root):
+            raise LabError(f"The run {model.run} started from weights that were not taught here, so there is no start "
+                           f"before them: take base:{model.run}.")
+        return Source(replace(root, seed=BASE_SEED))
+    if model.stage == BASE:
+        return _base(_root(spec), model.run)
+    step, found = model.pinned.step, dict(checkpoint.steps(run_folder(model.run)))
+    if step not in found:
+        raise LabError(f"The run {model.run} has no checkpoint of step {step} any more: take one of "
+                       f"{', '.join(map(str, found)) or 'none, it has not made any yet'}.")
+    return Source(spec, checkpoint=found[step])
+
+
+def base_folder(spec: RunSpec) -> Path | None:
+    """The folder of the model that SFT made for `spec`; None where it starts from given or random weights.
+
+    Raises:
+        LabError: it is gone, or the file that the run learnt from is.
+    """
+    sft = base_spec(spec)
+    folder = sft and home() / "base" / sft.hash() / "model"
+    if folder and not folder.is_dir():
+        raise LabError(f"The base model of {spec.task!r} is gone from {folder.parent}: start a run of that task, which "
+                       "makes it again.")
+    return folder
+
+
+def _base(root: RunSpec, run: str) -> Source:
+    if folder := base_folder(root):
+        return Source(root, weights=str(folder))
+    return Source(root, weights=None if root.model in MODELS else root.model)
+
+
+def _root(spec: RunSpec) -> RunSpec:
+    """The spec of the run at the root of a tree of forks, as far as its parents are still there."""
+    while spec.parent:
+        try:
+            spec = spec_of(spec.parent[0])
+        except LabError:  # deleted: its fork knows the same task and model
+            return replace(spec, parent=None)
+    return spec

@@ -1,0 +1,28 @@
+"""Runs of a model that is small enough for tests, with their checkpoints where the lab keeps them."""
+
+from __future__ import annotations
+
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.llm.session import Session
+from labcore.runs import checkpoint
+from labcore.runs.paths import run_folder
+from tests.llm.tools import shake
+from tests.llm.tools import spec as spec_of
+
+
+def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str:
+    """A run whose checkpoints of steps 1 and 2 lie on the disk.
+
+    Its weights are shaken once, so that its policy is far from the base and its answers vary.
+    """
+    if "sft_steps" in {knob.key for knob in ALGORITHMS[algorithm].knobs}:
+        given |= {"sft_steps": 0}
+    spec = spec_of(algorithm, **given)
+    folder = run_folder(run_id)
+    checkpoint.write_text(folder / "spec.json", spec.to_json())
+    session = Session.start(spec)
+    shake(session.policy, by=by)
+    for record in session.run():
+        if record is not None:
+            checkpoint.save(folder, record.step, session.save)
+    return run_id
