@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,7 @@ from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
+from labcore.runs import capsule_import
 from labcore.runs.store import Store
 from labcore.worlds.jsonl import read_bytes
 
@@ -31,7 +33,8 @@ def add_to(add) -> None:
     side.add_argument("--baseline", metavar="RUN", help="the run whose group the others are measured against")
     side.add_argument("--json", action="store_true", help="print JSON")
 
-    take = add("import", import_files, "take in the metrics of another tool (TRL, W&B, Stable-Baselines3) as CSV")
+    take = add("import", import_files, "take in the metrics of another tool (TRL, W&B, Stable-Baselines3) as CSV, or "
+               "the run of a capsule")
     take.add_argument("files", nargs="*", metavar="FILE", help="none: list what is imported")
     take.add_argument("--label", default="", help="the group it is compared in; files of one label are its seeds")
     take.add_argument("--json", action="store_true", help="print JSON")
@@ -57,7 +60,9 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 
 def import_files(options: argparse.Namespace) -> int:
-    """Import CSV files, all or none of them; without files list what was imported."""
+    """Import CSV files, all or none of them, or run capsules; without files list what was imported."""
+    if any(zipfile.is_zipfile(file) for file in options.files):
+        return _import_capsules(options)
     contents = [(path.name, _content(path)) for path in map(Path, options.files)]
     for name, content in contents:
         foreign.parse(name, content, options.label)
@@ -74,6 +79,16 @@ def import_files(options: argparse.Namespace) -> int:
             pairs = ", ".join(key if key == column else f"{key} from {column}" for key, column in about.mapped.items())
             print("\n".join([f"    read: {pairs}", *([f"    left in the file: {', '.join(about.unmapped)}"]
                                                      if about.unmapped else []), *(f"    {n}" for n in about.notes)]))
+    return 0
+
+
+def _import_capsules(options: argparse.Namespace) -> int:
+    if options.label or not all(zipfile.is_zipfile(file) for file in options.files):
+        raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and CSV files "
+                       "out.")
+    store = Store()
+    kept = [capsule_import.take_in(store, file) for file in options.files]
+    print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 
 

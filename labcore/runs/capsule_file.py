@@ -176,6 +176,8 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     for part in (SPEC, EVENTS, capsule.METRICS):
         if part not in manifest["files"]:
             raise _fault(name, f"{part!r} is missing")
+    if not all(manifest.get(key) is None or isinstance(manifest[key], (int, float)) for key in ("started", "ended")):
+        raise _fault(name, "its manifest has no proper times")
     if not _RUN_ID.fullmatch(manifest["run"]) or manifest["state"] not in STATES:
         raise _fault(name, "its manifest names no run of the lab")
     if not all(isinstance(entry, dict) for entry in manifest["made_with"]):
@@ -217,7 +219,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
     if not rows or rows[-1].step != manifest["step"]:
         raise _fault(name, f"its {capsule.METRICS} does not end with step {manifest['step']}")
     state = manifest["state"] if manifest["state"] in ENDED else "interrupted"
-    found = Capsule(name, folder, manifest | {"state": state}, spec, rows, events)
+    found = Capsule(name, folder, {"started": None, "ended": None, **manifest, "state": state}, spec, rows, events)
     if not found.first and not manifest["left_out"]:
         raise _fault(name, "the checkpoint that the run began with is missing")
     return found

@@ -13,8 +13,22 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs.process import Owner
-from labcore.runs.rows import ENDED, GOING
+from labcore.runs.rows import ENDED, GOING, Event, RunRow, Step
 from labcore.runs.schema import controls, events, runs, steps
+
+
+def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> None:
+    """Write a whole run as it is, with its steps and events."""
+    connection.execute(runs.insert(), {
+        "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
+        "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
+        "parent": row.spec.parent[0] if row.spec.parent else None, "tags": json.dumps(row.tags, ensure_ascii=False)})
+    connection.execute(steps.insert(), [
+        {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
+         "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)} for each in rows])
+    connection.execute(events.insert(), [
+        {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
+         "payload": json.dumps(each.payload, ensure_ascii=False)} for each in told])
 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:

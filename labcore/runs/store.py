@@ -68,6 +68,14 @@ class Store(Database):
                     inside.claim(connection, run_id, Owner.this())
             return run_id
 
+    def take_in(self, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> bool:
+        """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
+        with self._writing() as connection:
+            free = not inside.state(connection, row.id)
+            if free:
+                inside.take_in(connection, row, rows, told)
+            return free
+
     def run(self, run_id: str) -> RunRow:
         """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
         with self._reading() as connection:
