@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import compare_controls, compare_curves, compare_data, compare_empty, compare_pick, compare_place, session
+from app import (
+    compare_controls,
+    compare_curves,
+    compare_data,
+    compare_empty,
+    compare_pick,
+    compare_place,
+    compare_plane,
+    compare_table,
+    session,
+)
 from app.compare_chart import warm
 from app.compare_data import Chosen, Source
 from app.tokens import literal
@@ -27,6 +37,8 @@ class View:
 
 VIEWS: dict[str, View] = {
     "curves": View("Curves", compare_curves.show),
+    "table": View("Table", compare_table.show, every=3.0),
+    "plane": View("Reward and KL", compare_plane.show, every=2.0, fits=compare_plane.fits),
 }
 
 

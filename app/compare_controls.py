@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from app import compare_place
 from app.compare_data import Chosen, axes_of, panel_metrics, runs_of
-from app.compare_place import CURVES
+from app.compare_place import CURVES, Place
+from app.held import Held, held
 from app.session import SMOOTHEST
 from labcore.catalog.metrics import METRICS
 
@@ -18,25 +19,22 @@ NONE = "No baseline"
 
 def row(chosen: Chosen, views: Mapping[str, str]) -> None:
     """One line of controls; each writes its choice into the URL, which the page is drawn from."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare_controls"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
-        key = _held(f"compare:view:{'-'.join(views)}", present)
-        st.segmented_control("View", list(views), format_func=views.get, key=key, required=True,
-                             label_visibility="collapsed", on_change=_moved, args=(chosen, "view", key))
+        shown = held(f"compare:view:{'-'.join(views)}", present)
+        st.segmented_control("View", list(views), format_func=views.get, default=shown.value, key=shown.key,
+                             required=True, label_visibility="collapsed", on_change=moved(chosen.place, "view", shown))
         _metric(chosen)
         _baseline(chosen)
         _look(chosen)
+        with st.popover("Link", icon=":material/link:", help="This view's address"):
+            st.code(compare_place.address(chosen.place), language=None, wrap_lines=True)
+            st.caption("Opens this view again, in any browser on this machine.")
 
 
-def _moved(chosen: Chosen, field: str, key: str) -> None:
-    compare_place.go(chosen.place, **{field: st.session_state[key]})
-
-
-def _held(key: str, value: Any) -> str:
-    """The key of a widget that shows `value`: what the link says, whatever the widget showed before."""
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
-    return key
+def moved(place: Place, field: str, shown: Held, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
+    """What a widget does when it is changed: `field` of the link becomes what `to` makes of its value."""
+    return lambda: compare_place.go(place, **{field: to(shown.taken())})
 
 
 def _metric(chosen: Chosen) -> None:
@@ -44,9 +42,10 @@ def _metric(chosen: Chosen) -> None:
     there = set().union(*chosen.logged.values())
     offered = [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
     words = _words(offered)
-    key = _held(f"compare:metric:{hash(tuple(words.values()))}", chosen.metric)
-    st.selectbox("Metric", offered, format_func=words.get, key=key, on_change=_moved, args=(chosen, "metric", key),
-                 label_visibility="collapsed", width=230, help="What the big chart and the table judge by")
+    shown = held(f"compare:metric:{hash(tuple(offered))}", chosen.metric)
+    st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.get, key=shown.key, width=230,
+                 on_change=moved(chosen.place, "metric", shown), label_visibility="collapsed",
+                 help="What the big chart and the table judge by")
 
 
 def _words(keys: Sequence[str]) -> dict[str, str]:
@@ -60,15 +59,11 @@ def _baseline(chosen: Chosen) -> None:
     """The group that the others are measured against. The link names one of its runs."""
     if len(chosen.groups) < 2:
         return
-    runs = {group.label: runs_of(group)[0] for group in chosen.groups}
-    present = chosen.baseline.label if chosen.baseline else NONE
-    key = _held(f"compare:baseline:{hash(tuple(runs))}", present)
-
-    def pinned() -> None:
-        compare_place.go(chosen.place, baseline=runs.get(st.session_state[key], ""))
-
-    st.selectbox("Baseline", [NONE, *runs], key=key, on_change=pinned, label_visibility="collapsed", width=230,
-                 format_func=lambda label: label if label == NONE else f"Baseline: {label}",
+    runs = {NONE: "", **{group.label: runs_of(group)[0] for group in chosen.groups}}
+    shown = held(f"compare:baseline:{hash(tuple(runs))}", chosen.baseline.label if chosen.baseline else NONE)
+    st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
+                 format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=230,
+                 on_change=moved(chosen.place, "baseline", shown, runs.get),
                  help="Pin a group: the others are shown as differences to it")
 
 
@@ -77,16 +72,13 @@ def _look(chosen: Chosen) -> None:
     said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
     with st.popover(said, icon=":material/tune:", help="The axis and the smoothing of all charts"):
         if axes:
-            first = next(iter(axes))
-            key = _held(f"compare:x:{'-'.join(axes)}", chosen.axis)
-            st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, required=True, key=key,
-                                 on_change=lambda: compare_place.go(
-                                     place, x="" if st.session_state[key] == first else st.session_state[key]))
-        smooth = _held("compare:smooth", place.smooth)
-        st.slider("Smoothing", 0.0, SMOOTHEST, step=0.01, key=smooth, on_change=_moved, args=(chosen, "smooth", smooth),
+            x = held(f"compare:x:{'-'.join(axes)}", chosen.axis)
+            st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, key=x.key,
+                                 required=True, on_change=moved(
+                                     place, "x", x, lambda axis: "" if axis == next(iter(axes)) else axis))
+        smooth = held("compare:smooth", place.smooth)
+        st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
+                  on_change=moved(place, "smooth", smooth),
                   help="Exponential average, never across a knob's marker or a fork. The rows stay faint behind it.")
-        traces = _held("compare:traces", place.traces)
-        st.toggle("Draw each seed", key=traces, on_change=_moved, args=(chosen, "traces", traces))
-    with st.popover("Link", icon=":material/link:", help="This view's address"):
-        st.code(compare_place.address(place), language=None, wrap_lines=True)
-        st.caption("Opens this view again, in any browser on this machine.")
+        traces = held("compare:traces", place.traces)
+        st.toggle("Draw each seed", traces.value, key=traces.key, on_change=moved(place, "traces", traces))

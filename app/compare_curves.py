@@ -52,6 +52,13 @@ def version(group: Group) -> tuple:
     return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
 
 
+def parents_version(chosen: Chosen, group: Group) -> tuple:
+    """The same of the runs that a group's forks began from."""
+    above = chosen.above
+    return tuple((trace.run, version(Group("", (above[trace.run],), (), {}))) for trace in group.traces
+                 if trace.run in above)
+
+
 def show(chosen: Chosen, full: bool) -> None:
     """Draw the curves; the big chart goes to the browser before the rows of the others are read."""
     left, right = st.columns([1.5, 1], gap="medium")
@@ -80,29 +87,24 @@ def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> di
 
 
 def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
-    place, metric, above = chosen.place, METRICS[key], chosen.above
-    look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL)
+    place, metric, above, base = chosen.place, METRICS[key], chosen.above, chosen.baseline
+    look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
     lines: Lines = {}
     for number, group in enumerate(chosen.groups):
-        parents = tuple(version_of(above, trace.run) for trace in group.traces)
-        lines |= sent().lines((number, look, "line"), (version(group), parents), lambda group=group, number=number:
-                              lines_of(group, number, look, above))
+        now = version(group), parents_version(chosen, group)
+        lines |= sent().lines((number, look, "line"), now, lambda group=group, number=number: lines_of(
+            group, number, look, above))
         if big:
-            base = chosen.baseline
-            lines |= sent().lines((number, look, "gap"), (version(group), parents, base and version(base)),
-                                  lambda group=group, number=number: gap_of(group, number, chosen.baseline, Look(
-                                      key, chosen.axis, most=SMALL), above))
+            apart = Look(key, chosen.axis, most=SMALL)
+            lines |= sent().lines((number, apart, "gap"), (now, base and version(base)),
+                                  lambda group=group, number=number, apart=apart: gap_of(
+                                      group, number, base, apart, above))
     marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
     return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
-            "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 330 if big else 150, "names": big,
+            "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 480 if big else 150, "names": big,
             "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen),
             "order": list(lines), "lines": sent().changed(f"{key} {big}", lines, full), "marks": marks}
-
-
-def version_of(above: dict, run: str) -> tuple | None:
-    parent = above.get(run)
-    return (parent.run, parent.axes["step"].size, parent.breaks) if parent else None
 
 
 def strip_words(chosen: Chosen, key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -81,6 +82,10 @@ def runs_of(group: Group) -> list[str]:
 
 def name_of(source: Source) -> str:
     return source if isinstance(source, str) else source.id
+
+
+def source_of(chosen: Chosen, run: str) -> Source:
+    return next(source for source in chosen.sources if name_of(source) == run)
 
 
 def find(place: Place) -> tuple[list[Source], list[str]]:
@@ -183,7 +188,9 @@ def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
 
 def look_of(chosen: Chosen) -> list[dict]:
     """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold."""
-    return [{"label": group.label, "note": note(group), "colour": [LIGHT[place % 6], DARK[place % 6]],
+    short = [re.sub(r"from \S+ at step", "fork at step", group.label) for group in chosen.groups]
+    return [{"label": group.label, "short": short[place] if short.count(short[place]) == 1 else group.label,
+             "note": note(group), "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import compare_place
 from app.compare_data import MOST_SETTINGS
-from app.compare_pick import sweep_words
+from app.compare_pick import setting, sweep_words
 from app.compare_place import Place
 from app.lab import lab
 from labcore.runs.rows import RunRow
@@ -16,6 +16,7 @@ from labcore.runs.sweep import sweeps
 
 LATEST = 200  # runs that are looked through
 SHOWN = 4
+MOST_RUNS = 24
 
 
 def show() -> None:
@@ -44,7 +45,7 @@ def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]
     found: dict[tuple[str, str], list[RunRow]] = {}
     for run in runs:
         same = found.setdefault((run.spec.kind, run.spec.task), [])
-        if len(same) < MOST_SETTINGS:
+        if len({setting(other) for other in (*same, run)}) <= MOST_SETTINGS and len(same) < MOST_RUNS:
             same.append(run)
     return [(task, same) for task, same in found.items() if len(same) > 1]
 

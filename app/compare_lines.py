@@ -25,14 +25,15 @@ Lines = dict[str, Line]
 
 @dataclass(frozen=True)
 class Look:
-    """How a chart is looked at: its metric and axis, the smoothing, whether each seed is drawn, and the most points
-    of a line."""
+    """How a chart is looked at: its metric and axis, the smoothing, whether each seed is drawn, the most points of a
+    line, and whether a smoothed mean has the mean of the rows behind it."""
 
     metric: str
     axis: str
     smoothing: float = 0.0
     traces: bool = False
     most: int = MOST
+    faint: bool = True
 
 
 def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -> Lines:
@@ -114,7 +115,7 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
         return {}
     x = digits(places[kept])
     lines = {"band": {"kind": "band", "x": x, "low": digits(low[kept]), "high": digits(high[kept])}}
-    if look.smoothing:
+    if look.smoothing and look.faint:
         lines["raw"] = {"kind": "raw", "x": x, "y": digits(middle[kept])}
     lines["line"] = {"kind": "line", "x": x, "y": digits(smooths.mean(0)[kept] if look.smoothing else middle[kept])}
     return lines

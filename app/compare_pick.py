@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import compare_place
+from app.compare_controls import moved
 from app.compare_data import Source
 from app.compare_place import Place
+from app.held import held
 from app.lab import lab
 from app.status import STATES
 from labcore.compare import imported
@@ -34,13 +36,11 @@ def _box(place: Place, sources: Sequence[Source]) -> None:
     words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
     present = [source if isinstance(source, str) else source.id for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
-    key = f"compare:runs:{hash(tuple(words.items()))}"  # the widget keeps its words as its value
-    if st.session_state.get(key) != present:
-        st.session_state[key] = present
+    shown = held(f"compare:runs:{hash(tuple(words.items()))}", present)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
-        st.multiselect("Runs", list(words), format_func=words.get, key=key, label_visibility="collapsed",
-                       placeholder="Add runs: search by algorithm, task, knob, seed or state", width="stretch",
-                       on_change=lambda: compare_place.go(place, runs=tuple(st.session_state[key])))
+        st.multiselect("Runs", list(words), shown.value, format_func=words.get, key=shown.key, width="stretch",
+                       label_visibility="collapsed", on_change=moved(place, "runs", shown, tuple),
+                       placeholder="Add runs: search by algorithm, task, knob, seed or state")
         if more := other_seeds(sources):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
@@ -57,19 +57,20 @@ def title(run: RunRow) -> str:
 
 
 def other_seeds(sources: Sequence[Source]) -> list[str]:
-    """Ended or going runs that differ from the chosen ones by their seed only, and are not chosen."""
+    """Runs that differ from the chosen ones by their seed only, and are not chosen; a knob moved by hand is more."""
     own = [source for source in sources if isinstance(source, RunRow)]
     if not own:
         return []
-    settings = {_setting(run): {other.spec.seed for other in own if _setting(other) == _setting(run)} for run in own}
+    settings = {setting(run): {other.spec.seed for other in own if setting(other) == setting(run)} for run in own}
     found = {}
     for run in lab().store.runs(limit=OFFERED):
-        if run.step and run.spec.parent is None and run.spec.seed not in settings.get(_setting(run), {run.spec.seed}):
-            found.setdefault((_setting(run), run.spec.seed), run.id)
-    return list(found.values())
+        if run.step and run.spec.parent is None and run.spec.seed not in settings.get(setting(run), {run.spec.seed}):
+            found.setdefault((setting(run), run.spec.seed), run.id)
+    return [run for run in found.values() if not any(event.kind == "knob" for event in lab().store.events_after(run))]
 
 
-def _setting(run: RunRow) -> tuple:
+def setting(run: RunRow) -> tuple:
+    """What runs have in common that differ by their seed only, but for what was moved by hand."""
     spec = run.spec
     return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent,
             tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))

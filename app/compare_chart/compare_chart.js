@@ -56,8 +56,9 @@ function traceOf(chart, panel, line) {
       text: line.y.map((each) => (each > 0 ? "+" : "") + format(each, panel.digits)) };
     case "ends": return { ...base, type: "scatter", mode: "markers", x: line.x, y, showlegend: false, text: line.text,
       hovertemplate: "%{text}<extra>%{fullData.name}</extra>", marker: { size: 7, color: colour, opacity: 0.5 } };
-    case "centre": return { ...base, type: "scatter", mode: "markers", x: line.x, y, text: line.text,
-      hovertemplate: "%{text}<extra>%{fullData.name}</extra>",
+    case "centre": return { ...base, type: "scatter", mode: "markers+text", x: line.x, y, text: [group.short],
+      customdata: line.text, hovertemplate: "%{customdata}<extra>%{fullData.name}</extra>", cliponaxis: false,
+      textposition: panel.sides[line.group] ?? "top center", textfont: { color: colour, size: 13 },
       marker: { size: 13, color: colour, line: { width: 2, color: chart.theme.ground } } };
     default: return { ...base, ...LINE, ...single, x: line.x, y, hovertemplate: "%{text}<extra>%{fullData.name}</extra>",
       text: hoverWords(panel, line, panel.lines.get(`${line.group}:band`)),
@@ -68,8 +69,34 @@ function traceOf(chart, panel, line) {
 // Bands below, then what is faint, then the lines; the front of a plane belongs to no group.
 const DEPTH = ["band", "gapband", "seed", "path", "raw", "front", "line", "gap", "root", "ends", "centre"];
 
+// Where the names of a plane's points stand so that they do not overlap: the first side that is free.
+function sidesOf(chart, lines, width, height) {
+  const all = lines.filter((line) => line.kind !== "front");
+  const span = (axis) => { const values = all.flatMap((line) => line[axis]); return [Math.min(...values), Math.max(...values)]; };
+  const [[left, right], [low, high]] = [span("x"), span("y")];
+  const boxes = [], sides = {};
+  const centres = all.filter((line) => line.kind === "centre").map((line) => ({ group: line.group,
+    x: width * (line.x[0] - left) / (right - left || 1), y: height * (high - line.y[0]) / (high - low || 1) }));
+  centres.forEach(({ x, y }) => boxes.push([x - 7, x + 7, y - 7, y + 7]));
+  for (const { group, x, y } of centres) {
+    const long = chart.groups[group].short.length * 6.8;
+    const places = { "top center": [x - long / 2, x + long / 2, y - 25, y - 9], "bottom center": [x - long / 2,
+      x + long / 2, y + 9, y + 25], "middle right": [x + 9, x + 9 + long, y - 8, y + 8],
+    "middle left": [x - 9 - long, x - 9, y - 8, y + 8] };
+    const free = Object.keys(places).find((side) => boxes.every(([a, b, c, d]) => places[side][1] < a
+      || places[side][0] > b || places[side][3] < c || places[side][2] > d)) ?? "top center";
+    sides[group] = free;
+    boxes.push(places[free]);
+  }
+  return sides;
+}
+
 function tracesOf(chart, panel) {
   const lines = panel.order.map((key) => panel.lines.get(key));
+  if (panel.plane) {
+    const shown = lines.filter((line) => !chart.scene.hidden.has(line.group));
+    panel.sides = sidesOf(chart, shown, panel.plot.clientWidth - 90, panel.height - 60);
+  }
   return lines.sort((a, b) => DEPTH.indexOf(a.kind) - DEPTH.indexOf(b.kind)).map((line) => (line.kind === "front"
     ? { ...LINE, x: line.x, y: line.y, name: "front", hoverinfo: "skip", line: { color: chart.theme.mark, width: 1.5,
       dash: "dot" } } : traceOf(chart, panel, line)));
@@ -82,7 +109,7 @@ function shownLines(chart, panel) {
 }
 
 function xRange(chart, panel) {
-  if (panel.from !== undefined) return undefined; // a plane chooses its own
+  if (panel.plane) return undefined; // it chooses its own
   const ends = [...panel.lines.values()].map((line) => line.x.at(-1) ?? 0);
   return chart.scene.zoom ?? [0, niceCeil(Math.max(1, ...ends))];
 }
@@ -94,7 +121,10 @@ function yAxis(chart, panel, axis, pixels) {
     const values = shownLines(chart, panel).flatMap((line) => line.y ?? [...line.low, ...line.high]);
     Object.assign(y, symlogAxis(values.length ? values : [0], pixels));
   }
-  if (panel.zoom) Object.assign(y, { range: panel.zoom, autorange: false });
+  if (panel.zoom) {
+    Object.assign(y, { range: panel.zoom, autorange: false });
+    if (panel.scale === "rate") delete y.tickvals;
+  }
   if (panel.yTitle) y.title = { text: panel.yTitle, standoff: 4, font: { size: 12 } };
   return y;
 }
@@ -134,7 +164,7 @@ function layoutOf(chart, panel) {
   const { top, ...marks } = range ? markLayout(chart, panel, range, width - margin.l - margin.r)
     : { top: 8, shapes: [], annotations: [] };
   const strip = panel.order.some((key) => key.includes(":gap"));
-  const height = panel.height + (strip ? 110 : 0);
+  const height = Math.min(panel.height, Math.max(150, 0.85 * width));
   const inside = height - top - margin.b;
   const low = strip ? 110 / inside : 0;
   const layout = { height, margin: { ...margin, t: top }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -143,9 +173,9 @@ function layoutOf(chart, panel) {
     hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink }, namelength: 40 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink }, ...marks,
     xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: chart.main ? 8 : 4, anchor: strip ? "y2" : "y",
-      ...(range && { range }), ...(chart.main && { title: { text: panel.axis, standoff: 4, font: { size: 12 } } }) },
+      ...(range && { range, unifiedhovertitle: { text: `%{x} ${panel.axis}` } }), ...(chart.main && { title: { text: panel.axis, standoff: 4, font: { size: 12 } } }) },
     yaxis: { ...yAxis(chart, panel, axis, inside * (1 - low)), domain: [low ? low + 22 / inside : 0, 1] } };
-  if (!range) Object.assign(layout.xaxis, { rangemode: "tozero", ...symlogAxis(panel.from, width - 120) });
+  if (panel.plane) Object.assign(layout.xaxis, { rangemode: "tozero" }, panel.xZoom && { range: panel.xZoom });
   if (strip) {
     layout.yaxis2 = { ...axis, gridcolor: line, nticks: 4, domain: [0, low - 6 / inside], zeroline: true,
       zerolinecolor: chart.theme.mark, zerolinewidth: 1.5, ...(panel.gapZoom && { range: panel.gapZoom }) };
@@ -180,14 +210,17 @@ function listen(chart, panel) {
   panel.plot.on("plotly_relayout", (change) => {
     if ("yaxis.range[0]" in change) panel.zoom = [change["yaxis.range[0]"], change["yaxis.range[1]"]];
     if ("yaxis2.range[0]" in change) panel.gapZoom = [change["yaxis2.range[0]"], change["yaxis2.range[1]"]];
-    if ("xaxis.range[0]" in change && panel.from === undefined) {
-      chart.scene.zoom = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (!("xaxis.range[0]" in change)) return;
+    const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (panel.plane) panel.xZoom = range;
+    else {
+      chart.scene.zoom = range;
       redraw(chart.scene);
     }
   });
   panel.plot.on("plotly_doubleclick", () => { // back to everything, on every chart
     chart.scene.zoom = null;
-    chart.scene.charts.forEach((each) => each.panels.forEach((one) => { one.zoom = one.gapZoom = null; }));
+    chart.scene.charts.forEach((each) => each.panels.forEach((one) => { one.zoom = one.xZoom = one.gapZoom = null; }));
     redraw(chart.scene);
   });
 }

@@ -24,35 +24,25 @@ function isolate(scene, group, count) {
   redraw(scene);
 }
 
-// A button for a group: a click hides it, a double click isolates it.
-function groupButton(chart, index, inside) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.innerHTML = inside;
-  const hidden = chart.scene.hidden.has(index);
-  button.setAttribute("aria-pressed", String(!hidden));
-  button.title = `${chart.groups[index].label}: click to ${hidden ? "show" : "hide"}, double-click to see it alone`;
-  button.addEventListener("click", () => toggle(chart.scene, index));
-  button.addEventListener("dblclick", () => isolate(chart.scene, index, chart.groups.length));
-  return button;
-}
-
 const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const colourOf = (chart, index) => chart.groups[index].colour[chart.theme.dark ? 1 : 0];
 const DASH_ARRAYS = { solid: "", dot: "2 3", dash: "6 3", dashdot: "6 2 2 2" };
 
-// The legend is redrawn in place: a button that is clicked twice must still be there for the second click.
+// A button for each group: a click hides it, a double click isolates it. They stay when a group is hidden: what is
+// clicked once must still be there for the second click.
 function drawLegend(chart) {
-  const drawn = JSON.stringify([chart.groups, [...chart.scene.hidden], chart.theme.dark]);
-  if (chart.legend.dataset.drawn === drawn) return;
-  const same = chart.legend.dataset.groups === JSON.stringify([chart.groups, chart.theme.dark]);
-  chart.legend.dataset.drawn = drawn;
-  chart.legend.dataset.groups = JSON.stringify([chart.groups, chart.theme.dark]);
-  if (!same) {
-    chart.legend.replaceChildren(...chart.groups.map((group, index) => groupButton(chart, index,
-      `<svg width="22" height="10" aria-hidden="true"><line x1="0" x2="22" y1="5" y2="5" stroke="${colourOf(chart, index)}" ` +
-      `stroke-width="${group.bold ? 4 : 2.5}" stroke-dasharray="${DASH_ARRAYS[group.dash]}"/></svg>` +
-      `<b>${escaped(group.label)}</b><small>${escaped(group.note)}</small>`)));
+  const made = JSON.stringify([chart.groups, chart.theme.dark]);
+  if (chart.legend.dataset.made !== made) {
+    chart.legend.dataset.made = made;
+    chart.legend.innerHTML = chart.groups.map((group, index) => `<button type="button" title="${escaped(group.label)}: ` +
+      `click to hide or show, double-click to see it alone"><svg width="22" height="10" aria-hidden="true"><line x1="0" ` +
+      `x2="22" y1="5" y2="5" stroke="${colourOf(chart, index)}" stroke-width="${group.bold ? 4 : 2.5}" ` +
+      `stroke-dasharray="${DASH_ARRAYS[group.dash]}"/></svg><b>${escaped(group.short)}</b>` +
+      `<small>${escaped(group.note)}</small></button>`).join("");
+    chart.legend.querySelectorAll("button").forEach((button, index) => {
+      button.addEventListener("click", () => toggle(chart.scene, index));
+      button.addEventListener("dblclick", () => isolate(chart.scene, index, chart.groups.length));
+    });
   }
   chart.legend.querySelectorAll("button").forEach((button, index) => {
     const hidden = chart.scene.hidden.has(index);
@@ -65,23 +55,23 @@ function drawLegend(chart) {
 function drawEnds(chart, panel) {
   panel.ends.replaceChildren();
   if (!panel.room) return;
-  const { _fullLayout: full } = panel.plot;
+  const { xaxis, yaxis } = panel.plot._fullLayout;
   const found = [];
   chart.groups.forEach((group, index) => {
     const line = panel.lines.get(`${index}:line`);
     if (!line?.x.length || chart.scene.hidden.has(index)) return;
-    const [x, y] = [full.xaxis.c2p(line.x.at(-1)), full.yaxis.c2p(scaled(panel, line.y.at(-1)))];
-    if (x < 0 || x > full.xaxis._length + 1 || y < -1 || y > full.yaxis._length + 1) return;
-    found.push({ index, top: y + full.yaxis._offset - 7 });
+    const [x, y] = [xaxis.c2p(line.x.at(-1)), yaxis.c2p(scaled(panel, line.y.at(-1)))];
+    if (x >= 0 && x <= xaxis._length + 1 && y >= -1 && y <= yaxis._length + 1) found.push({ index, top: y + yaxis._offset - 7 });
   });
   found.sort((a, b) => a.top - b.top);
   found.forEach((each, place) => { each.top = Math.max(each.top, (found[place - 1]?.top ?? -14) + 14); });
-  let floor = full.yaxis._offset + full.yaxis._length;
+  let floor = yaxis._offset + yaxis._length;
   for (const each of [...found].reverse()) { each.top = Math.min(each.top, floor - 14); floor = each.top; }
-  found.forEach(({ index, top }) => {
-    const button = groupButton(chart, index, escaped(chart.groups[index].label));
-    Object.assign(button.style, { top: `${panel.plot.offsetTop + top}px`, width: `${panel.room - 6}px`,
+  panel.ends.append(...found.map(({ index, top }) => {
+    const name = document.createElement("span");
+    name.textContent = name.title = chart.groups[index].short;
+    Object.assign(name.style, { top: `${panel.plot.offsetTop + top}px`, width: `${panel.room - 6}px`,
       color: colourOf(chart, index) });
-    panel.ends.append(button);
-  });
+    return name;
+  }));
 }

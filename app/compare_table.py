@@ -1,0 +1,77 @@
+"""The view "Table": what each group reached, at what price and with what evidence, and the files to take it away."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app import compare_csv, compare_words
+from app.compare_data import Chosen, look_of
+from app.tokens import literal
+from labcore.catalog.metrics import METRICS
+from labcore.compare.table import Table, compare
+from labcore.errors import LabError
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """The whole view; where nothing can be judged yet, a sentence that says so."""
+    try:
+        chosen, table = table_of(chosen)
+    except LabError as error:
+        st.info(literal(str(error)), icon=":material/info:")
+        _files(chosen, None)
+        return
+    looks = by_label(chosen, table)
+    metric = METRICS[table.metric]
+    unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
+    st.html(compare_words.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
+            f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span> '
+            f"<span>{html.escape(compare_words.headline(table))}</span></div>" + compare_words.results(table, looks))
+    if len(table.rows) > 1:
+        order = "below" if table.better == "lower" else "above"
+        pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
+        st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ is a coin's toss. A "
+                   "beats B only where the 95 % interval of P leaves ½ out and both have three seeds or more; anything "
+                   "else is a tie.")
+    if table.notes:
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
+    if table.config:
+        st.subheader("What differs", anchor=False)
+        st.html(compare_words.settings(table, looks))
+    _files(chosen, table)
+
+
+def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
+    """The runs with what the table needs, and the table. Raises LabError where there is nothing to judge."""
+    chosen = chosen.with_metrics([chosen.metric, "memory"])
+    version = json.dumps([[trace.run, trace.state, int(trace.axes["step"].size), trace.changes, trace.notes]
+                          for trace in chosen.traces], default=str)
+    return chosen, _table(version, chosen.metric, chosen.place.baseline if chosen.baseline else None, chosen)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
+    return compare(_chosen.traces, metric, baseline)
+
+
+def by_label(chosen: Chosen, table: Table) -> dict[str, Mapping[str, Any]]:
+    """The table's labels -> how their groups are drawn."""
+    looks = look_of(chosen)
+    return {row.label: looks[chosen.place_of(row.runs[0])] for row in table.rows}
+
+
+def _files(chosen: Chosen, table: Table | None) -> None:
+    with st.container(horizontal=True):
+        for label, name, icon, make in (
+                ("Table (CSV)", "table", ":material/table:", lambda: compare_csv.table(table, chosen)),
+                ("Curves as plotted (CSV)", "as-plotted", ":material/show_chart:", lambda: compare_csv.plotted(chosen)),
+                ("All rows (CSV)", "rows", ":material/database:", lambda: compare_csv.rows(chosen))):
+            if table is not None or name != "table":
+                st.download_button(label, make, f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", "text/csv",
+                                   icon=icon, on_click="ignore", key=f"compare:csv:{name}")
+    st.caption("As plotted: thinned, and smoothed where the chart is; each line says so. All rows: every metric of "
+               "every step as it was logged, one number a line.")

@@ -1,0 +1,187 @@
+"""A comparison in words and numbers: verdicts, cells, the table and the settings that differ, as HTML. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.status import duration
+from app.theme import number
+from labcore.catalog.metrics import METRICS
+from labcore.compare import statistics
+from labcore.compare.statistics import Duel, Mean
+from labcore.compare.table import FINAL, Row, Table
+from labcore.compare.traces import AXES
+
+CSS = """
+<style>
+.rl-table.rl-results td,.rl-table.rl-results th:not(:first-child){text-align:right;white-space:nowrap;
+  padding:6px 14px 6px 0}
+.rl-table.rl-results th:first-child{white-space:nowrap;padding:6px 18px 6px 0}
+.rl-table.rl-results tbody th{opacity:1;font-weight:600}
+.rl-results small{display:block;font-size:12px;opacity:.78;font-weight:400}
+.rl-table .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.5rem}
+.rl-under{margin-left:18px}
+.rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
+.rl-notes li{margin:2px 0}
+</style>"""
+NONE = "–"
+Look = Mapping[str, Any]  # of a group: its label, its note, its colour on a light and a dark ground
+
+
+def headline(table: Table) -> str:
+    """Who is ahead at the end, in a sentence.
+
+    A lead that seeds could have dealt by chance is called a tie.
+    """
+    if len(table.rows) < 2:
+        return ""
+    leader, beaten = table.leaders[FINAL]
+    rows = {row.label: row for row in table.rows}
+    value = number(rows[leader].final.mean, METRICS[table.metric].digits)
+    if rows[leader].seeds < statistics.FEWEST:
+        extreme = "Lowest" if table.better == "lower" else "Highest"
+        return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
+    few = [label for label, row in rows.items() if row.seeds < statistics.FEWEST]
+    ties = [label for label in rows if label not in (leader, *beaten, *few)]
+    parts = [f"{words} {listed(labels)}" for words, labels in (
+        ("beats", beaten), ("tie with", ties), ("too few seeds to judge", few)) if labels]
+    return f"At the end {leader} ({value}): {'; '.join(parts)}."
+
+
+def listed(labels: Sequence[str]) -> str:
+    """
+    >>> listed(["A"]), listed(["A", "B", "C"])
+    ('A', 'A, B and C')
+    """
+    return ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else labels[0]
+
+
+def seeds(count: int) -> str:
+    return f"{count} seed{'s' if count != 1 else ''}"
+
+
+def mean(value: Mean | None, digits: int, sign: bool = False) -> str:
+    """A mean with its 95 % interval.
+
+    >>> mean(Mean(0.5, 0.25, 0.75, 3), 2), mean(Mean(0.5, None, None, 1), 2, sign=True)
+    ('0.50 [0.25, 0.75]', '+0.50')
+    """
+    if value is None:
+        return NONE
+    shown = [number(each, digits) if not sign or each <= 0 else f"+{number(each, digits)}"
+             for each in (value.mean, value.low, value.high) if each is not None]
+    return shown[0] if len(shown) == 1 else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
+    """(what it comes to, the evidence) of A against B, `fewest` seeds on the smaller side.
+
+    It is said of A where that is `mine`, else of B.
+    """
+    other = b if mine else a
+    if fewest < statistics.FEWEST:
+        said = f"no verdict from {seeds(fewest)}"
+    elif duel.verdict == "tie":
+        said = f"tie with {other}"
+    else:
+        said = f"beats {other}" if (duel.verdict == "A") == mine else f"{other} beats it"
+    band = "" if duel.low is None else f", 95 % interval {duel.low:.2f} to {duel.high:.2f}"
+    return (f"{said}, P {duel.p:.2f}", f"P({a} > {b}) = {duel.p:.2f}{band}. Seeds dealt to the two sides at random "
+            f"come apart as far in {duel.chance:.0%} of cases.")
+
+
+def rows_in_order(table: Table) -> list[Row]:
+    """Best mean at the end first; as they came where neither more nor less is better."""
+    if not table.better:
+        return list(table.rows)
+    return sorted(table.rows, key=lambda row: row.final.mean * (1 if table.better == "lower" else -1))
+
+
+def results(table: Table, looks: Mapping[str, Look]) -> str:
+    """The table as HTML; `looks` by the rows' labels."""
+    measures = [FINAL, *table.equal]
+    heads = ["Group", "Seeds", "At the end", *(["Best"] if table.better else []),
+             *(f"At {place:,.0f} {AXES[axis]}" if place >= 100 else f"At {place:.3g} {AXES[axis]}"
+               for axis, place in table.equal.items()), "Time", "Memory", "Holds"]
+    body = "".join(_row(table, row, looks[row.label], measures) for row in rows_in_order(table))
+    return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr>'
+            f"{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table></div>")
+
+
+def _row(table: Table, row: Row, look: Look, measures: Sequence[str]) -> str:
+    digits = METRICS[table.metric].digits
+    cells = {measure: _cell(table, row, measure, digits) for measure in measures}
+    if table.better:
+        best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], digits, sign=True)}</small>"
+        cells["best"] = f"{mean(row.best, digits)}{best}"
+    ordered = [cells[FINAL], *([cells["best"]] if table.better else []), *(cells[axis] for axis in table.equal)]
+    going = sum(state not in ("finished", "imported") for state in row.states)
+    said = "not evidence" if row.seeds == 1 else f"{going} not finished" if going else ""
+    time = NONE if row.seconds is None else duration(row.seconds.mean)
+    memory = NONE if row.memory is None else f"{row.memory.mean:,.0f} MB"
+    pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
+    tail = [f"{row.seeds}<small>{said}</small>", *ordered, time, memory, " + ".join(row.models) or NONE]
+    return (f"<tr><th>{dot(look)}{html.escape(row.label)}{pinned}</th>"
+            f"{''.join(f'<td>{cell}</td>' for cell in tail)}</tr>")
+
+
+def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
+    """A mean, and below it how it stands against the baseline, else against the leader."""
+    value = row.final if measure == FINAL else row.equal[measure]
+    leader, beaten = table.leaders[measure]
+    shown = f"<b>{mean(value, digits)}</b>" if row.label == leader and len(table.rows) > 1 else mean(value, digits)
+    if len(table.rows) < 2 or row.label == table.baseline:
+        return shown
+    if table.baseline:
+        other = next(each for each in table.rows if each.label == table.baseline)
+        said, why = verdict(row.duels[measure], row.label, table.baseline, min(row.seeds, other.seeds), True)
+        said = f"Δ {mean(row.deltas[measure], digits, sign=True)}<br>{html.escape(said)}"
+    elif row.label == leader:
+        few = row.seeds < statistics.FEWEST
+        said = (f"no verdict from {seeds(row.seeds)}" if few else
+                "beats all others" if len(beaten) == len(table.rows) - 1 else
+                f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else "leads, but it is a tie")
+        why = "The best mean of all."
+    else:
+        first = next(each for each in table.rows if each.label == leader)
+        duel = table.duels[measure][leader][row.label]
+        said, why = verdict(duel, leader, row.label, min(row.seeds, first.seeds), False)
+        said = html.escape(said)
+    return f'{shown}<small title="{html.escape(why)}">{said}</small>'
+
+
+def settings(table: Table, looks: Mapping[str, Look]) -> str:
+    """The settings that differ, one line each, as HTML; empty where none do."""
+    if not table.config:
+        return ""
+    order = [table.rows.index(row) for row in rows_in_order(table)]
+    labels = [table.rows[place].label for place in order]
+    heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
+    body = "".join(f"<tr><th><code>{html.escape(key)}</code></th>"
+                   f"{''.join(f'<td>{html.escape(value_words(values[place]))}</td>' for place in order)}</tr>"
+                   for key, values in table.config.items())
+    return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr><th>Setting</th>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>")
+
+
+def dot(look: Look) -> str:
+    """A group's colour, as on the charts."""
+    light, dark = look["colour"]
+    return f'<span class="rl-dot" style="background:light-dark({light},{dark})"></span>'
+
+
+def value_words(value: Any) -> str:
+    """A setting's value as a person writes it.
+
+    >>> value_words(None), value_words(True), value_words(7e-4), value_words([1, 2])
+    ('–', 'on', '0.0007', '1/2')
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = f"{value:g}" if isinstance(value, float) else "/".join(map(str, value)) if isinstance(value, list) else \
+        str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
