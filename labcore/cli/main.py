@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import capsules, commands, comparing, forks, sweeping
+from labcore.cli import asking, capsules, commands, comparing, forks, sweeping
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -69,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     capsules.add_to(add)
 
     comparing.add_to(add)
+    asking.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and say what it earns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
