@@ -157,21 +157,6 @@ def summary(store: Store, row: RunRow) -> dict[str, Any]:
             "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {}}
 
 
-def runs(options: argparse.Namespace) -> int:
-    """Print the runs."""
-    store = Store()
-    store.reconcile()
-    rows = store.runs()
-    if options.json:
-        print(json.dumps([summary(store, row) for row in rows], ensure_ascii=False, indent=2))
-        return 0
-    if not rows:
-        print("No runs yet: python -m labcore run --algorithm grpo --task sort")
-    for row in rows:
-        print(f"{row.id:<24} {row.state:<12} {row.step:>6}/{row.spec.steps:<6} {row.seconds:>8.1f} s  {row.message}")
-    return 0
-
-
 def play(options: argparse.Namespace) -> int:
     """Let the policy of a run, or of an exported checkpoint, act."""
     if options.episodes < 1:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, forks, sweeping
+from labcore.cli import asking, capsules, commands, comparing, forks, keeping, sweeping
 from labcore.errors import LabError
 from labcore.runs.spec import DEVICES
 
@@ -63,8 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
     forks.add_options(add("fork", forks.fork, "go on from a checkpoint of a run with other knobs or another algorithm"))
 
-    runs = add("runs", commands.runs, "the runs in the store, newest first")
-    runs.add_argument("--json", action="store_true", help="print JSON")
+    keeping.add_to(add)
 
     capsules.add_to(add)
 

@@ -1,0 +1,163 @@
+"""`runs`, `mark`, `delete`, `restore` and `clean`: the list of runs, and keeping it in order. None of them trains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from labcore.catalog.metrics import METRICS
+from labcore.cli.commands import summary
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.runs.store import Store
+from labcore.shelf import cleanup, marks
+from labcore.shelf.entries import IMPORTED, Entry
+from labcore.shelf.fields import MEGABYTE
+from labcore.shelf.search import search
+from labcore.shelf.shelf import Shelf
+
+
+def add_to(add) -> None:
+    """Add the commands to the parser by its `add(name, command, help)`."""
+    runs = add("runs", list_runs, "the runs in the store, newest first")
+    runs.add_argument("search", nargs="*", metavar="SEARCH", help="words and comparisons that must all hold: "
+                      "grpo 'beta>0.05' tag=paper; with a minus in front it must not, written after --")
+    runs.add_argument("--deleted", action="store_true", help="those in the trash")
+    runs.add_argument("--json", action="store_true", help="print JSON")
+
+    mark = add("mark", mark_runs, "star, tag or note runs")
+    mark.add_argument("runs", nargs="+", metavar="RUN")
+    star = mark.add_mutually_exclusive_group()
+    star.add_argument("--star", action="store_true", default=None, help="no clean-up deletes a starred run")
+    star.add_argument("--unstar", dest="star", action="store_false")
+    mark.add_argument("--tag", action="append", default=[], help="may be repeated")
+    mark.add_argument("--untag", action="append", default=[], metavar="TAG", help="may be repeated")
+    mark.add_argument("--note", help="the note of one run; empty deletes it")
+
+    delete = add("delete", delete_runs, f"delete runs; for {marks.TRASH_DAYS} days they can be restored")
+    delete.add_argument("runs", nargs="+", metavar="RUN")
+    delete.add_argument("--for-good", action="store_true", help="at once and without a way back")
+
+    restore = add("restore", restore_runs, "take deleted runs out of the trash")
+    restore.add_argument("runs", nargs="+", metavar="RUN")
+
+    clean = add("clean", clean_up, "say what a clean-up would free, and with --yes do it; starred runs stay")
+    what = clean.add_mutually_exclusive_group(required=True)
+    what.add_argument("--older-than", type=float, metavar="DAYS", help="delete runs that ended before")
+    what.add_argument("--keep", type=int, metavar="N", help="delete all runs but the newest N")
+    what.add_argument("--files", action="store_true", help="delete old checkpoints, samples and exports; curves, "
+                      "results and the newest checkpoint stay")
+    what.add_argument("--trash", action="store_true", help="delete for good what is in the trash")
+    clean.add_argument("--yes", action="store_true", help="do it")
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    """Print the runs."""
+    store = Store()
+    store.reconcile()
+    marks.purge(store)
+    shelf = Shelf(store)
+    entries = search(shelf.trashed() if options.deleted else shelf.entries(), " ".join(options.search))
+    if options.json:
+        rows = {row.id: row for row in (store.trashed() if options.deleted else store.runs())}
+        print(json.dumps([_described(store, rows, entry) for entry in entries], ensure_ascii=False, indent=2))
+        return 0
+    if not entries:
+        told = "No run matches." if options.search else "The trash is empty." if options.deleted else (
+            "No runs yet: python -m labcore run --algorithm grpo --task sort")
+        print(told)
+    for entry in entries:
+        print(_line(entry))
+    return 0
+
+
+def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict:
+    marked = {"star": entry.star, "tags": entry.tags, "note": entry.note, "bytes": entry.digest.size,
+              "best": {entry.digest.metric: entry.digest.best} if entry.digest.best is not None else {}}
+    if entry.kind == IMPORTED:
+        last = {entry.digest.metric: entry.digest.last} if entry.digest.last is not None else {}
+        return {"run": entry.id, "state": entry.state, "message": entry.message, "step": entry.step,
+                "metrics": last} | marked
+    return summary(store, rows[entry.id]) | marked
+
+
+def _line(entry: Entry) -> str:
+    steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
+    seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
+    digest, tags = entry.digest, "".join(f"  #{tag}" for tag in entry.tags)
+    value = "" if digest.last is None else f"{METRICS[digest.metric].key} {digest.last:.4g}"
+    star = "*" if entry.star else " "
+    return f"{star} {entry.id:<26} {entry.state:<12} {steps} {seconds}  {value:<24}{tags}  {entry.message}".rstrip()
+
+
+def mark_runs(options: argparse.Namespace) -> int:
+    """Star, tag or note runs."""
+    store = Store()
+    if options.note is not None and len(options.runs) > 1:
+        raise LabError("A note is of one run: name one, or use --tag for several.")
+    if options.star is not None:
+        marks.star(store, options.runs, options.star)
+    if options.tag or options.untag:
+        marks.tag(store, options.runs, options.tag, options.untag)
+    if options.note is not None:
+        marks.note(store, options.runs[0], options.note)
+    return 0
+
+
+def delete_runs(options: argparse.Namespace) -> int:
+    """Delete runs, into the trash or for good."""
+    store = Store()
+    store.reconcile()
+    if options.for_good:
+        marks.delete(store, options.runs)
+        print(f"Deleted for good: {_named(options.runs)}.")
+    else:
+        marks.trash(store, options.runs)
+        print(f"Deleted: {_named(options.runs)}. To have them back: python -m labcore restore {' '.join(options.runs)}")
+    return 0
+
+
+def restore_runs(options: argparse.Namespace) -> int:
+    """Take runs out of the trash."""
+    marks.restore(Store(), options.runs)
+    print(f"Restored: {_named(options.runs)}.")
+    return 0
+
+
+def clean_up(options: argparse.Namespace) -> int:
+    """Say what would go; with --yes let it go."""
+    store = Store()
+    store.reconcile()
+    shelf = Shelf(store)
+    entries = shelf.trashed() if options.trash else shelf.entries()
+    if options.trash:
+        plan = cleanup.Plan(tuple(entry.id for entry in entries), sum(entry.digest.size or 0 for entry in entries))
+    elif options.files:
+        plan = cleanup.spare_files(entries)
+    elif options.keep is not None:
+        plan = cleanup.beyond_newest(entries, _natural(options.keep, "--keep"))
+    else:
+        plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
+    what = f"files of {len(plan.ids)} runs" if plan.files else f"{len(plan.ids)} runs"
+    told = f"{what}, {plan.size / MEGABYTE:.1f} MB"
+    if not options.yes:
+        print("\n".join([*plan.ids, f"Would delete {told}: add --yes to do it."]))
+        return 0
+    if options.trash:
+        marks.delete(store, plan.ids)
+    else:
+        cleanup.carry_out(shelf, plan)
+    print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
+                                "back, clean --trash frees the room."))
+    return 0
+
+
+def _natural(value: float, name: str) -> float:
+    if value < 0:
+        raise LabError(f"{name} is {value}: give a number from 0.")
+    return value
+
+
+def _named(ids: Sequence[str]) -> str:
+    return ", ".join(ids)

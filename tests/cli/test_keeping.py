@@ -1,0 +1,82 @@
+"""`runs`, `mark`, `delete`, `restore` and `clean` as a user meets them."""
+
+import json
+import time
+
+import pytest
+
+from labcore.cli.main import main
+from labcore.compare import imported
+from labcore.runs.paths import run_folder
+from labcore.runs.schema import runs
+from labcore.runs.store import Store
+from tests.shelf.tools import CSV, ended
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def printed(capsys, *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_runs_are_listed_searched_and_described(store, capsys):
+    low, high = ended(store, knobs={"beta": 0.02}), ended(store, knobs={"beta": 0.1})
+    other = imported.keep("trl.csv", CSV)[0].id
+    lines = printed(capsys, "runs").splitlines()
+    assert [line.split()[0] for line in lines] == [other, high, low] and "reward 0.2" in lines[1]
+    assert printed(capsys, "runs", "beta>0.05").split()[0] == high
+    assert printed(capsys, "runs", "--", "grpo", "-beta=0.1").split()[0] == low
+    assert "No run matches" in printed(capsys, "runs", "nothing")
+    found = json.loads(printed(capsys, "runs", "--json"))
+    assert [each["run"] for each in found] == [other, high, low]
+    assert found[1]["best"] == {"reward": 0.2} and found[1]["bytes"] == 0 and found[0]["metrics"] == {"reward": 0.4}
+    assert main(["runs", "betta=1"]) == 1 and "try beta=1" in capsys.readouterr().err
+
+
+def test_marks_are_shown_and_taken_away(store, capsys):
+    one, two = ended(store), ended(store)
+    printed(capsys, "mark", one, two, "--star", "--tag", "paper", "--tag", "old")
+    printed(capsys, "mark", two, "--unstar", "--untag", "old", "--note", "Look.")
+    lines = printed(capsys, "runs").splitlines()
+    assert lines[1].startswith(f"* {one}") and "#paper  #old" in lines[1]
+    assert lines[0].startswith(f"  {two}") and "#old" not in lines[0]
+    assert store.run(two).note == "Look."
+    assert main(["mark", one, two, "--note", "x"]) == 1 and "a note is of one run" in capsys.readouterr().err.lower()
+
+
+def test_what_is_deleted_can_be_restored_unless_it_was_for_good(store, capsys):
+    run_id, other = ended(store, files=10), imported.keep("trl.csv", CSV)[0].id
+    assert f"restore {run_id} {other}" in printed(capsys, "delete", run_id, other)
+    assert "No runs yet" in printed(capsys, "runs")
+    assert printed(capsys, "runs", "--deleted").count("\n") == 2
+    assert {each["run"] for each in json.loads(printed(capsys, "runs", "--deleted", "--json"))} == {run_id, other}
+    printed(capsys, "restore", run_id, other)
+    assert printed(capsys, "runs").count("\n") == 2 and "The trash is empty" in printed(capsys, "runs", "--deleted")
+    printed(capsys, "delete", run_id, other, "--for-good")
+    assert not run_folder(run_id).exists() and imported.listed() == imported.trashed() == []
+    assert main(["restore", run_id]) == 1 and "There is no run" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_is_stopped_first(store, capsys):
+    run_id = ended(store, state="running")
+    assert main(["delete", run_id]) == 1 and "stop it before you delete it" in capsys.readouterr().err
+
+
+def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
+    old, new = ended(store, files=1_000_000), ended(store, files=1_000_000)
+    with store._writing() as connection:
+        connection.execute(runs.update().where(runs.c.id == old), {"created": 1.0, "ended": time.time() - 40 * 86_400})
+    assert f"{old}\nWould delete 1 runs, 4.0 MB" in printed(capsys, "clean", "--older-than", "30")
+    assert len(store.runs()) == 2
+    assert "Deleted files of 2 runs, 6.0 MB" in printed(capsys, "clean", "--files", "--yes")
+    assert "Deleted 1 runs, 1.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")
+    assert [row.id for row in store.runs()] == [new] and [row.id for row in store.trashed()] == [old]
+    assert "Deleted 1 runs, 1.0 MB." in printed(capsys, "clean", "--trash", "--yes")
+    assert store.trashed() == [] and not run_folder(old).exists()
+    assert main(["clean", "--keep", "-1"]) == 1 and "give a number from 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["clean"])
