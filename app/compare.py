@@ -46,10 +46,10 @@ def page() -> None:
     """The whole page."""
     place, faults = compare_place.of(st.query_params.to_dict(), tuple(VIEWS))
     session.problem()
+    warm()
     sources, missing = compare_data.find(place)
     compare_pick.row(place, sources)
     if sources:
-        warm()
         chosen, unfit = compare_data.choose(place, sources)
         missing += unfit
     for sentence in (*faults, *missing):

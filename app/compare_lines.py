@@ -122,8 +122,8 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
 
 
 def _drawn(kind: str, x: np.ndarray, y: np.ndarray, most: int, after: float = -np.inf) -> Line:
-    """A line thinned for the screen, from the last row before `after` on."""
-    x, y = (column[max(0, np.searchsorted(x, after) - 1):] for column in (x, y))
+    """A line thinned for the screen, from the last row up to `after` on."""
+    x, y = (column[max(0, np.searchsorted(x, after, side="right") - 1):] for column in (x, y))
     kept = thin(x, y, most)
     return {"kind": kind, "x": digits(x[kept]), "y": digits(y[kept])}
 

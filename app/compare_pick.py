@@ -79,8 +79,8 @@ def setting(run: RunRow) -> tuple:
 def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
     """A sweep's name, how far it is, and the way back to single runs."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
-        st.html(sweep_words(place.sweep, runs), width="stretch")
         if runs:
+            st.html(sweep_words(place.sweep, runs), width="stretch")
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
                       on_click=lambda: compare_place.go(place, sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: compare_place.go(Place()))
@@ -94,8 +94,8 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
     states = Counter(run.state for run in runs)
     dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
                     f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
-    done = sum(run.state not in ACTIVE for run in runs) / len(runs) if runs else 0
+    done = sum(run.state not in ACTIVE for run in runs) / len(runs)
     told = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
     bar = f'<div class="rl-bar"><i style="width:{done:.1%};background:#009E73"></i></div>' if done < 1 else ""
     return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(told)}</span>'
-            f"{dots}</div>{bar}") if runs else ""
+            f"{dots}</div>{bar}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from app.session import SMOOTHEST
-from labcore.catalog.metrics import metric
+from labcore.catalog.metrics import METRICS
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
 
@@ -57,7 +58,11 @@ def of(query: dict[str, str], views: tuple[str, ...]) -> tuple[Place, list[str]]
 
 
 def _metric(key: str) -> str:
-    return metric(key).key
+    if key not in METRICS:
+        near = get_close_matches(key, METRICS, n=1)
+        raise LabError(f"The link asks for the metric {key!r}, which there is not: "
+                       f"{f'did you mean {near[0]!r}?' if near else 'choose another one.'}")
+    return key
 
 
 def _axis(key: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
-from labcore.runs.rows import Event, RunRow, Step
+from labcore.runs.rows import Event, RunRow
 from labcore.runs.store import Store
 
 MOST = 200  # runs whose columns are kept: some MB each where they are long
@@ -35,12 +35,11 @@ class _Kept:
     def step(self) -> int:
         return int(self.columns["step"][-1]) if self.columns["step"].size else 0
 
-    def grow(self, rows: Sequence[Step]) -> None:
-        """Add rows that came since."""
-        for key in COUNTERS:
-            self.columns[key] = np.append(self.columns[key], [getattr(row, key) for row in rows])
-        for key in self.metrics:
-            self.metrics[key] = np.append(self.metrics[key], [row.metrics.get(key, np.nan) for row in rows])
+    def grow(self, new: Sequence[np.ndarray]) -> None:
+        """Add the rows that came since: counters, then metrics, as columns."""
+        keys = [(self.columns, key) for key in COUNTERS] + [(self.metrics, key) for key in self.metrics]
+        for (columns, key), column in zip(keys, new, strict=True):
+            columns[key] = np.append(columns[key], column)
 
 
 class Reader:
@@ -85,11 +84,14 @@ class Reader:
         last = kept.events[-1].id if kept.events else 0
         kept.events += self._store.events_after(row.id, last)
         if kept.columns["step"].size and row.step > kept.step:
-            kept.grow(self._store.steps_after(row.id, kept.step))
+            kept.grow(self._columns(row, [*kept.metrics], kept.step))
         if not missing or not row.step:
             return
-        columns = [np.array(column, float) for column in self._store.columns([row.id], missing)[row.id]]
+        columns = self._columns(row, missing, 0)
         if kept.columns["step"].size:  # a row that came in between is read with the next ones
             columns = [column[:kept.columns["step"].size] for column in columns]
         kept.columns = dict(zip(COUNTERS, columns, strict=False))
         kept.metrics |= dict(zip(missing, columns[len(COUNTERS):], strict=True))
+
+    def _columns(self, row: RunRow, keys: Sequence[str], after: int) -> list[np.ndarray]:
+        return [np.array(column, float) for column in self._store.columns([row.id], keys, after)[row.id]]

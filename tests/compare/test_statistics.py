@@ -130,3 +130,24 @@ def test_a_difference():
     both = statistics.difference([1, 2, 3], [3, 4, 5])  # the uncertainty of both sides: √2 times that of one
     assert both.mean == -2 and both.low < got.low - 0.2 and both.high > got.high + 0.2
     assert statistics.difference([1.0], [4, 5]) == Mean(-3.5, None, None, 1)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 9])
+def test_counting_equal_draws_changes_no_band(count):
+    """Its slow twin lays all draws side by side."""
+    values = np.random.default_rng(count).normal(size=(count, 7))
+    values[:, 2], values[0, 3] = 1.0, np.nan
+    drawn = np.random.default_rng(0).integers(count, size=(statistics.RESAMPLES, count))
+    slow = np.quantile(values[drawn].mean(1), (0.025, 0.975), axis=0)
+    _, low, high = statistics.band(values)
+    np.testing.assert_allclose([low, high], slow, atol=1e-12)
+
+
+def test_a_gap_like_the_difference_at_each_place():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 4))
+    middle, low, high = statistics.gap(a, b)
+    for place in range(4):
+        one = statistics.difference(a[:, place], b[:, place])
+        assert (middle[place], low[place], high[place]) == pytest.approx((one.mean, one.low, one.high))
+    assert statistics.gap(a, b[:1])[1] is None

@@ -1,0 +1,173 @@
+"""The Compare page with long runs: how soon its curves are there, and what it costs while one of them grows.
+
+`python -m benchmarks.compare_page` fills a store of its own in a temporary folder, starts the lab on it and drives a
+Chromium. "cold" is the first opening after the server's start, "warm" a later one, each in a fresh browser profile;
+the seconds count from the navigation until every run of the big chart is drawn, and until all small charts are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from labcore.runs import schema
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.runs.store import Store
+from tests.browser.chromium import find
+from tests.browser.conftest import FLAGS, Server
+
+ALGORITHMS = ("grpo", "rloo", "reinforce", "ppo")
+LINES = """number => [...document.querySelectorAll('.rl-compare-chart .rl-plot')].map(plot =>
+    [...plot.querySelectorAll('.scatterlayer path.js-line')].filter(line =>
+        (line.getAttribute('d') || '').includes('L')).length).filter(lines => lines >= number).length"""
+# Looks at the charts at every frame: how often one was empty, and whether the node of a chart was replaced.
+WATCH = """() => {
+  window.seen = { frames: 0, empty: 0, replaced: 0, slowest: 0 };
+  const plots = [...document.querySelectorAll('.rl-compare-chart .rl-plot')];
+  let last = performance.now();
+  const look = (now) => {
+    seen.frames += 1;
+    seen.slowest = Math.max(seen.slowest, now - last);
+    last = now;
+    seen.empty += plots.filter((plot) => !plot.querySelector('path.js-line')).length;
+    seen.replaced += plots.filter((plot) => !plot.isConnected).length;
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+
+
+def metrics(count: int, seed: int) -> list[dict[str, float]]:
+    """Rows of twelve metrics as an LLM run logs them."""
+    rng = np.random.default_rng(seed)
+    steps = np.arange(1, count + 1)
+    reward = 1 - np.exp(-steps / (count * (0.2 + 0.05 * seed))) + 0.05 * rng.normal(size=count)
+    columns = {"reward": reward, "exact_match": np.clip(reward, 0, 1), "frac_reward_zero_std": rng.random(count),
+               "kl": 0.1 * steps / count * rng.random(count), "entropy": 2 * np.exp(-steps / count),
+               "clip_frac/region": 0.1 * rng.random(count), "completions/mean_length": 5 + rng.random(count),
+               "grad_norm": rng.random(count), "loss": rng.normal(size=count), "updates": steps.astype(float),
+               "memory": 400 + rng.random(count), "tokens_per_second": 1000 * rng.random(count)}
+    return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def fill(store: Store, runs: int, count: int, seeds: int) -> list[str]:
+    """Runs of `count` rows, `seeds` of each setting; the last one still goes."""
+    engine, made = schema.open_engine(store.url), []
+    for number in range(runs):
+        setting = number // seeds
+        spec = make(algorithm_key=ALGORITHMS[setting % 4], task_key="sort", steps=2 * count, seed=number % seeds,
+                    knobs={"sft_steps": 0, "learning_rate": 1e-3 / (1 + setting // 4)})
+        run = store.create(spec, mine=True)
+        store.set_state(run, "running")
+        with engine.begin() as connection:
+            connection.execute(schema.steps.insert(), [
+                {"run_id": run, "step": step, "tokens": 512 * step, "env_steps": 0, "seconds": 0.05 * step,
+                 "metrics": json.dumps(row)} for step, row in enumerate(metrics(count, number), start=1)])
+            connection.execute(schema.runs.update().where(schema.runs.c.id == run), {"step": count})
+        if number < runs - 1:
+            store.set_state(run, "finished")
+        made.append(run)
+    return made
+
+
+def opened(browser: Browser, url: str, settings: int, server: psutil.Process) -> tuple[Page, float, float, float]:
+    """The page in a fresh profile, seconds until its big chart and all charts are drawn, and of the server's CPU."""
+    page = browser.new_context(viewport={"width": 1280, "height": 720}).new_page()
+    busy, begun = cpu(server), time.perf_counter()
+    page.goto(url, wait_until="commit")
+    page.wait_for_function(f"() => ({LINES})({settings}) >= 1", timeout=120_000)
+    big = time.perf_counter() - begun
+    page.wait_for_function(f"() => ({LINES})({settings}) >= 7", timeout=120_000)
+    return page, big, time.perf_counter() - begun, cpu(server) - busy
+
+
+def cpu(process: psutil.Process) -> float:
+    return sum(process.cpu_times()[:2])
+
+
+def grow(store: Store, run: str, count: int, per_second: float, stop: threading.Event) -> None:
+    """Append rows to a run, as a worker does, until `stop`."""
+    for step, row in enumerate(metrics(count, 99), start=count + 1):
+        if stop.wait(1 / per_second):
+            return
+        store.append(run, Record(step, 512 * step, row), 0.05 * step)
+
+
+def growing(page: Page, store: Store, run: str, options: argparse.Namespace, server: psutil.Process) -> str:
+    """What it costs to watch a run that grows, and whether the charts stay as they are but for their lines."""
+    stop = threading.Event()
+    writer = threading.Thread(target=grow, args=(store, run, options.steps, 10.0, stop))
+    writer.start()
+    time.sleep(3)
+    page.evaluate("Plotly.relayout(document.querySelector('.rl-plot'), {'xaxis.range[0]': 100, 'xaxis.range[1]': 5000})")
+    before = page.evaluate("document.querySelector('.rl-plot').data.map(trace => trace.y.at(-1)).join()")
+    page.evaluate(WATCH)
+    busy, begun = cpu(server), time.perf_counter()
+    time.sleep(options.seconds)
+    share = (cpu(server) - busy) / (time.perf_counter() - begun)
+    seen = page.evaluate("seen")
+    zoom = page.evaluate("document.querySelector('.rl-plot').layout.xaxis.range")
+    after = page.evaluate("document.querySelector('.rl-plot').data.map(trace => trace.y.at(-1)).join()")
+    stop.set()
+    writer.join()
+    return (f"while it grows: server {share:.1%} of a core; curves {'moved' if before != after else 'DID NOT MOVE'}; "
+            f"{seen['frames'] / options.seconds:.0f} frames/s, slowest {seen['slowest']:.0f} ms, charts empty in "
+            f"{seen['empty']}, replaced in {seen['replaced']} of them; zoom {zoom}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each setting")
+    parser.add_argument("--rounds", type=int, default=5, help="warm openings")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long the growing run is watched")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        os.environ["RL_LAB_HOME"] = folder
+        store = Store()
+        runs = fill(store, options.runs, options.steps, options.seeds)
+        lab = Server(Path(folder))
+        browser = playwright.chromium.launch(executable_path=find(), args=FLAGS)
+        try:
+            measure(browser, lab, store, runs, options)
+        finally:
+            browser.close()
+            lab.stop()
+
+
+def measure(browser: Browser, lab: Server, store: Store, runs: list[str], options: argparse.Namespace) -> None:
+    """Print what was measured."""
+    settings, server = -(-options.runs // options.seeds), psutil.Process(lab.process.pid)
+    first = browser.new_page()
+    first.goto(lab.url)  # so that the server has imported what every page needs
+    first.get_by_role("button", name="Open the LLM lab").wait_for(timeout=120_000)
+    first.close()
+    url = f"{lab.url}/compare?runs={','.join(runs)}"
+    took = []
+    for number in range(options.rounds + 1):
+        page, big, whole, busy = opened(browser, url, settings, server)
+        load = os.getloadavg()[0]
+        name = "warm" if number else "cold"
+        print(f"{name}: big chart {big:.2f} s, all charts {whole:.2f} s, server CPU {busy:.2f} s "
+              f"(load {load:.1f})", flush=True)
+        took += [big] if number else []
+        if number < options.rounds:
+            page.context.close()
+    print(f"warm, median: {statistics.median(took):.2f} s")
+    print(growing(page, store, runs[-1], options, server))
+
+
+if __name__ == "__main__":
+    main()

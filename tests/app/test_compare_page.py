@@ -1,0 +1,175 @@
+"""The Compare page: what a link shows, what a choice puts into the link, and what does not fit, in a sentence each."""
+
+import json
+import re
+
+import pytest
+import streamlit as st
+
+from labcore.compare import imported
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.runs.sweep import queue
+from tests.app.seeding import ran, seed
+from tests.app.test_pages import _link, html
+from tests.compare import tools
+
+
+@pytest.fixture
+def pair(lab):
+    """Three seeds of GRPO, clearly above three of RLOO."""
+    return [tools.stored(lab.store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
+                         kl=[0.01 * number + 0.1] * 8)
+            for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
+
+
+def charts(test) -> dict:
+    """What the compare charts were given."""
+    found = {}
+    for element in test.get("bidi_component"):
+        data = json.loads(element.proto.json or "{}")
+        if data.get("panels"):
+            found["main" if data["main"] else "small"] = data
+    return found
+
+
+def warnings(test) -> list[str]:
+    return [element.value for element in test.warning]
+
+
+def test_nothing_chosen_offers_what_there_is(page, lab, pair):
+    test = page("compare")
+    assert "who learns faster" in test.markdown[0].value and "GRPO" in html(test)
+    test.button(key="compare:task:sort").click()
+    assert set(_link(ran(test))["runs"].split(",")) == set(pair)
+
+
+def test_an_empty_lab_leads_to_a_first_run(page, lab):
+    assert any("No runs yet" in link.proto.label for link in page("compare").get("page_link"))
+
+
+def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, pair):
+    test = page("compare", runs=f"{pair[0]},{pair[3]}")
+    box, = test.multiselect
+    assert box.value == [pair[0], pair[3]]
+    assert any(re.fullmatch(r"RLOO.* · sort · seed 2 · finished · \w{4}", option) for option in box.options)
+    box.set_value([pair[0], pair[3], pair[4]])
+    assert _link(ran(test))["runs"] == f"{pair[0]},{pair[3]},{pair[4]}"
+
+
+def test_the_other_seeds_are_one_click_away(page, lab, pair):
+    tools.stored(lab.store, [0.5] * 3, seed=9, changes=[(2, "beta", 0.3)])  # moved by hand: another setting
+    test = page("compare", runs=pair[0])
+    assert test.button(key="other_seeds").label == "Add 2 other seeds"
+    test.button(key="other_seeds").click()
+    assert sorted(_link(ran(test))["runs"].split(",")) == sorted(pair[:3])
+    assert not any(button.key == "other_seeds" for button in test.button)
+
+
+def test_a_run_that_is_not_there_is_said_and_the_rest_is_shown(page, lab, pair):
+    test = page("compare", runs=f"gone,{pair[0]}", x="days", metric="nonsense")
+    assert len(warnings(test)) == 3, warnings(test)
+    assert "There is no run gone here" in warnings(test)[2] and "the metric 'nonsense'" in warnings(test)[0]
+    assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO"]
+
+
+def test_more_settings_than_fit(page, lab):
+    runs = [tools.stored(lab.store, [0.5] * 2, beta=0.01 * number) for number in range(9)]
+    test = page("compare", runs=",".join(runs))
+    assert len(charts(test)["main"]["groups"]) == 8
+    assert warnings(test) == [f"8 settings fit on one picture: {runs[8]} is left out."]
+
+
+def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
+    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    imported.place(kept.id).joinpath("rows.csv").unlink()
+    test = page("compare", runs=f"{kept.id},{pair[0]}")
+    assert "has lost its rows.csv" in warnings(test)[0] and len(charts(test)["main"]["groups"]) == 1
+
+
+def test_an_imported_run_lies_beside_ours(page, lab, pair):
+    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    data = charts(page("compare", runs=f"{pair[0]},{kept.id}"))["main"]
+    assert [group["label"] for group in data["groups"]] == ["GRPO", "TRL (imported)"]
+    assert data["panels"][0]["lines"]["1:line"]["y"] == [0.5, 0.75]
+
+
+def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
+    both = seed(lab.store, "finished")
+    dpo = lab.store.create(make(algorithm_key="dpo", task_key="sort", steps=10), mine=True)
+    lab.store.set_state(dpo, "running")
+    lab.store.append(dpo, Record(1, 100, {"exact_match": 0.5, "updates": 1.0}), 1.0)
+    panel = charts(page("compare", runs=f"{both},{dpo}"))["main"]["panels"][0]
+    assert panel["key"] == "exact_match" and {"0:line", "1:line"} <= set(panel["lines"])
+    panel = charts(page("compare", runs=f"{both},{tools.stored(lab.store, [0.5] * 3)}"))["main"]["panels"][0]
+    assert panel["key"] == "reward"
+
+
+def test_every_choice_is_in_the_link_and_the_link_shows_it_again(page, lab, pair):
+    test = page("compare", runs=",".join(pair))
+    test.selectbox[0].set_value("kl")
+    test = ran(test)
+    test.selectbox[1].set_value("RLOO")
+    test = ran(test)
+    test.slider[0].set_value(0.5)
+    test = ran(test)
+    test.toggle[0].set_value(True)
+    test = ran(test)
+    link = _link(test)
+    assert link == {"runs": ",".join(pair), "metric": "kl", "baseline": pair[3], "smooth": "0.5", "traces": "1"}
+    again = page("compare", **link)
+    panel = charts(again)["main"]["panels"][0]
+    assert panel["key"] == "kl" and panel["strip"] == "Difference: minus RLOO, nats/token"
+    assert {"0:gap", "0:line", "0:raw", "0:band"} <= set(panel["lines"])
+    assert sum(":seed:" in key for key in panel["lines"]) == 6
+    assert [group["bold"] for group in charts(again)["main"]["groups"]] == [False, True]
+
+
+def test_a_baseline_that_is_not_compared(page, lab, pair):
+    test = page("compare", runs=",".join(pair[:3]), baseline=pair[4])
+    assert f"The baseline {pair[4]} is none of the runs" in warnings(test)[0]
+
+
+def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
+    test = page("compare", runs=",".join(pair), view="table")
+    shown = html(test)
+    assert "At the end GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
+    assert "<code>algorithm</code>" in shown and "<code>seed</code>" not in shown
+    assert "508 MB" in shown and "policy + reference" in shown
+    assert len(test.get("download_button")) == 3
+
+
+def test_a_table_of_nothing_is_a_sentence(page, lab):
+    run = tools.stored(lab.store, [], state="running")
+    test = page("compare", runs=run, view="table")
+    assert "nothing to compare yet" in test.info[0].value
+
+
+def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
+    test = page("compare", runs=",".join(pair), view="plane")
+    panel, = charts(test)["main"]["panels"]
+    assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
+    assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
+    assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
+    assert "front" not in panel["lines"] and "on the front" in html(test)  # GRPO alone is on it: no line
+    plain = tools.stored(lab.store, [0.5] * 3)
+    test = page("compare", runs=plain, view="plane")
+    assert "plane" not in test.get("button_group")[0].proto.options.__str__() and "main" in charts(test)
+
+
+def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):
+    sweep = queue(lab.store, [make(algorithm_key="grpo", task_key="sort", seed=number) for number in range(3)])
+    test = page("compare", sweep=sweep)
+    assert sweep in html(test) and "3 queued" in html(test) and not test.multiselect
+    assert charts(test)["main"]["groups"][0]["note"] == "waiting"
+    test = page("compare", sweep="sweep-gone")
+    assert "There is no sweep 'sweep-gone'" in warnings(test)[0]
+
+
+def test_only_runs_that_go_are_polled(page, lab, pair, monkeypatch):
+    every = {}
+    monkeypatch.setattr(st, "fragment", lambda draw, run_every=None, key=None: every.update({key: run_every}) or draw)
+    page("compare", runs=",".join(pair))
+    assert every["compare"] is None
+    page("compare", runs=tools.stored(lab.store, [0.5], state="running"))
+    assert every["compare"] == 1.0

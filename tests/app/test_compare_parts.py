@@ -1,0 +1,209 @@
+"""The pure parts of Compare: links, lines, what is sent, words, files. Numbers by hand."""
+
+import csv
+import doctest
+import importlib
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app import compare_csv, compare_words
+from app.compare_curves import Sent
+from app.compare_data import Chosen, look_of, note
+from app.compare_lines import Look, gap_of, lines_of, marks_of
+from app.compare_place import Place, of
+from labcore.compare import tree
+from labcore.compare.loading import load
+from labcore.compare.table import compare, groups
+from labcore.runs.store import Store
+from tests.compare import tools
+from tests.compare.test_tree import family
+
+VIEWS = ("curves", "table")
+STEPS = Look("reward", "step")
+
+
+def group_of(*rewards, **more):
+    store = Store()
+    return groups(load(store, [tools.stored(store, row, seed=seed, **more) for seed, row in enumerate(rewards)]))[0]
+
+
+@pytest.mark.parametrize("name", ["compare_lines", "compare_words"])
+def test_doctests(name):
+    tried = doctest.testmod(importlib.import_module(f"app.{name}"))
+    assert tried.attempted and not tried.failed
+
+
+@pytest.mark.parametrize("place", [
+    Place(), Place(runs=("a", "b"), metric="kl", x="tokens", smooth=0.9, baseline="a", traces=True, view="table"),
+    Place(sweep="sweep-1")])
+def test_a_place_and_its_link_are_one(place):
+    assert of(place.to_url(), VIEWS) == (place, [])
+    assert Place().to_url() == {} and "smooth" not in Place(runs=("a",)).to_url()
+
+
+@pytest.mark.parametrize("query, words", [
+    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "the axis 'days'"),
+    ({"smooth": "1.5"}, "the smoothing '1.5'"), ({"smooth": "nan"}, "the smoothing 'nan'"),
+    ({"view": "pie"}, "the view 'pie'")])
+def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(query, words):
+    place, faults = of({"runs": "a,b,a", "traces": "1", **query}, VIEWS)
+    assert place == Place(runs=("a", "b"), traces=True)
+    assert len(faults) == 1 and words in faults[0]
+
+
+def test_one_seed_is_a_line_without_a_band():
+    lines = lines_of(group_of([0.25, 0.5]), 3, STEPS, {})
+    assert lines == {"3:line": {"kind": "line", "group": 3, "x": [1.0, 2.0], "y": [0.25, 0.5]}}
+
+
+def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone():
+    group = group_of([0.0, 0.5, 0.5, 1.0], [1.0, 1.0])
+    lines = lines_of(group, 0, STEPS, {})
+    longer = group.traces[0].run
+    assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}
+    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0], "low": [0.0, 0.5], "high": [1.0, 1.0]}
+    assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
+    both = lines_of(group, 0, replace(STEPS, traces=True), {})
+    assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
+
+
+def test_smoothing_leaves_the_band_and_keeps_the_rows_behind():
+    group = group_of([0.0, 1.0], [0.5, 0.5])
+    lines = lines_of(group, 0, replace(STEPS, smoothing=0.5), {})
+    assert lines["0:band"] == lines_of(group, 0, STEPS, {})["0:band"]
+    assert lines["0:raw"]["y"] == [0.25, 0.75]
+    assert lines["0:line"]["y"] == pytest.approx([0.25, (1 / 1.5 + 0.5) / 2], abs=1e-6)
+    assert "0:raw" not in lines_of(group, 0, replace(STEPS, smoothing=0.5, faint=False), {})
+
+
+def test_a_fork_is_drawn_from_its_parent_s_point_and_its_difference_begins_at_zero():
+    traces = family()
+    above = tree.parents(traces)
+    child = groups(traces[1:])[0]
+    lines = lines_of(child, 1, STEPS, above)
+    assert lines["1:root"]["x"] == [2.0] and lines["1:root"]["y"] == [0.2]
+    assert lines["1:line"]["x"][:2] == [2.0, 3.0] and lines["1:line"]["y"][:2] == [0.2, 0.4]
+    gap = gap_of(child, 1, None, STEPS, above)
+    assert gap["1:gap"]["y"] == pytest.approx([0, 0.1, 0.2, 0.3]) and "1:gapband" not in gap
+    assert gap_of(groups(traces[:1])[0], 0, None, STEPS, above) == {}
+
+
+def test_the_difference_to_a_pinned_baseline():
+    store = Store()
+    runs = [tools.stored(store, [level] * 2, algorithm=key) for key, level in (("grpo", 0.75), ("ppo", 0.5))]
+    grpo, ppo = groups(load(store, runs))
+    assert gap_of(grpo, 0, ppo, STEPS, {})["0:gap"]["y"] == [0.25, 0.25] and gap_of(ppo, 1, ppo, STEPS, {}) == {}
+
+
+def test_a_marker_stands_where_its_knob_was_moved_on_every_axis():
+    group = group_of([0.1] * 4, changes=[(2, "beta", 0.2), (3, "beta", 0.0)], beta=0.04)
+    assert marks_of(group, 1, "tokens") == [{"x": 200.0, "text": "β 0.04 → 0.2", "group": 1},
+                                            {"x": 300.0, "text": "β 0.2 → 0", "group": 1}]
+
+
+def test_a_long_line_is_thinned_and_keeps_its_peak():
+    rows = [0.5] * 400
+    rows[137] = 0.9
+    store = Store()
+    trace = load(store, [tools.stored(store, rows)])
+    line = lines_of(groups(trace)[0], 0, replace(STEPS, most=40), {})["0:line"]
+    assert len(line["x"]) <= 40 and max(line["y"]) == 0.9 and line["x"][-1] == 400.0
+
+
+def test_only_lines_that_are_new_are_sent():
+    sent, made = Sent(), []
+
+    def lines(version):
+        return sent.lines(("grpo",), version, lambda: made.append(version) or {"0:line": {"y": [version]}})
+
+    assert sent.changed("reward", lines(1), full=False) == {"0:line": {"y": [1]}}
+    assert sent.changed("reward", lines(1), full=False) == {} and made == [1]
+    assert sent.changed("kl", lines(1), full=False) != {}
+    assert sent.changed("reward", lines(1), full=True) == {"0:line": {"y": [1]}}
+    assert sent.changed("reward", lines(2), full=False) == {"0:line": {"y": [2]}} and made == [1, 2]
+
+
+def chosen_of(names, baseline="", **place):
+    traces = load(Store(), names)
+    return Chosen(Place(runs=tuple(names), baseline=baseline, **place), tuple(Store().run(name) for name in names),
+                  tuple(traces), tuple(groups(traces)), "reward", "step", {name: {"reward"} for name in names})
+
+
+@pytest.fixture
+def three():
+    """GRPO and RLOO alike, PPO below them, three seeds each; REINFORCE with one."""
+    store = Store()
+    levels = {"grpo": 0.9, "rloo": 0.905, "ppo": 0.5}
+    names = [tools.stored(store, [level + 0.02 * seed] * 6, seed=seed, algorithm=key)
+             for key, level in levels.items() for seed in range(3)]
+    return [*names, tools.stored(store, [0.7] * 6, algorithm="reinforce")]
+
+
+def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
+    chosen = chosen_of(three)
+    table = compare(chosen.traces, "reward")
+    assert compare_words.headline(table) == (
+        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to judge REINFORCE.")
+    looks = {look["label"]: look for look in look_of(chosen)}
+    shown = compare_words.results(table, looks)
+    for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no verdict from 1 seed", "not evidence",
+                  "beats 1 of 3", looks["GRPO"]["colour"][0], "[0.905, 0.945]"):
+        assert words in shown, words
+    assert shown.index("RLOO") < shown.index("GRPO") < shown.index("REINFORCE") < shown.index("PPO")
+    assert [note(group) for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
+
+
+def test_a_baseline_gives_every_number_a_delta_and_a_verdict(three):
+    table = compare(load(Store(), three), "reward", three[0])
+    looks = {look["label"]: look for look in look_of(chosen_of(three, three[0]))}
+    shown = compare_words.results(table, looks)
+    for words in ("the baseline", "Δ −0.400 [", "GRPO beats it, P 0.00", "Δ +0.005 [", "tie with GRPO, P 0.67"):
+        assert words in shown, words
+    assert [look["bold"] for look in looks.values()] == [True, False, False, False]
+
+
+def test_what_a_file_says_is_escaped():
+    trace = replace(tools.trace([1, 2]), label="<b>x</b>")
+    table = compare([trace], "reward")
+    look = {table.rows[0].label: {"colour": ["#000", "#fff"]}}
+    assert "<b>x" not in compare_words.results(table, look)
+
+
+def read(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def test_the_table_as_a_file(three):
+    chosen = chosen_of(three)
+    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    assert [row["group"] for row in rows] == ["GRPO", "RLOO", "PPO", "REINFORCE"]
+    grpo = rows[0]
+    assert float(grpo["final"]) == pytest.approx(0.92) and float(grpo["at_600_tokens"]) == pytest.approx(0.92)
+    assert (grpo["seeds"], grpo["against"], grpo["verdict"]) == ("3", "RLOO", "tie") and rows[1]["against"] == ""
+    assert rows[2]["verdict"] == "is beaten" and float(rows[2]["p_better_than_it"]) == 0
+    pinned = read(compare_csv.table(compare(chosen.traces, "reward", three[0]), chosen_of(three, three[0])))
+    assert float(pinned[2]["delta_final"]) == pytest.approx(-0.4) and pinned[0]["delta_final"] == ""
+
+
+def test_the_curves_as_they_are_drawn_as_a_file(three):
+    rows = read(compare_csv.plotted(chosen_of(three, smooth=0.5)))
+    line = [row for row in rows if row["group"] == "GRPO" and row["what"] == "mean" and row["smoothing"] == "0.5"]
+    assert [float(row["x"]) for row in line] == [1, 2, 3, 4, 5, 6] and float(line[0]["value"]) == pytest.approx(0.92)
+    low = [row for row in rows if row["group"] == "GRPO" and row["what"] == "95 % bootstrap band of the mean, low end"]
+    assert len(low) == 6 and all(0.9 <= float(row["value"]) < 0.92 for row in low)
+    assert {row["smoothing"] for row in low} == {"0"}
+    alone = [row for row in rows if row["group"] == "REINFORCE"]
+    assert {row["what"] for row in alone} == {"one seed"} and {row["run"] for row in alone} == {three[-1]}
+
+
+def test_all_rows_as_a_file(three, monkeypatch):
+    monkeypatch.setattr(compare_csv, "lab", lambda: type("Lab", (), {"store": Store()})())
+    rows = read(compare_csv.rows(chosen_of(three[:2])))
+    assert len(rows) == 2 * 6 * 3  # two runs, six steps, three metrics
+    one = [row for row in rows if row["run"] == three[1] and row["metric"] == "reward" and row["step"] == "2"]
+    assert one == [{"run": three[1], "group": "GRPO", "seed": "1", "step": "2", "tokens": "200", "env_steps": "0",
+                    "seconds": "2.0", "metric": "reward", "value": "0.92"}]
+    assert np.isfinite([float(row["value"]) for row in rows]).all()

@@ -1,0 +1,75 @@
+"""The reader that keeps what it read: the same traces as a fresh look at the store, from fewer rows."""
+
+import numpy as np
+import pytest
+
+from labcore.compare import imported
+from labcore.compare.loading import load
+from labcore.compare.reader import Reader
+from labcore.errors import LabError
+from labcore.runs.record import Record
+from labcore.runs.store import Store
+from tests.compare import tools
+
+
+class Counting(Store):
+    """A store that counts the rows it was asked for."""
+
+    asked = 0
+
+    def columns(self, run_ids, keys, after=0):
+        found = super().columns(run_ids, keys, after)
+        self.asked += sum(len(columns[0]) for columns in found.values())
+        return found
+
+
+def same(one, other):
+    assert (one.run, one.state, one.breaks, one.changes, one.origin) == (
+        other.run, other.state, other.breaks, other.changes, other.origin)
+    for mine, theirs in ((one.axes, other.axes), (one.metrics, other.metrics)):
+        assert set(mine) <= set(theirs)
+        for key, column in mine.items():
+            np.testing.assert_array_equal(column, theirs[key])
+
+
+def test_a_growing_run_is_what_the_store_says_and_read_once():
+    store = Counting()
+    run = tools.stored(store, [0.1, 0.2, 0.3], state="running", kl=[1.0, 2.0, 3.0])
+    reader = Reader(store)
+    same(reader.traces([store.run(run)], ["reward"])[0], load(store, [run])[0])
+    assert store.asked == 3
+    same(reader.traces([store.run(run)], ["reward"])[0], load(store, [run])[0])
+    assert store.asked == 3
+    store.append(run, Record(4, 400, {"reward": 0.4, "updates": 4.0}), 4.0)
+    store.log(run, "knob", {"knob": "beta", "from": 0.0, "to": 0.1, "text": "beta"}, 4)
+    got = reader.traces([store.run(run)], ["reward"])[0]
+    same(got, load(store, [run])[0])
+    assert store.asked == 4 and got.changes == ((4, "beta", 0.1),) and got.metrics["reward"].tolist()[-1] == 0.4
+
+
+def test_a_metric_asked_for_later_has_as_many_rows_as_the_others():
+    store = Store()
+    run = tools.stored(store, [0.1, 0.2, 0.3], state="running", kl=[1.0, 2.0, 3.0])
+    reader, row = Reader(store), store.run(run)
+    reader.traces([row], ["reward"])
+    store.append(run, Record(4, 400, {"reward": 0.4, "kl": 4.0, "updates": 4.0}), 4.0)
+    late = reader.traces([row], ["kl"])[0]  # the row as it was read before the fourth step
+    assert [late.metrics[key].size for key in ("reward", "kl")] == [3, 3] and late.axes["step"].size == 3
+    now = reader.traces([store.run(run)], ["reward", "kl"])[0]
+    assert now.metrics["kl"].tolist() == [1, 2, 3, 4] and now.metrics["reward"].tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+def test_a_run_without_rows_and_one_without_the_metric():
+    store = Store()
+    empty, plain = tools.stored(store, [], state="running"), tools.stored(store, [0.5])
+    traces = Reader(store).traces([store.run(empty), store.run(plain)], ["reward", "entropy"])
+    assert traces[0].metrics == {} and traces[0].axes["step"].size == 0
+    assert set(traces[1].metrics) == {"reward", "updates"}
+
+
+def test_an_imported_run_is_read_whole():
+    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    trace, = Reader(Store()).traces([kept.id], [])
+    assert trace.imported and trace.metrics["reward"].tolist() == [0.5, 0.75]
+    with pytest.raises(LabError, match="import its CSV"):
+        Reader(Store()).traces(["imported-gone"], [])
