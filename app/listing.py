@@ -1,4 +1,4 @@
-"""Lists of runs, for the Runs page and for Home."""
+"""Short lists of runs for Home, and the offer to go on with what was interrupted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from collections.abc import Iterable
 import streamlit as st
 
 from app.lab import lab
-from app.session import forget, page_of, tell
+from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import LabError
-from labcore.runs.rows import ACTIVE, RESUMABLE, RunRow, Step
-
-MOST = 100
+from labcore.runs.rows import ACTIVE, RunRow, Step
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
@@ -40,14 +38,6 @@ def _resume(ids: Iterable[str]) -> None:
             tell(str(error))
 
 
-def _delete(run: RunRow) -> None:
-    try:
-        lab().store.delete(run.id)
-        forget(run)
-    except LabError as error:
-        tell(str(error))
-
-
 def going() -> None:
     """The runs that are going, for Home, or the latest ones; polls only while some are going."""
     polling = bool(lab().store.runs(*ACTIVE, limit=1))
@@ -65,29 +55,7 @@ def _going(polling: bool) -> None:
     st.subheader(title, anchor=False)
     newest = _newest(runs)
     for run in runs:
-        _entry(run, newest.get(run.id), full=False)
-
-
-def table() -> None:
-    """All runs, newest first; polls only while one is going."""
-    every = 1.0 if lab().store.runs(*ACTIVE, limit=1) else None
-    st.fragment(_table, run_every=every, key="table")(every is not None)
-
-
-def _table(polling: bool) -> None:
-    runs = lab().store.runs(limit=MOST)
-    if polling and not any(run.state in ACTIVE for run in runs):
-        st.rerun()
-    if not runs:
-        st.markdown("No runs yet. The first one takes a minute and needs no settings.")
-        if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:"):
-            st.switch_page("../pages/llm.py")
-        return
-    newest = _newest(runs)
-    for run in runs:
-        _entry(run, newest.get(run.id), full=True)
-    if len(runs) == MOST:
-        st.caption(f"The newest {MOST} runs. Older ones open by their link.")
+        _entry(run, newest.get(run.id))
 
 
 def _newest(runs: list[RunRow]) -> dict[str, Step]:
@@ -96,16 +64,10 @@ def _newest(runs: list[RunRow]) -> dict[str, Step]:
     return {run_id: steps[-1] for run_id, steps in found.items() if steps}
 
 
-def _entry(run: RunRow, step: Step | None, full: bool) -> None:
+def _entry(run: RunRow, step: Step | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key=f"entry:{run.id}", gap="small"):
         st.html(_words(run, step), width="stretch")
-        if full and run.state in RESUMABLE:
-            st.button("Go on", icon=":material/play_arrow:", key=f"resume:{run.id}", on_click=_resume, args=([run.id],))
         st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:", query_params={"run": run.id})
-        if full and run.state not in ACTIVE:
-            with st.popover("", icon=":material/delete:", help=f"Delete {run.id}", key=f"bin:{run.id}"):
-                st.markdown(f"Delete **{run.id}** with its curves and checkpoints? This cannot be undone.")
-                st.button("Delete the run", type="primary", key=f"delete:{run.id}", on_click=_delete, args=(run,))
 
 
 def _words(run: RunRow, step: Step | None) -> str:

@@ -71,10 +71,18 @@ def close_run(kind: str) -> None:
     st.query_params.from_dict(_view())
 
 
-def forget(run: RunRow) -> None:
+def begin(kind: str, **fields: Any) -> None:
+    """An empty page whose draft has these fields: how another page proposes a run."""
+    st.session_state[f"draft:new-{kind}"] = {**_defaults(kinds.kind(kind)), "steps": {}, "data": {}, "knobs": {},
+                                             **fields}
+    st.session_state[f"open_run:{kind}"] = None
+
+
+def forget(run_id: str) -> None:
     """Close the run where this tab has it open: it is gone."""
-    if st.session_state.get(f"open_run:{run.spec.kind}") == run.id:
-        st.session_state[f"open_run:{run.spec.kind}"] = None
+    for kind in kinds.KINDS:
+        if st.session_state.get(f"open_run:{kind}") == run_id:
+            st.session_state[f"open_run:{kind}"] = None
 
 
 def _view() -> dict[str, str]:

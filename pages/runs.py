@@ -1,11 +1,8 @@
-"""All runs: open, resume, delete."""
+"""Runs: all of them, found, compared, kept and cleaned up."""
 
-import streamlit as st
-
-from app import listing, session
+from app import listing, runs_page, session
 from app.lab import lab
 
-st.header("Runs", anchor=False)
 session.problem()
 listing.resume_banner(lab().store.runs("interrupted"))
-listing.table()
+runs_page.page()

@@ -173,14 +173,6 @@ def test_tabs(page, lab, tab):
     ran(test)
 
 
-def test_deleting_a_run_asks_first(page, lab):
-    run_id = seed(lab.store, "finished")
-    test = page("runs")
-    test.button(key=f"delete:{run_id}").click()
-    ran(test)
-    assert not lab.store.runs() and "No runs yet" in test.markdown[-1].value
-
-
 def test_a_number_box_starts_from_the_run_s_value_even_if_it_is_mounted_late(page, lab):
     """The browser mounts what is in a closed popover later, from the default it was sent."""
     test = page("llm", run=seed(lab.store))

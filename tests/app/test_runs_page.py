@@ -1,0 +1,290 @@
+"""The page Runs: what is listed, searched, grouped and marked; deleting with a way back; clean-up and import."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import streamlit as st
+
+from app import runs_table
+from app.runs_actions import volume
+from app.runs_cleanup import FILES
+from app.runs_details import differences
+from app.runs_place import PICKED, View, chosen, view
+from labcore.catalog.kinds import KINDS
+from labcore.compare import imported
+from labcore.runs.fork import fork_spec
+from labcore.runs.paths import run_folder
+from labcore.runs.schema import runs
+from labcore.shelf.fields import grouped
+from tests.app.seeding import ran, seed
+from tests.shelf.tools import CSV, entry
+
+
+def rows(test) -> list[str]:
+    """The ids in all tables, from top to bottom."""
+    return [run for element in test.dataframe for run in element.value["run"]]
+
+
+def said(test) -> str:
+    return " ".join(element.value for element in (*test.markdown, *test.caption, *test.warning))
+
+
+def link(test) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
+
+
+def press(test, key: str):
+    test.button(key=key).click()
+    return ran(test)
+
+
+def select(test, *run_ids: str):
+    """Select rows, as a click on their boxes does."""
+    test.session_state[PICKED] = list(run_ids)
+    return ran(test)
+
+
+def labels(test) -> list[str]:
+    return [*(button.label for button in test.button), *(link.proto.label for link in test.get("page_link"))]
+
+
+def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
+    run_id = seed(lab.store, "finished", seed=3)
+    lab.store.mark(run_id, star=True, tags=["paper"], note="Two\nlines")
+    about, = imported.keep("trl.csv", CSV)
+    table = page("runs").dataframe[0].value
+    assert list(table["run"]) == [about.id, run_id]
+    row = table.iloc[1]
+    assert (row["star"], *row["state"], row["algorithm"], row["task"], row["seed"], row["step"], row["steps"]) == (
+        "★", "Finished", "GRPO", "Sort letters", 3, 6, 10)
+    assert (row["metric"], round(row["last"], 6), round(row["best"], 6)) == ("Reward", 0.6, 0.6)
+    assert row["note"] == "Two lines"
+    assert list(row["tags"]) == ["paper"] and len(row["curve"]) == 6 and row["size"] > 0
+    assert (*table.iloc[0]["state"], table.iloc[0]["metric"], table.iloc[0]["last"]) == ("Imported", "Reward", 0.4)
+
+
+def test_columns_without_a_value_take_no_room():
+    assert not {"tags", "note"} & set(runs_table.frame([entry()]).columns)
+    assert {"tags", "note"} <= set(runs_table.frame([entry(tags=("a",), note="b"), entry("c")]).columns)
+
+
+def test_the_link_holds_search_filters_groups_and_order(page, lab):
+    low, high = (seed(lab.store, "finished", knobs={"beta": beta}) for beta in (0.02, 0.1))
+    failed = seed(lab.store, "failed", algorithm="ppo")
+    lab.store.mark(low, star=True)
+    assert rows(page("runs")) == [failed, high, low]
+    assert rows(page("runs", find="beta>0.05 grpo")) == [high]
+    assert rows(page("runs", state="failed,diverged")) == [failed]
+    assert rows(page("runs", kind="maze")) == [] and rows(page("runs", star="1")) == [low]
+    assert rows(page("runs", order="id")) == sorted([low, high, failed])
+    test = page("runs", group="beta", state="finished")
+    assert rows(test) == [low, high] and len(test.dataframe) == 2
+    assert [header.label for header in test.expander] == [
+        f"beta = {beta} · 1 run · reward: mean of last 0.600, of best 0.600" for beta in ("0.02", "0.1")]
+
+
+def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = page("runs")
+    test.text_input[0].set_value("  rloo ")
+    ran(test)
+    assert link(test)["find"] == "rloo" and rows(test) == [] and "No run matches" in said(test)
+    test.text_input[0].set_value("")
+    ran(test)
+    assert "find" not in test.query_params and rows(test) == [run_id]
+    next(box for box in test.selectbox if box.label == "Group by").set_value("beta")
+    ran(test)
+    assert link(test)["group"] == "beta" and len(test.expander) == 1
+    next(box for box in test.selectbox if box.label == "Order by").set_value("last")
+    ran(test)
+    assert link(test)["order"] == "-last"
+
+
+def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_shows_all(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = page("runs", find="betta=1")
+    assert rows(test) == [] and "try beta=1" in said(test)
+    assert rows(page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")) == [run_id]
+
+
+@pytest.mark.parametrize("query, found", [
+    ({}, View()), ({"find": "a b", "star": "1", "view": "deleted"}, View("a b", star=True, deleted=True)),
+    ({"state": "running,nothing", "kind": "maze"}, View(states=("running",), kinds=("maze",))),
+    ({"order": "last", "group": "beta"}, View(order="last", group="beta")), ({"order": "-shoe"}, View())])
+def test_the_view_of_a_link(monkeypatch, query, found):
+    monkeypatch.setattr(st, "query_params", query)
+    assert view() == found
+
+
+def test_chosen_entries_are_those_of_the_view_in_its_order():
+    one, two = entry("a", last=0.1, star=True), entry("b", last=0.9, state="failed")
+    assert chosen([one, two], View(order="-last")) == [two, one]
+    assert chosen([one, two], View(star=True)) == [one] == chosen([one, two], View(states=("finished",)))
+    assert chosen([one, two], View(kinds=("maze",))) == []
+
+
+def test_star_and_tags_are_set_on_all_selected_runs(page, lab):
+    ids = [seed(lab.store, "finished") for _ in range(2)]
+    test = select(page("runs"), *ids)
+    assert "**2 selected**" in said(test) and {"Compare", "Star", "Delete"} <= set(labels(test))
+    press(test, "act:Star")
+    assert all(lab.store.run(run_id).star for run_id in ids)
+    press(test, "act:Unstar")
+    assert not any(lab.store.run(run_id).star for run_id in ids)
+    lab.store.mark(ids[0], tags=["old"])
+    ran(page("runs"))
+    box = next(box for box in select(page("runs"), *ids).multiselect if box.label == "Tags")
+    assert box.value == [], "only the tags of all of them"
+
+
+def test_a_note_is_kept(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = select(page("runs"), run_id)
+    test.text_area[0].set_value("It learns.")
+    ran(test)
+    assert lab.store.run(run_id).note == "It learns." and "It learns." in list(test.dataframe[0].value["note"])
+
+
+def test_deleted_runs_come_back_by_one_click(page, lab):
+    one, two, other = (seed(lab.store, "finished") for _ in range(3))
+    test = press(select(page("runs"), one, two), "act:Delete")
+    assert rows(test) == [other] and "2 runs deleted." in said(test)
+    press(test, "act:Undo")
+    assert set(rows(test)) == {one, two, other} and lab.store.trashed() == []
+
+
+def test_the_trash_lists_restores_and_empties(page, lab):
+    one, two = (seed(lab.store, "finished") for _ in range(2))
+    about, = imported.keep("trl.csv", CSV)
+    test = press(select(page("runs"), one, two, about.id), "act:Delete")
+    assert rows(test) == [] and "Deleted · 3" in labels(test)
+    press(test, "runs:deleted")
+    assert set(rows(test)) == {one, two, about.id} and link(test)["view"] == "deleted"
+    press(select(test, one), "act:Restore")
+    assert set(rows(test)) == {two, about.id} and [run.id for run in lab.store.runs()] == [one]
+    press(test, "act:Empty the trash")
+    assert "The trash is empty" in said(test) and lab.store.trashed() == imported.trashed() == []
+    assert not run_folder(two).exists()
+
+
+def test_opening_the_page_purges_what_lay_in_the_trash_for_a_week(page, lab):
+    run_id = seed(lab.store, "finished")
+    lab.store.trash([run_id])
+    with lab.store._writing() as connection:
+        connection.execute(runs.update(), {"deleted": time.time() - 8 * 86_400})
+    page("runs")
+    assert lab.store.trashed() == []
+
+
+def test_a_run_that_goes_is_not_deleted_and_the_page_says_what_to_do(page, lab):
+    going, ended = seed(lab.store), seed(lab.store, "finished")
+    test = press(select(page("runs"), going, ended), "act:Delete")
+    assert "is running: stop it before you delete it" in said(test) and len(lab.store.runs()) == 2
+    press(test, "act:Stop")
+    assert [control.command for control in lab.store.asked(going)] == ["stop"]
+
+
+def test_what_was_stopped_goes_on(page, lab):
+    run_id = seed(lab.store, "stopped")
+    press(select(page("runs"), run_id), "act:Go on")
+    assert lab.launcher.resumed == [run_id]
+
+
+@pytest.mark.parametrize("count, compared", [(1, True), (8, True), (9, False)])
+def test_up_to_eight_runs_can_be_compared(page, lab, count, compared):
+    ids = [seed(lab.store, "finished", steps=1) for _ in range(count)]
+    test = select(page("runs"), *ids)
+    link = next(link.proto for link in test.get("page_link") if link.proto.label == "Compare")
+    assert link.disabled != compared and set(link.query_string.split("=")[1].replace("%2C", ",").split(",")) == set(ids)
+    assert ("Playground" in labels(test)) == (count <= 3)
+
+
+def test_the_open_button_of_a_row_opens_the_run_of_that_row(page, lab, monkeypatch):
+    seed(lab.store, "finished")
+    run_id = seed(lab.store, "finished")
+    test = page("runs")
+    test.session_state["runs:open"] = run_id
+    ran(test)
+    assert link(test)["run"] == run_id and "Run again" in labels(test)
+
+
+def test_a_selection_counts_for_the_rows_it_was_made_on(monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(st, "dataframe", lambda frame, **more: drawn.update(more))
+    monkeypatch.setattr(st, "session_state", state := {PICKED: ["elsewhere"]})
+    runs_table.table([entry("a"), entry("b"), entry("c")])
+    first = drawn["key"]
+    state[first] = SimpleNamespace(selection=SimpleNamespace(rows=[0, 2]))
+    drawn["on_select"]()
+    assert state[PICKED] == ["elsewhere", "a", "c"]
+    runs_table.table([entry("new"), entry("a"), entry("c")])
+    assert drawn["key"] != first and drawn["selection_default"] == {"selection": {"rows": [1, 2]}}
+
+
+def test_details_show_settings_and_forks(page, lab):
+    parent = seed(lab.store, "finished")
+    (run_folder(parent) / "checkpoints" / "step-000004").mkdir(parents=True)
+    child = lab.store.create(fork_spec(lab.store, parent, 4, knobs={"beta": 0.3}))
+    test = press(select(page("runs"), child), "act:details")
+    assert {parent, f"**{child}**"} <= set(labels(test))
+    html = " ".join(element.proto.body for element in test.get("html"))
+    assert "from step 4 · β 0.2 → 0.3 · queued at step 0" in html, "against its parent's value at that step"
+    assert "KL price" in html
+    twin, fresh = fork_spec(lab.store, parent, 4), fork_spec(lab.store, parent, 4, twin=False)
+    assert differences(lab.store.run(parent).spec, twin, 4) == ["nothing changed"]
+    assert differences(lab.store.run(parent).spec, fresh, 4) == [f"fresh random numbers, seed {fresh.seed}"]
+
+
+def test_details_of_an_import_say_what_was_taken(page, lab):
+    about, = imported.keep("trl.csv", CSV)
+    test = press(select(page("runs"), about.id), "act:details")
+    assert "secret" in said(test) and "Imported from trl.csv" in said(test)
+
+
+def test_a_clean_up_shows_what_it_frees_and_can_be_undone(page, lab):
+    old, kept = seed(lab.store, "finished"), seed(lab.store, "finished")
+    lab.store.mark(kept, star=True)
+    with lab.store._writing() as connection:
+        connection.execute(runs.update(), {"ended": time.time() - 40 * 86_400})
+    test = press(page("runs"), "runs:clean")
+    assert "**1 run**" in said(test)
+    press(test, "clean:do")
+    assert [run.id for run in lab.store.trashed()] == [old] and rows(test) == [kept] and "1 run deleted" in said(test)
+    press(test, "act:Undo")
+    assert lab.store.trashed() == []
+
+
+def test_a_clean_up_of_files_keeps_the_curves(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = page("runs")
+    test.session_state["clean:what"] = FILES
+    press(press(test, "runs:clean"), "clean:do")
+    assert not (run_folder(run_id) / "samples").exists() and rows(test) == [run_id]
+    assert len(lab.store.steps_after(run_id)) == 6 and "curves and results are kept" in said(test)
+
+
+def test_without_runs_there_is_an_action(page, lab):
+    test = page("runs")
+    assert "No runs yet" in said(test) and "Import" in labels(test)
+    press(test, "runs:first")
+    assert "Run" in labels(test)
+
+
+@pytest.mark.parametrize("value, words", [
+    (0.02, "beta = 0.02"), (None, "without beta"), (("a", "b"), "beta = a, b"), (True, "beta"), (False, "not beta")])
+def test_a_group_is_called_by_its_value(value, words):
+    group, = grouped([entry(knobs={} if value is None else {"beta": value}, last=None, best=None)], "beta")
+    assert runs_table.group_title("beta", group) == f"{words} · 1 run"
+
+
+def test_the_group_s_means_are_told_by_metric():
+    group, = grouped([entry(last=0.4, best=0.5), entry("b", metric="value_error", last=2.0, best=1.0)], "seed")
+    assert runs_table.group_title("seed", group) == (
+        "seed = 0 · 2 runs · reward: mean of last 0.400, of best 0.500 (1 run) · "
+        "error of v: mean of last 2.000, of best 1.000 (1 run)")
+
+
+def test_every_state_and_kind_has_a_name_and_sizes_are_told_in_units():
+    assert {*runs_table.NAMES} == {*runs_table.COLOURS} and set(KINDS) <= {"llm", "maze", "cartpole"}
+    assert [volume(size) for size in (0, 999_949, 2e6)] == ["0 kB", "999.9 kB", "2.0 MB"]
