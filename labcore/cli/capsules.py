@@ -12,6 +12,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
+from labcore.handover.plan import plan_of
+from labcore.handover.tools import TOOLS, tool
 from labcore.runs import capsule
 from labcore.runs.export import export_run
 from labcore.runs.replay import Verdict, replay
@@ -26,9 +28,12 @@ def add_to(add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder")
     away.add_argument("run")
-    away.add_argument("--out", required=True, metavar="PATH", help="a folder; with --capsule a zip file")
-    away.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
+    away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
+                      "print it)")
     away.add_argument("--tensorboard", action="store_true", help="also write the metrics for TensorBoard")
+    instead = away.add_mutually_exclusive_group()
+    instead.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
+    instead.add_argument("--to", choices=list(TOOLS), help="write a script that does the same with another tool")
 
     again = add("replay", run_again, "run a capsule again and compare every number of every step, bit for bit")
     again.add_argument("capsule", metavar="CAPSULE", help="the zip file that export --capsule wrote")
@@ -39,15 +44,31 @@ def add_to(add) -> None:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write a run's files, or its capsule."""
-    if options.capsule and options.tensorboard:
-        raise LabError("--capsule and --tensorboard cannot be given together: export twice.")
+    """Write a run's files, its capsule, or a script for another tool."""
+    if options.tensorboard and (options.capsule or options.to):
+        raise LabError("--tensorboard goes with a folder, not with --capsule or --to: export twice.")
     store = Store()
+    if options.to:
+        return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)
+    if not options.out:
+        raise LabError("Where to? Give --out a folder, or with --capsule the name of a zip file.")
     if options.capsule:
         print(capsule.write(store, options.run, options.out))
         return 0
     check_out(Path(options.out))
     print(export_run(store, options.run, options.out, tensorboard=options.tensorboard))
+    return 0
+
+
+def _write_script(script: str, out: str | None) -> int:
+    if not out:
+        print(script, end="")
+        return 0
+    try:
+        Path(out).write_text(script, encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"The script {out} cannot be written ({error.strerror}): choose another place.") from error
+    print(out)
     return 0
 
 

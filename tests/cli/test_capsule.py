@@ -14,6 +14,7 @@ import pytest
 
 from labcore.cli.main import main
 from labcore.runs.store import Store
+from tests.runs import fake
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,10 +89,27 @@ def test_export_as_a_folder_with_tensorboard(run_id, tmp_path, capsys):
     assert names["board"] == names["plain"] | {"events.out"}
 
 
+def test_scripts_for_other_tools(tmp_path, capsys):
+    run_id = Store().create(fake.grpo(7, group_size=4))
+    for key, words in (("trl", "GRPOConfig("), ("verl", "verl.trainer.main_ppo"), ("openrlhf", "train_ppo_ray")):
+        assert main(["export", run_id, "--to", key]) == 0
+        printed = capsys.readouterr().out
+        assert words in printed and run_id in printed
+        assert main(["export", run_id, "--to", key, "--out", str(tmp_path / key)]) == 0
+        assert (tmp_path / key).read_text() == printed
+        capsys.readouterr()
+
+
 def test_exports_that_cannot_be(run_id, tmp_path, capsys):
-    for arguments, words in ((["--capsule", "--tensorboard"], "cannot be given together"),
-                             (["--capsule"], "is a folder")):
-        assert main(["export", run_id, "--out", str(tmp_path), *arguments]) == 1
+    for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "goes with a folder"),
+                             (["--to", "trl", "--tensorboard"], "goes with a folder"), ([], "Where to?"),
+                             (["--capsule"], "Where to?"), (["--capsule", "--out", str(tmp_path)], "is a folder"),
+                             (["--to", "trl"], "no run of a language model")):
+        assert main(["export", run_id, *arguments]) == 1
         assert words in capsys.readouterr().err
     assert main(["export", "nobody", "--capsule", "--out", str(tmp_path / "x.zip")]) == 1
-    assert not (tmp_path / "x.zip").exists()
+    assert main(["export", Store().create(fake.grpo(7)), "--to", "trl", "--out", str(tmp_path)]) == 1
+    assert "cannot be written" in capsys.readouterr().err and not (tmp_path / "x.zip").exists()
+    with pytest.raises(SystemExit) as left:
+        main(["export", run_id, "--capsule", "--to", "trl"])
+    assert left.value.code == 2
