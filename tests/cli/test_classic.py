@@ -64,7 +64,8 @@ def test_a_maze_of_ones_own_with_its_own_discount(capsys, tmp_path, maze_file):
     spec = json.loads((out / "spec.json").read_text())
     assert spec["knobs"]["gamma"] == 0.5 and got["task"] == "own"
     assert got["metrics"]["start_value/best"] == pytest.approx(-1 - 0.5 + 0.25 * 4)
-    assert {path.name for path in out.iterdir()} == {"metrics.csv", "events.csv", "spec.json", "checkpoint"}
+    assert {path.name for path in out.iterdir()} == {
+        "metrics.csv", "events.csv", "knobs.csv", "spec.json", "checkpoint"}
     assert {"q.csv", "v.csv", "policy.csv", "maze.json", "config.json", "model.safetensors"} == {
         path.name for path in (out / "checkpoint").iterdir()}
     rows = list(csv.DictReader((out / "metrics.csv").open()))

@@ -140,7 +140,8 @@ def test_a_run_from_the_command_line(capsys, tmp_path):
                  "--out", str(out)]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["state"] == "finished" and got["step"] == 2 and "exact_match" in got["metrics"]
-    assert {path.name for path in out.iterdir()} == {"metrics.csv", "events.csv", "knobs.csv", "spec.json", "checkpoint"}
+    assert {path.name for path in out.iterdir()} == {
+        "metrics.csv", "events.csv", "knobs.csv", "spec.json", "checkpoint"}
     header, *rows = (out / "metrics.csv").read_text().splitlines()
     assert header.startswith("step,tokens,seconds,") and len(rows) == 2
     assert main(["runs"]) == 0 and got["run"] in capsys.readouterr().out
