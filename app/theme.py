@@ -79,6 +79,16 @@ def palette(kind: str) -> tuple[str, ...]:
     return DARK if kind == "dark" else LIGHT
 
 
+def on(colour: str) -> str:
+    """The ink that can be read on a ground of this colour: white or near black.
+
+    >>> on("#0072B2"), on("#E69F00")
+    ('#FFFFFF', '#0E1116')
+    """
+    red, green, blue = ((int(colour[at:at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5))
+    return "#FFFFFF" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else "#0E1116"
+
+
 def layout(kind: str, height: int = 300) -> dict:
     """Plotly layout of a static picture on a light or dark ground."""
     ink, line = ("#E7EAEE", "#343B44") if kind == "dark" else ("#1B1F24", "#E3E6EA")

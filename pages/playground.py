@@ -1,5 +1,5 @@
 """Playground: checkpoints answer the same prompt."""
 
-import streamlit as st
+from app import playground
 
-st.header("Playground", anchor=False)
+playground.page()

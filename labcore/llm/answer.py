@@ -33,7 +33,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
 
     `answer` is what the verifier compares with; None: nobody judges. Also `temperature`, `top_k`, `top_p`,
-    `max_new_tokens`, `seed`.
+    `max_new_tokens`, `seed`. Of each model `end` is its end token in words.
 
     Raises:
         LabError: a model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.
@@ -49,7 +49,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         prompts, completions, texts = online.complete(session, session.policy, [problem], count)
         judged = spec.get("answer") is not None and session.spec.task_row.verifiable
         scores = [session.task.score(problem, text) if judged else None for text in texts]
-        columns.append({"model": name, "answers": [
+        columns.append({"model": name, "end": session.tokenizer.decode([session.tokenizer.eos_token_id]), "answers": [
             _told(session, base, prompts, completions, row, texts[row], scores[row]) for row in range(count)]})
         vocabularies.add(session.policy.config.get_text_config().vocab_size)
     return {"prompt": problem.prompt, "columns": columns, "twins": len(vocabularies) == 1}

@@ -1,0 +1,102 @@
+"""Votes between two answers, kept as preference pairs that DPO can learn from.
+
+`RL_LAB_HOME/votes/preferences.jsonl` has one line for each vote that preferred an answer: prompt, chosen and rejected,
+as the task `preferences` reads them, then where they came from. Ties go to `ties.jsonl`, since they teach nothing.
+A vote is on the disk before the next one is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from labcore.errors import LabError
+from labcore.runs.paths import home, made
+
+
+@dataclass(frozen=True)
+class Side:
+    """An answer and the model that gave it, by its pinned name."""
+
+    model: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often the first of two models was preferred, how often the second, and how often neither."""
+
+    first: int
+    second: int
+    ties: int
+
+    @property
+    def decided(self) -> int:
+        return self.first + self.second
+
+
+def pairs_file() -> Path:
+    return home() / "votes" / "preferences.jsonl"
+
+
+def ties_file() -> Path:
+    return home() / "votes" / "ties.jsonl"
+
+
+def prefer(prompt: str, chosen: Side, rejected: Side, **about: Any) -> None:
+    """Keep a vote for `chosen`. `about` says how the answers were drawn.
+
+    Raises:
+        LabError: the two are the same text, the prompt is empty, or the file cannot be written.
+    """
+    if chosen.text == rejected.text or not prompt:
+        raise LabError("Equal answers, or answers to nothing, make no pair to learn from: vote on two that differ.")
+    _append(pairs_file(), {"prompt": prompt, "chosen": chosen.text, "rejected": rejected.text,
+                           "chosen_model": chosen.model, "rejected_model": rejected.model, **about})
+
+
+def tie(prompt: str, one: Side, other: Side, **about: Any) -> None:
+    """Keep a vote for neither. Raises LabError where the file cannot be written."""
+    _append(ties_file(), {"prompt": prompt, "answers": [one.text, other.text], "models": [one.model, other.model],
+                          **about})
+
+
+def tally(first: str, second: str) -> Tally:
+    """The votes between two models so far."""
+    wins = [(row.get("chosen_model"), row.get("rejected_model")) for row in _rows(pairs_file())]
+    ties = sum(sorted(row.get("models", [])) == sorted([first, second]) for row in _rows(ties_file()))
+    return Tally(wins.count((first, second)), wins.count((second, first)), ties)
+
+
+def count() -> int:
+    """How many pairs there are, of all models."""
+    return sum(1 for _ in _rows(pairs_file()))
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        if line.endswith(b"}"):  # else it was being written when the power went
+            yield json.loads(line)
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    """Add a line, and have it on the disk. What an interrupted writer left of a line is cut off first."""
+    made(path.parent)
+    line = json.dumps({**row, "time": round(time.time(), 3)}, ensure_ascii=False) + "\n"
+    try:
+        with FileLock(f"{path}.lock"), path.open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LabError(f"The vote could not be kept in {path} ({error.strerror}): free some space, or check the "
+                       "folder's permissions.") from error

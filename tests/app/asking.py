@@ -1,0 +1,58 @@
+"""Runs whose models can be asked, and a launcher that answers for them at once or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labcore.jobs import jobs
+from labcore.runs.checkpoint import write_text
+from labcore.runs.paths import run_folder
+from tests.app.seeding import seed
+
+
+def trained(store, algorithm: str = "grpo", steps: tuple[int, ...] = (0, 2, 6), **more) -> str:
+    """A finished run with (empty) checkpoints, and the base that it started from."""
+    run_id = seed(store, "finished", algorithm=algorithm, **more)
+    folder = run_folder(run_id)
+    write_text(folder / "spec.json", store.run(run_id).spec.to_json())
+    for step in steps:
+        (folder / "checkpoints" / f"step-{step:06d}" / "policy").mkdir(parents=True)
+    return run_id
+
+
+class Answering:
+    """In place of a launcher's `compute`: keeps what was asked, and answers by `reply(spec)`; None: not yet."""
+
+    def __init__(self, launcher, reply=None):
+        self.asked: list[dict[str, Any]] = []
+        self.cancelled: list[str] = []
+        self.reply = reply or answers
+        launcher.compute, launcher.cancel = self.compute, self.cancelled.append
+
+    def compute(self, spec):
+        job = jobs.put(spec)
+        if not jobs.ended(job):
+            self.asked.append(dict(spec))
+            found = self.reply(spec)
+            if isinstance(found, str):
+                jobs.fail(job, found)
+            elif found:
+                jobs._keep(job, found)
+        return job
+
+
+def answers(spec) -> dict[str, Any]:
+    """What the jobs "answer" and "quiz" give: the right answer by every model but a base, which writes <b>."""
+    def text(name, row):
+        return "<b>" if name.startswith("base:") else f"abc{row}"
+
+    def one(name, row):
+        tokens = [*text(name, row), "<eos>"]
+        return {"text": text(name, row), "truncated": False, "reward": 1.0, "exact": not name.startswith("base:"),
+                "tokens": tokens, "logprob": -0.4, "base_logprob": -0.8, "logprobs": [-0.1] * len(tokens),
+                "base_logprobs": [-0.2] * len(tokens), "top": [[[token, 0.9, 0.8]] for token in tokens]}
+
+    columns = [{"model": name, "end": "<eos>", "answers": [one(name, row) for row in range(spec["count"])]}
+               for name in spec["models"]]
+    questions = [{"prompt": spec.get("prompt") or f"cba{row}=", "answer": "abc"} for row in range(spec["count"])]
+    return {"prompt": spec.get("prompt"), "columns": columns, "twins": True, "questions": questions}

@@ -1,0 +1,260 @@
+"""The Playground: what a link opens, what is asked of the models, and what becomes of a vote."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.playground_place import Place, of
+from app.playground_view import payload, reach
+from labcore.jobs import jobs, votes
+from labcore.jobs.models import Model
+from labcore.worlds.preferences import Preferences
+from tests.app.asking import Answering, answers, trained
+from tests.app.seeding import ran, seed
+from tests.app.test_pages import _link, html, labels
+
+
+@pytest.fixture
+def grpo(lab):
+    return trained(lab.store)
+
+
+@pytest.fixture
+def asked(lab):
+    return Answering(lab.launcher)
+
+
+def said(test) -> str:
+    return " ".join([html(test), *(element.value for kind in ("caption", "info", "warning", "error", "markdown")
+                                   for element in getattr(test, kind))])
+
+
+def by_key(elements, start: str):
+    """The element whose key begins like this."""
+    found, = [each for each in elements if each.key and each.key.startswith(start)]
+    return found
+
+
+# ---------------------------------------------------------------- the link
+
+
+def test_a_link_and_back():
+    query = {"runs": "a,b@40,base:c", "prompt": "x=", "answer": "y", "t": "0.5", "top_k": "3", "top_p": "0.9",
+             "seed": "7", "n": "2", "max": "9", "view": "vote"}
+    place, faults = of(query)
+    assert not faults and place.to_url() == query
+    assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote")
+    assert of({"runs": "a"})[0].to_url() == {"runs": "a"}
+
+
+@pytest.mark.parametrize("query, words", [
+    ({"t": "9"}, "t='9', which is left out: temperature is 9, outside its bounds"), ({"n": "99"}, "n must be a whole"),
+    ({"seed": "-1"}, "seed must be"), ({"view": "x"}, "view must be"), ({"runs": "../x"}, "names no model"),
+    ({"runs": "a,b,c,d,e"}, "3 models answer side by side: d, e are left out")])
+def test_what_does_not_fit_in_a_link_is_said(query, words):
+    place, faults = of({"runs": "a", **query})
+    assert words in faults[0] and len(place.models) <= 3
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_without_a_run_there_is_one_thing_to_do(page, lab):
+    seed(lab.store, "stopped", algorithm="grpo")  # it had no checkpoint yet
+    test = page("playground")
+    assert "Train one in the LLM lab" in labels(test)
+    test.button[0].click()
+    assert "Run" in labels(ran(test))
+
+
+def test_the_newest_run_beside_its_base_is_asked_at_once(page, lab, grpo, asked):
+    trained(lab.store, "sft")
+    test = page("playground")
+    spec, = asked.asked
+    assert spec["models"] == [f"base:{grpo}", f"{grpo}@6"] and spec["job"] == "answer"
+    assert (spec["temperature"], spec["seed"], spec["count"], spec["max_new_tokens"]) == (1.0, 0, 3, 8)
+    assert spec["answer"] == "".join(sorted(spec["prompt"][:-1]))
+    assert _link(test) == {"runs": f"base:{grpo},{grpo}"}
+    assert "the same random numbers for all models (seed 0)" in said(test)
+    ran(test)
+    assert len(asked.asked) == 1  # the answers are kept
+
+
+def test_every_choice_is_in_the_link_and_in_the_question(page, lab, grpo, asked):
+    test = page("playground", runs=f"{grpo}@2,start:{grpo}")
+    assert asked.asked[-1]["models"] == [f"{grpo}@2", f"start:{grpo}"]
+    by_key(test.slider, "playground:t").set_value(0.5)
+    ran(test)
+    by_key(test.number_input, "playground:seed").set_value(4)
+    ran(test)
+    by_key(test.number_input, "playground:limit").set_value(5)
+    ran(test)
+    by_key(test.text_input, "playground:prompt").set_value("cab=")
+    ran(test)
+    last = asked.asked[-1]
+    assert (last["temperature"], last["seed"], last["max_new_tokens"], last["prompt"]) == (0.5, 4, 5, "cab=")
+    assert last["answer"] is None  # nobody knows what is right
+    by_key(test.text_input, "playground:answer").set_value("abc")
+    ran(test)
+    assert asked.asked[-1]["answer"] == "abc"
+    link = {"runs": f"{grpo}@2,start:{grpo}", "prompt": "cab=", "answer": "abc", "t": "0.5", "seed": "4", "max": "5"}
+    assert _link(test) == link
+    assert page("playground", **link) and len([spec for spec in asked.asked if spec == asked.asked[-1]]) == 1
+
+
+def test_the_stage_slider_walks_the_training_and_the_newest_stays_the_newest(page, lab, grpo, asked):
+    test = page("playground", runs=grpo)
+    stage = by_key(test.select_slider, "playground:stage:0")
+    assert stage.options == ["untrained", "base", "step 2", "newest: step 6"]
+    for name, words in ((f"base:{grpo}", f"base:{grpo}"), (f"{grpo}@2", f"{grpo}@2"), (f"{grpo}@6", grpo)):
+        by_key(test.select_slider, "playground:stage:0").set_value(name)
+        ran(test)
+        assert _link(test)["runs"] == words
+        assert asked.asked[-1]["models"] == [name] or name == f"{grpo}@6"
+
+
+def test_models_are_added_and_taken_away(page, lab, grpo, asked):
+    other = trained(lab.store, "ppo")
+    test = page("playground", runs=grpo)
+    for wanted in (f"{grpo},{other}", f"{grpo},{other},base:{other}"):
+        next(button for button in test.button if button.label == "Add a model").click()
+        ran(test)
+        assert _link(test)["runs"] == wanted
+    assert "Add a model" not in labels(test)
+    test.button(key="remove:0").click()
+    ran(test)
+    assert _link(test)["runs"] == f"{other},base:{other}"
+    by_key(test.selectbox, "playground:run:0").set_value(grpo)
+    ran(test)
+    assert _link(test)["runs"] == f"{grpo},base:{other}"
+
+
+def test_a_run_without_prompts_is_sent_to_its_own_page(page, lab, grpo, asked):
+    maze = seed_maze(lab.store)
+    test = page("playground", runs=f"{maze},{grpo},gone")
+    assert "answers no prompts" in said(test) and "There is no run gone here" in said(test)
+    assert [link.proto.label for link in test.get("page_link") if "Open in" in link.proto.label] == ["Open in Maze"]
+    assert asked.asked[-1]["models"] == [f"{grpo}@6"]
+
+
+def seed_maze(store) -> str:
+    from labcore.runs.spec import make
+
+    return store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"), mine=True)
+
+
+def test_while_it_is_computed_the_page_says_so_and_it_can_be_stopped(page, lab, grpo, asked):
+    asked.reply = lambda spec: None
+    test = page("playground", runs=grpo)
+    assert "The model answers" in said(test) and "Stop" in labels(test)
+    next(button for button in test.button if button.label == "Stop").click()
+    ran(test)
+    assert asked.cancelled == [jobs.job_id(asked.asked[0])]
+
+
+def test_a_fault_is_one_sentence_and_can_be_tried_again(page, lab, grpo, asked):
+    asked.reply = lambda spec: "The model's tokenizer does not know 'é': write the prompt without."
+    test = page("playground", runs=grpo, prompt="é=")
+    assert "does not know 'é'" in said(test)
+    asked.reply = answers
+    next(button for button in test.button if button.label == "Try again").click()
+    ran(test)
+    assert "does not know" not in said(test) and len(asked.asked) == 2
+
+
+def test_a_checkpoint_that_is_gone_is_told_by_the_model(page, lab, grpo, asked):
+    test = page("playground", runs=f"{grpo}@3")
+    stage = by_key(test.select_slider, "playground:stage:0")
+    assert stage.value == f"{grpo}@3" and asked.asked[-1]["models"] == [f"{grpo}@3"]
+
+
+# ---------------------------------------------------------------- what the browser is given
+
+
+def test_a_base_has_no_rivals_of_its_own_base_and_colours_reach_round_numbers():
+    found = answers({"models": ["a@3", "base:a"], "count": 1})
+    found["columns"][0]["answers"][0]["base_logprobs"] = [-0.1, -0.9, -0.1, -0.1, -0.1]
+    data = payload(found, ["A", "B"])
+    assert [column["base"] for column in data["columns"]] == [False, True]
+    assert data["reach"] == 1.0 and not data["stale"]
+    assert reach(answers({"models": ["base:a"], "count": 1})) == 0.1
+
+
+# ---------------------------------------------------------------- the vote
+
+
+def ballot(test) -> list[str]:
+    """What stands on the two cards."""
+    return [element.proto.body for element in test.get("html") if "rl-ballot" in element.proto.body
+            and "<style>" not in element.proto.body]
+
+
+def test_a_vote_is_blind_until_it_is_cast_and_becomes_a_pair(page, lab, grpo, asked):
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
+    cards = ballot(test)
+    assert len(cards) == 2 and not any(grpo in card or "GRPO" in card or "Base" in card for card in cards)
+    better = next(place for place, card in enumerate(cards) if "abc" in card)
+    test.button(key=f"vote:{better}").click()
+    cards = ballot(ran(test))
+    assert "your choice" in cards[better] and f"{grpo}@6" in cards[better] and "&lt;b&gt;" in cards[1 - better]
+    task = Preferences({}, votes.pairs_file())
+    assert [(row.prompt, row.chosen, row.rejected) for row in task.rows] == [("cba0=", "abc0", "<b>")]
+    assert votes.tally(f"{grpo}@6", f"base:{grpo}").first == 1
+    assert "in 1 of 1 vote: 100%" in html(test) and "95 % interval 3% to 100%" in html(test)
+    assert "So far no winner" in html(test)
+    test.button(key="vote:next").click()
+    assert "cba1=" in html(ran(test)) and "your choice" not in html(test)
+    test.button(key="vote:tie").click()
+    assert "1 tie" in html(ran(test)) and votes.count() == 1
+
+
+def test_sides_are_shuffled(page, lab, grpo, asked):
+    places = set()
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
+    for _ in range(12):
+        places.add(next(place for place, card in enumerate(ballot(test)) if "abc" in card))
+        test.button(key="vote:tie").click()
+        ran(test)
+        test.button(key="vote:next").click()
+        ran(test)
+    assert places == {0, 1}
+
+
+def test_equal_answers_are_not_voted_on(page, lab, grpo, asked):
+    def alike(spec):
+        found = answers(spec)
+        return {**found, "columns": [{**column, "answers": found["columns"][0]["answers"]}
+                                     for column in found["columns"]]}
+    asked.reply = alike
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
+    assert "the very same answers" in said(test) and not ballot(test)
+    first = asked.asked[-1]["seed"]
+    test.button(key="vote:others").click()
+    ran(test)
+    assert asked.asked[-1]["seed"] == first + 1
+
+
+def test_one_model_cannot_be_voted_on(page, lab, grpo, asked):
+    assert "needs two different models" in said(page("playground", runs=f"{grpo},{grpo}@6", view="vote"))
+
+
+def test_my_own_prompt_every_time(page, lab, grpo, asked):
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote", prompt="bca=")
+    assert "prompt" not in asked.asked[-1] and asked.asked[-1]["job"] == "quiz"
+    test.toggle(key="vote:own").set_value(True)
+    ran(test)
+    assert (asked.asked[-1]["prompt"], asked.asked[-1]["answer"]) == ("bca=", None)
+
+
+def test_the_votes_open_a_dpo_run_with_the_file_and_the_model_in_place(page, lab, grpo, asked):
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
+    test.button(key="vote:0").click()
+    ran(test)
+    test.button(key="vote:train").click()
+    ran(test)
+    assert "1 pairs" in said(test) and "preferences.jsonl" in said(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    spec = lab.store.runs(limit=1)[0].spec
+    assert (spec.algorithm, spec.task) == ("dpo", "preferences") and spec.data.endswith("preferences.jsonl")
+    assert spec.model.endswith(f"{Model(grpo).run}/checkpoints/step-000006/policy")
