@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.lab import lab
 from app.session import page_of, tell
@@ -15,6 +16,8 @@ from app.theme import number
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import LabError
 from labcore.runs.rows import ACTIVE, RunRow, Step
+
+MOST = 4  # runs that Home shows while they go
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
@@ -27,10 +30,11 @@ def resume_banner(interrupted: list[RunRow]) -> None:
                     f"Nothing is lost: {'they go' if many else 'it goes'} on from the last checkpoint.",
                     width="stretch")
         st.button(f"Resume {'all' if many else interrupted[0].id}", type="primary", icon=":material/play_arrow:",
-                  on_click=_resume, args=([run.id for run in interrupted],), key="resume_all")
+                  on_click=resume, args=([run.id for run in interrupted],), key="resume_all")
 
 
-def _resume(ids: Iterable[str]) -> None:
+def resume(ids: Iterable[str]) -> None:
+    """Let runs go on from their last checkpoints; what cannot is told on top of the page."""
     for run_id in ids:
         try:
             lab().launcher.resume(run_id)
@@ -39,38 +43,35 @@ def _resume(ids: Iterable[str]) -> None:
 
 
 def going() -> None:
-    """The runs that are going, for Home, or the latest ones; polls only while some are going."""
+    """The runs that are going; polls while some are."""
     polling = bool(lab().store.runs(*ACTIVE, limit=1))
     st.fragment(_going, run_every=1.0 if polling else None, key="going")(polling)
 
 
 def _going(polling: bool) -> None:
-    runs = lab().store.runs(*ACTIVE, limit=8)
+    runs = lab().store.runs(*ACTIVE, limit=MOST)
     if polling and not runs:
         st.rerun()
-    title = "Going now" if runs else "Latest runs"
-    runs = runs or lab().store.runs(limit=4)
-    if not runs:
-        return
-    st.subheader(title, anchor=False)
-    newest = _newest(runs)
+    steps = newest(runs)
     for run in runs:
-        _entry(run, newest.get(run.id))
+        with entry(run.id):
+            st.html(words(run, steps.get(run.id)), width="stretch")
+            st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:",
+                         query_params={"run": run.id})
 
 
-def _newest(runs: list[RunRow]) -> dict[str, Step]:
+def entry(name: str) -> DeltaGenerator:
+    """The place of one run's line: words, then buttons."""
+    return st.container(horizontal=True, vertical_alignment="center", key=f"entry:{name}", gap="small")
+
+
+def newest(runs: list[RunRow]) -> dict[str, Step]:
     """Each run's last step, read in one transaction."""
     found = lab().store.steps_after_many({run.id: max(0, run.step - 1) for run in runs})
     return {run_id: steps[-1] for run_id, steps in found.items() if steps}
 
 
-def _entry(run: RunRow, step: Step | None) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", key=f"entry:{run.id}", gap="small"):
-        st.html(_words(run, step), width="stretch")
-        st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:", query_params={"run": run.id})
-
-
-def _words(run: RunRow, step: Step | None) -> str:
+def words(run: RunRow, step: Step | None, before: str = "") -> str:
     """One run as HTML: state, name, what it is, how far, its headline number, when."""
     colour, state, _ = STATES[run.state]
     share = min(1.0, run.step / run.spec.steps)
@@ -78,9 +79,12 @@ def _words(run: RunRow, step: Step | None) -> str:
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.label.lower()} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
-    said = f' · <span title="{html.escape(run.message)}">{html.escape(run.message)}</span>' if run.message else ""
-    return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span><b>{run.id}</b> '
-            f'{state.lower()} <span class="rl-muted">{run.spec.row.label} · {run.spec.task_row.label} · '
-            f"{html.escape(run.spec.model)} · seed {run.spec.seed} · step {run.step:,} of {run.spec.steps:,}"
-            f'{shown} · started {since} ago{said}</span></span></div>'
-            f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+    ink = html.escape(run.message)
+    said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
+    bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
+    spec = run.spec
+    told = (f"{spec.row.label} · {spec.task_row.label} · {html.escape(spec.model)} · seed {spec.seed} · "
+            f"step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
+    return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
+            f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{told}</span></span></div>'
+            f"{bar if run.state in ACTIVE else ''}")

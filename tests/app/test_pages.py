@@ -22,12 +22,6 @@ def labels(test) -> list[str]:
     return [button.label for button in test.button]
 
 
-def test_home_is_one_button_away_from_the_lab(page):
-    test = page()
-    test.button[0].click()
-    assert labels(ran(test))[0] == "Run"
-
-
 def test_home_and_runs_offer_to_resume_what_was_interrupted(page, lab):
     for _ in range(2):
         seed(lab.store, "interrupted", message="stopped with the lab; resume it")

@@ -1,0 +1,91 @@
+"""Home: what this is, a recorded run that can be had live in one click, three doors, and the last run."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import listing, session
+from app.lab import lab
+from app.recorded_clip import content, recorded_clip, spec
+from app.status import STATES, duration
+from labcore.catalog.kinds import KINDS
+from labcore.errors import LabError
+from labcore.runs.rows import ACTIVE, RESUMABLE, RunRow
+
+CSS = """<style>
+.rl-hero h1{font-size:clamp(1.8rem,3.3vw,2.6rem);line-height:1.12;font-weight:700;margin:0;padding:0;
+  letter-spacing:-.02em;text-wrap:balance}
+.rl-hero p{font-size:1.05rem;line-height:1.5;margin:.7rem 0 0;opacity:.85}
+.st-key-doors{margin-top:.5rem}
+</style>"""
+HERO = """<div class="rl-hero"><h1>Watch a language model learn by reinforcement</h1>
+<p>A small transformer learns on your own machine, live. Move a knob while it runs, and see which token, which group and
+which term of the equation made the curve turn.</p></div>"""
+
+# (title, icon, words, (page, label) of what is behind it)
+DOORS = (
+    ("Learn", ":material/school:", "Values, policies and gradients in worlds that one can see: paint a maze, balance a "
+     "pole.", (("maze", "Maze"), ("cartpole", "CartPole"))),
+    ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself.",
+     (("llm", "LLM lab"), ("playground", "Playground"))),
+    ("Compare", ":material/query_stats:", "Which algorithm, which knob, and is it more than luck? Curves over seeds, "
+     "sweeps and forks.", (("compare", "Compare"), ("runs", "All runs"))),
+)
+
+
+def top() -> None:
+    """The first screen's upper half: words and the button on the left, the clip on the right."""
+    st.html(CSS)
+    left, right = st.columns([1, 1.5], gap="large", vertical_alignment="center")
+    with left:
+        st.html(HERO)
+        seconds = duration(content()["seconds"])
+        if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
+                     key="home:live", help="Start the recorded run anew, on this machine"):
+            _run_live()
+        st.caption(f"The same run on this machine: its base by SFT once, then about {seconds}. No GPU, no download.")
+    with right:
+        recorded_clip(key="clip")
+
+
+def _run_live() -> None:
+    try:
+        run_id = lab().launcher.start(spec())
+    except LabError as error:
+        session.tell(str(error))
+        st.rerun()
+    st.switch_page(session.page_of(spec().kind), query_params={"run": run_id})
+
+
+def doors() -> None:
+    """Three ways in."""
+    with st.container(key="doors"):
+        for column, (title, icon, words, links) in zip(st.columns(len(DOORS)), DOORS, strict=True):
+            with column.container(border=True, height="stretch", gap="xsmall"):
+                st.markdown(f"**{icon} {title}**")
+                st.caption(words)
+                with st.container(horizontal=True, gap="small"):
+                    for page, label in links:
+                        st.page_link(f"../pages/{page}.py", label=label, icon=":material/arrow_forward:")
+
+
+def go_on() -> None:
+    """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
+    interrupted = lab().store.runs("interrupted")
+    last = next(iter(lab().store.runs(limit=1)), None)
+    if interrupted:
+        listing.resume_banner(interrupted)
+    elif last is not None and last.state not in ACTIVE:
+        _last(last)
+    listing.going()
+
+
+def _last(run: RunRow) -> None:
+    with listing.entry(f"last:{run.id}"):
+        st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
+        if run.state in RESUMABLE and st.button("Go on", icon=":material/play_arrow:", key="home:go_on",
+                                                help=STATES[run.state][2]):
+            listing.resume([run.id])
+            st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})
+        st.page_link(session.page_of(run.spec.kind), label=f"Open in {KINDS[run.spec.kind].label}",
+                     icon=":material/open_in_full:", query_params={"run": run.id})

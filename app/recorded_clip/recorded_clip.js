@@ -1,0 +1,99 @@
+// Plays a recorded run: its curve grows, beside it what the model wrote at that step. Served as one with component.js.
+//
+// Left out: speed, and anything that a live run can do. Where the system asks for little motion it stands at its end.
+
+const clips = new WeakMap();
+const PLAY_SECONDS = 14, HOLD_SECONDS = 4; // once through, and how long the end stays
+const HEIGHT = 232, LEFT = 30, RIGHT = 44, TOP = 8, BOTTOM = 22;
+const calmly = window.matchMedia("(prefers-reduced-motion: reduce)");
+
+const escape = (text) => String(text).replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`);
+const signed = (value) => (value > 0 ? "+" : "") + format(value, 1);
+
+function chart(clip, step) {
+  const { data, plot } = clip;
+  const width = plot.clientWidth, steps = data.values.length;
+  if (!width) return;
+  const x = (at) => LEFT + ((at - 1) / (steps - 1)) * (width - LEFT - RIGHT);
+  const y = (value) => TOP + (1 - value) * (HEIGHT - TOP - BOTTOM);
+  const line = (upTo) => data.values.slice(0, upTo).map((value, i) => `${x(i + 1).toFixed(1)},${y(value).toFixed(1)}`);
+  const value = data.values[step - 1];
+  const rows = [0, 0.5, 1].map((tick) => `<line x1="${LEFT}" x2="${width - RIGHT}" y1="${y(tick)}" y2="${y(tick)}"/>
+    <text x="${LEFT - 6}" y="${y(tick) + 4}" text-anchor="end">${tick}</text>`);
+  const columns = [1, steps / 2, steps].map((tick) => `<text x="${x(tick)}" y="${HEIGHT - 6}"
+    text-anchor="${tick === 1 ? "start" : "middle"}">${tick === 1 ? "step 1" : tick}</text>`);
+  plot.innerHTML = `<svg width="${width}" height="${HEIGHT}" role="img" aria-label="${escape(data.title)} over
+    the steps: ${format(value, 2)} at step ${step}">${rows.join("")}${columns.join("")}
+    <polyline points="${line(step).join(" ")}"/>
+    <circle cx="${x(step)}" cy="${y(value)}" r="4"/>
+    <text class="rl-now" x="${x(step) + 8}" y="${y(value) + 4}">${format(value, 2)}</text></svg>`;
+}
+
+function answers(clip, step) {
+  const group = clip.data.groups.filter((each) => each.step <= step).pop() ?? clip.data.groups[0];
+  if (clip.shown === group) return;
+  clip.shown = group;
+  const right = group.answers.filter((answer) => answer[1]).length;
+  clip.says.innerHTML = `<p>Step ${group.step}: its answers to <code>${escape(group.prompt)}</code></p><ol>${
+    group.answers.map(([text, exact, advantage]) => `<li><code>${escape(text)}</code>
+      <b class="${exact ? "rl-pos" : "rl-neg"}">${exact ? "✓" : "✗"}</b><i>${signed(advantage)}</i></li>`).join("")}</ol>
+    <p>${right} of ${group.answers.length} right; the number is the advantage.</p>`;
+}
+
+function show(clip, step) {
+  clip.step = Math.max(1, Math.min(clip.data.values.length, step));
+  chart(clip, clip.step);
+  answers(clip, clip.step);
+  clip.scrub.value = clip.step;
+  clip.out.textContent = `step ${clip.step} of ${clip.data.values.length}`;
+}
+
+function play(clip, on) {
+  clip.playing = on;
+  clip.button.textContent = on ? "Pause" : "Play";
+  cancelAnimationFrame(clip.frame);
+  if (!on) return;
+  const steps = clip.data.values.length;
+  let begun = performance.now() - ((clip.step >= steps ? 0 : clip.step - 1) / steps) * PLAY_SECONDS * 1000;
+  const tick = (now) => {
+    if (now - begun > (PLAY_SECONDS + HOLD_SECONDS) * 1000) begun = now;
+    const step = Math.min(steps, Math.floor(((now - begun) / 1000 / PLAY_SECONDS) * steps) + 1);
+    if (step !== clip.step) show(clip, step);
+    clip.frame = requestAnimationFrame(tick);
+  };
+  clip.frame = requestAnimationFrame(tick);
+}
+
+function make(parent, data) {
+  const root = parent.querySelector(".rl-recorded-clip");
+  const times = format(data.seconds / PLAY_SECONDS, 1);
+  const day = new Date(`${data.date}T12:00:00Z`).toLocaleDateString("en-GB", { day: "numeric", month: "short",
+    year: "numeric" });
+  root.innerHTML = `<figure aria-label="A recorded run"><figcaption><b>Recorded</b> ${escape(data.label)}
+    <span>${day} · ${escape(data.machine)} · ${format(data.seconds, 0)} s, shown ${times}× as fast</span></figcaption>
+    <div class="rl-clip"><div><p>${escape(data.title)} <span>${escape(data.unit)}</span></p><div class="rl-plot"></div>
+    </div><div class="rl-says"></div></div><div class="rl-clip-controls"><button type="button"></button>
+    <input type="range" min="1" max="${data.values.length}" aria-label="Step of the recording"><output></output></div>
+    </figure>`;
+  const clip = { data, step: 1, plot: root.querySelector(".rl-plot"), says: root.querySelector(".rl-says"),
+    button: root.querySelector("button"), scrub: root.querySelector("input"), out: root.querySelector("output") };
+  clip.button.addEventListener("click", () => play(clip, !clip.playing));
+  clip.scrub.addEventListener("input", () => { play(clip, false); show(clip, Number(clip.scrub.value)); });
+  clip.sizes = new ResizeObserver(() => chart(clip, clip.step));
+  clip.sizes.observe(clip.plot);
+  show(clip, calmly.matches ? data.values.length : 1);
+  play(clip, !calmly.matches);
+  return clip;
+}
+
+export function update({ data, parentElement }) {
+  if (!clips.has(parentElement)) clips.set(parentElement, make(parentElement, data));
+}
+
+export function dispose(parentElement) {
+  const clip = clips.get(parentElement);
+  if (!clip) return;
+  cancelAnimationFrame(clip.frame);
+  clip.sizes.disconnect();
+  clips.delete(parentElement);
+}

@@ -1,0 +1,84 @@
+"""Home: the clip and its live run, the doors, and the way back to the last run."""
+
+import json
+
+import pytest
+
+from app import home
+from app.recorded_clip import HERE, content, spec
+from labcore.runs.spec import make
+from tests.app.seeding import ran, seed
+
+
+def links(test) -> dict[str, str]:
+    return {link.proto.label: link.proto.page for link in test.get("page_link")}
+
+
+def html(test) -> str:
+    return " ".join(element.proto.body for element in test.get("html"))
+
+
+def link(test) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
+
+
+def test_one_click_starts_the_recorded_run_live_and_opens_the_lab_with_it(page, lab):
+    test = page()
+    test.button(key="home:live").click()
+    ran(test)
+    run, = lab.store.runs()
+    assert run.spec == spec() and link(test)["run"] == run.id and "Queued" in html(test)
+
+
+def test_the_clip_is_a_real_run_of_the_lab_s_defaults_and_small():
+    clip, made = content(), spec()
+    assert (HERE / "clip.json").stat().st_size <= 60_000
+    assert len(clip["values"]) == made.steps and clip["values"][-1] > 0.9 > 0.6 > clip["values"][0]
+    assert made == make(algorithm_key="grpo", task_key="sort"), "what a newcomer gets by Run"
+    steps = [group["step"] for group in clip["groups"]]
+    assert steps == sorted(steps) and steps[0] == 1 and steps[-1] == made.steps
+    for group in clip["groups"]:
+        right = "".join(sorted(group["prompt"].rstrip("=")))
+        assert {(text == right) == exact for text, exact, _ in group["answers"]} == {True}, group
+
+
+def test_the_label_says_when_where_and_how_long_it_was_recorded():
+    clip = content()
+    assert clip["date"][:2] == "20" and "no GPU" in clip["machine"] and clip["seconds"] > 0
+    script = (HERE / "recorded_clip.js").read_text("utf-8")
+    assert "<b>Recorded</b>" in script and "prefers-reduced-motion" in script
+
+
+def test_each_door_leads_somewhere(page):
+    there = links(page())
+    assert {label for _, _, _, links in home.DOORS for _, label in links} <= set(there)
+    assert [title for title, *_ in home.DOORS] == ["Learn", "Play", "Compare"]
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_the_last_run_is_one_click_away(page, lab, state):
+    seed(lab.store, "finished")
+    run_id = seed(lab.store, state, message="Why it ended.")
+    test = page()
+    assert f"Your last run: <b>{run_id}</b>" in html(test) and "Open in LLM lab" in links(test)
+    resumes = [button for button in test.button if button.label == "Go on"]
+    assert bool(resumes) == (state != "finished")
+    if resumes:
+        resumes[0].click()
+        assert link(ran(test))["run"] == run_id and lab.launcher.resumed == [run_id]
+
+
+def test_what_goes_is_listed_and_a_lab_without_runs_shows_no_empty_list(page, lab):
+    assert "Your last run" not in html(page())
+    run_id = seed(lab.store)
+    test = page()
+    assert f"<b>{run_id}</b> running" in html(test) and "rl-bar" in html(test) and "Open" in links(test)
+
+
+def test_a_message_with_markup_is_shown_as_text(page, lab):
+    seed(lab.store, "failed", message="<img src=x onerror=alert(1)>")
+    assert "<img" not in html(page())
+
+
+def test_the_clip_is_plain_json():
+    assert json.loads((HERE / "clip.json").read_text("utf-8")) == content()
