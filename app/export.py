@@ -1,16 +1,26 @@
-"""Take a run away: one zip, or the table alone. Each file is made when its button is pressed."""
+"""Take a run away: one zip, its capsule, the table alone, or a script for another tool.
+
+Each file is made when its button is pressed.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
 
+from app.feed import Feed
 from app.lab import active, lab
-from labcore.runs import checkpoint, export
+from app.tokens import literal
+from labcore.handover.plan import Plan
+from labcore.handover.tools import TOOLS
+from labcore.runs import capsule, checkpoint, export
+from labcore.runs.fork import knobs_at
 from labcore.runs.paths import run_folder
 from labcore.runs.rows import RunRow
+from labcore.runs.spec import RunSpec
 
 # What a kind's checkpoint is, and how to use it: language and text.
 HOLDS = {
@@ -40,17 +50,49 @@ def _zip(run_id: str) -> bytes:
     return export.export_zip(lab().store, run_id).read_bytes()
 
 
-def buttons(run: RunRow) -> None:
-    """Both downloads and how to load the model elsewhere."""
-    ready = checkpoint.newest(run_folder(run.id)) is not None
+def _capsule(run_id: str) -> bytes:
+    return capsule.write_own(lab().store, run_id).read_bytes()
+
+
+def show(run: RunRow, feed: Feed) -> None:
+    """The downloads, how to load the model elsewhere, and for language models the same run with another tool."""
+    ready, fault = checkpoint.newest(run_folder(run.id)) is not None, capsule.fault(run)
     with st.container(horizontal=True):
         st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
                            icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
                            help=None if ready else "Comes with the first checkpoint", key=f"zip:{run.id}")
+        st.download_button("Download capsule", lambda: _capsule(run.id), capsule.name_of(run.id), "application/zip",
+                           icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
+                           help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
     now = " The run is still going: this is its newest checkpoint." if active(run) and ready else ""
-    st.caption("The zip holds metrics.csv and events.csv as they were logged, spec.json, and checkpoint/, "
-               f"{HOLDS[run.spec.kind]}.{now}")
+    st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
+               f"spec.json, and checkpoint/, {HOLDS[run.spec.kind]}.{now}")
     language, text = LOADS[run.spec.kind]
     st.code(text.format(run=run.id), language=language)
+    st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
+               "number comes out the same, bit for bit, or import it on the page Runs.")
+    st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
+    if run.spec.kind == "llm":
+        _further(run, feed)
+
+
+def _further(run: RunRow, feed: Feed) -> None:
+    """The run's settings as a script for a tool that is made for large models."""
+    st.markdown("**Take it further**")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        chosen = TOOLS[st.segmented_control("Tool", list(TOOLS), format_func=lambda key: TOOLS[key].label,
+                                            key="further", default="trl", required=True,
+                                            label_visibility="collapsed")]
+        script = _script(chosen.key, run.id, replace(run.spec, knobs=knobs_at(run.spec, feed.events, feed.last_step)))
+        st.download_button("Download script", script, chosen.file(run.id), "text/plain", icon=":material/code:",
+                           on_click="ignore", key=f"script:{chosen.key}:{run.id}")
+    st.caption(f"The same training with {chosen.label} {chosen.version}, on this run's checkpoint or a large model: "
+               "every knob under the name that it has there. Comments say what that tool does otherwise.")
+    st.code(script, language=chosen.language, height=420)
+
+
+@st.cache_data(max_entries=16, show_spinner=False, hash_funcs={RunSpec: RunSpec.to_json})
+def _script(key: str, run_id: str, spec: RunSpec) -> str:
+    return TOOLS[key].script(Plan(run_id, spec))

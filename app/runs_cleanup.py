@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app.lab import lab
 from app.runs_actions import volume
 from app.runs_place import STALE, pick, said, shelf, show_all
 from app.tokens import literal
@@ -13,6 +17,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
+from labcore.runs import capsule_import
 from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
@@ -67,33 +72,54 @@ def _label(plan: Plan) -> str:
     return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {len(plan.ids)} runs"
 
 
-@st.dialog("Import metrics", width="medium", on_dismiss="rerun")
+@st.dialog("Import", width="medium", on_dismiss="rerun")
 def take_in() -> None:
-    """Import CSV files; say of each what was taken, or why it cannot be."""
+    """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
     st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "
-               "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs.")
+               "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs. "
+               "Or a run capsule (zip), which becomes a run to look at, to fork and to go on with.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",
                           help="The group it is compared in: files of one name are its seeds")
-    files = st.file_uploader("CSV files", type=["csv", "tsv", "txt"], accept_multiple_files=True, key="import:files")
-    kept: list[Imported] = []
+    files = st.file_uploader("CSV files or run capsules", type=["csv", "tsv", "txt", "zip"],
+                             accept_multiple_files=True, key="import:files")
+    kept: list[str] = []
     for file in files or ():
         try:
-            found = imported.keep(file.name, file.getvalue(), label.strip())
+            found = _taken(file, label.strip())
         except LabError as error:
             st.error(literal(str(error)), icon=":material/error:")
             continue
         kept += found
-        for run in found:
-            st.markdown(_told(run))
+        for words in found.values():
+            st.markdown(words)
     if kept:
         st.session_state[STALE] = True
         left, right = st.columns([1, 2], vertical_alignment="center")
         if left.button("Show in the list", key="import:done", type="primary"):
             show_all()
-            pick([run.id for run in kept])
+            pick(kept)
             st.rerun()
         right.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:",
-                        query_params={"runs": ",".join(run.id for run in kept)})
+                        query_params={"runs": ",".join(kept)})
+
+
+def _taken(file: UploadedFile, label: str) -> dict[str, str]:
+    """Import one file. Returns the ids of its runs, and what is to be said of each."""
+    if not file.name.endswith(".zip"):
+        return {run.id: _told(run) for run in imported.keep(file.name, file.getvalue(), label)}
+    taken = st.session_state.setdefault("import:capsules", {})  # each once: the script runs again at every click
+    if file.file_id not in taken:
+        taken[file.file_id] = _from_capsule(file)
+    run = lab().store.run(taken[file.file_id])
+    return {run.id: f":green[:material/check:] **{literal(run.id)}**: {run.step:,} steps of {run.spec.row.label} on "
+                    f"{literal(run.spec.task)}, to look at, to fork and to go on with."}
+
+
+def _from_capsule(file: UploadedFile) -> str:
+    with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
+        path = Path(folder) / Path(file.name).name
+        path.write_bytes(file.getvalue())
+        return capsule_import.take_in(lab().store, path)
 
 
 def _told(run: Imported) -> str:

@@ -129,7 +129,7 @@ def _data(run: RunRow, feed: Feed) -> None:
 
 
 def _export(run: RunRow, feed: Feed) -> None:
-    export.buttons(run)
+    export.show(run, feed)
 
 
 def _has_clip(run: RunRow) -> bool:

@@ -46,17 +46,13 @@ def write(store: Store, run_id: str, target: Path | str) -> Path:
     """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
 
     Raises:
-        LabError: there is no such run, it has made no step, its first checkpoint is gone, or the file cannot be
-            written.
+        LabError: there is no such run, it has a `fault`, or the file cannot be written.
     """
     row, target = store.run(run_id), Path(target)
     if target.is_dir():
         raise LabError(f"{target} is a folder: give the name of a zip file.")
-    if not row.step:
-        raise LabError(f"The run {run_id} has made no step yet: there is nothing to put into a capsule.")
-    if row.spec.data and not Path(row.spec.data).is_file():
-        raise LabError(f"The file {Path(row.spec.data).name} that the run {run_id} learns from is gone, so nobody "
-                       "could make it again: export it without --capsule.")
+    if why := fault(row):
+        raise LabError(why)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".capsule-", dir=target.parent) as temporary:
@@ -67,6 +63,19 @@ def write(store: Store, run_id: str, target: Path | str) -> Path:
         why = "the disk is full" if disk_full(error) else error.strerror
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
     return target
+
+
+def fault(row: RunRow) -> str:
+    """Why there can be no capsule of a run, in a sentence; empty where there can."""
+    if not row.step:
+        return f"The run {row.id} has made no step yet: there is nothing to put into a capsule."
+    if row.spec.data and not Path(row.spec.data).is_file():
+        return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so nobody could make "
+                "the run again: export it without --capsule.")
+    if first_step(row.spec) not in dict(checkpoint.steps(run_folder(row.id))):
+        return (f"The run {row.id} has lost its first checkpoint, without which nobody can make it again: export it "
+                "without --capsule.")
+    return ""
 
 
 def write_own(store: Store, run_id: str) -> Path:
@@ -114,10 +123,7 @@ class _Checkpoints:
     """
 
     def __init__(self, row: RunRow):
-        first = dict(checkpoint.steps(run_folder(row.id))).get(first_step(row.spec))
-        if first is None:
-            raise LabError(f"The run {row.id} has lost its first checkpoint, without which nobody can make it again: "
-                           "export it without --capsule.")
+        first = dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)]
         self.first, self.left_out = first, {}
         if (size := checkpoint.size(first)) > LARGEST:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}
