@@ -13,7 +13,7 @@ _HEAD = '''#!/usr/bin/env bash
 # of RL Visual Lab as they were at its end.
 #
 #     pip install {package}=={version}
-#     MODEL={model} GPUS=1 bash THIS_FILE
+#     MODEL={model} GPUS=1 bash {run}-{package}.sh
 #
 # "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run
 # began with to do the run again, or any causal language model of the Hugging Face hub to do the same with

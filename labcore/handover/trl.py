@@ -180,7 +180,7 @@ _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the 
 # of RL Visual Lab as they were at its end.
 #
 #     pip install trl=={version}
-#     python THIS_FILE --model {model}
+#     python {run}-trl.py --model {model}
 #
 # "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run began with
 # to do the run again, or any causal language model of the Hugging Face hub to do the same with that one.

@@ -1,0 +1,58 @@
+"""The Export tab: what can be downloaded, and the run as a script for another tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.handover.tools import TOOLS
+from labcore.runs.worker import drive
+from tests.app.seeding import ran, seed
+from tests.runs import fake
+
+
+def exporting(page, run_id: str, kind: str = "llm"):
+    test = page(kind, run=run_id)
+    test.session_state["why"] = "Export"
+    return ran(test)
+
+
+def downloads(test) -> dict[str, bool]:
+    """Label -> whether it can be pressed, of the tab's downloads."""
+    return {button.proto.label: not button.proto.disabled for button in test.get("download_button")}
+
+
+def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
+    run_id = lab.store.create(fake.grpo(6))
+    drive(lab.store, run_id, start=fake.start)
+    assert downloads(exporting(page, run_id)) == {
+        "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Download script": True}
+
+
+def test_without_its_first_checkpoint_there_is_no_capsule_and_it_is_said_why(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = exporting(page, run_id)
+    assert downloads(test) == {"Download everything (zip)": False, "Download capsule": False, "metrics.csv": True,
+                               "Download script": True}
+    [capsule] = [button for button in test.get("download_button") if button.proto.label == "Download capsule"]
+    assert "has lost its first checkpoint" in capsule.proto.help
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+def test_the_script_has_the_knobs_as_they_are_now(page, lab, key):
+    run_id = seed(lab.store)  # its β went from 0.04 to 0.2
+    test = exporting(page, run_id)
+    test.session_state["further"] = key
+    ran(test)
+    [script] = [code.value for code in test.code if f"with {TOOLS[key].label} " in code.value]
+    assert run_id in script and "0.2" in next(line for line in script.splitlines() if line.strip().endswith("# beta"))
+
+
+def test_a_maze_has_no_other_tool_to_go_to(page, lab):
+    from labcore.runs.spec import make
+
+    run_id = lab.store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors", steps=3,
+                                   knobs={"pace": 0.0}))
+    drive(lab.store, run_id)
+    test = exporting(page, run_id, "maze")
+    assert downloads(test)["Download capsule"] and "Download script" not in downloads(test)
+    assert "replay" in test.code[-1].value
