@@ -1,0 +1,155 @@
+"""Help: what each page is for, the keyboard, the command line, where files are, and every word with its meaning."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+import streamlit as st
+
+from app.held import held
+from app.lab import lab
+from app.session import set_place
+from app.shortcuts import shortcuts
+from app.theme import plain, symbol
+from labcore.catalog.kinds import KINDS
+from labcore.catalog.knob import Knob
+from labcore.catalog.metrics import METRICS
+from labcore.cli.main import parser
+from labcore.runs.paths import home, max_runs
+from labcore.runs.schema import shown as place
+from labcore.runs.spec import knobs_of
+from labcore.runs.steering import shown
+
+# (page, its name, what it is for)
+PAGES = (
+    ("home", "Home", "A recorded run, and where to start."),
+    ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
+     "PPO."),
+    ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
+    ("llm", "LLM lab", "Train a language model by SFT, DPO or reinforcement, and turn its knobs while it learns."),
+    ("compare", "Compare", "Runs over each other: which is better, at what cost, with what evidence. Sweeps, too."),
+    ("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes."),
+    ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),
+)
+
+WORDS = (
+    ("Marker", "A thin vertical line on every chart: here a knob was turned, such as β 0.04 → 0.2. No smoothing goes "
+     "across it."),
+    ("Band", "The 95 % bootstrap interval of the mean over seeds. One seed has no band: it is no evidence."),
+    ("Faint line", "The numbers as they were logged, behind their exponential average."),
+    ("Best, last", "The best and the newest value of the metric of a run's first chart, each of a single step."),
+    ("P(A > B)", "The probability that a run of setting A ends above one of B, over seeds. Near 0.5: a tie."),
+    ("Seed", "What all random numbers of a run come from. The same settings and seed give the same run, bit for bit."),
+    ("Fork", "A run that begins at a checkpoint of another one. A twin goes on with its parent's random numbers."),
+    ("Sweep", "One or two knobs at several values with several seeds, queued as a group."),
+    ("Step", "A batch and all optimizer updates made on it; in a maze an episode or a sweep."),
+    ("Group", "The completions of one prompt, which are judged against each other."),
+    ("Advantage", "How much better than expected: blue with a plus, orange with a minus."),
+    ("Live, next batch, new run", "When a knob's change counts: at the next update, from the next batch, or only in a "
+     "new run."),
+    ("Interrupted", "The lab or the run's process was stopped. Nothing is lost: it goes on from its last checkpoint."),
+    ("Diverged", "A number of the training was no longer finite. The last good checkpoint is kept."),
+    ("Recorded", "A run that was recorded, not one that goes now."),
+    ("Imported", "The metrics of another tool, to be compared with; it has no checkpoint here."),
+)
+CSS = """<style>kbd{font-family:inherit;font-size:13px;white-space:nowrap;padding:1px 7px;border-radius:5px;
+  border:1px solid color-mix(in srgb,currentColor 30%,transparent);background:none;color:inherit}
+  .rl-once{white-space:nowrap}</style>"""
+TABLES = """Arrow keys move in a table; Shift+Space selects the row, Enter presses a row's button. In the maze the arrow
+keys move the cursor and Enter paints or asks. Tab reaches everything else."""
+
+
+def pages() -> None:
+    """Each page in a line, with its link."""
+    for page, title, words in PAGES:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
+            st.page_link(f"../pages/{page}.py", label=title, width=110)
+            st.html(f'<span style="font-size:14px">{html.escape(words)}</span>', width="stretch")
+
+
+def keyboard() -> None:
+    """The shortcuts as the pages declare them."""
+    ink = html.escape
+    rows = [(f"<kbd>{ink(each.keys)}</kbd>", f"<b>{ink(each.label)}</b> {ink(each.help)}",
+             f'<span class="rl-once">{ink(each.page)}</span>') for each in shortcuts()]
+    st.html(f"{CSS}{_table(('Keys', 'What', 'Where'), rows)}")
+    st.caption(TABLES)
+
+
+def command_line() -> None:
+    """The commands as the parser tells them."""
+    st.markdown("The same store, without a browser: what one starts, the other shows.")
+    told = parser().format_help().partition("COMMAND\n")[2]
+    st.code("python -m labcore COMMAND\n\n" + told.rstrip(), language=None, wrap_lines=True)
+    st.caption("python -m labcore COMMAND --help tells the options of each.")
+
+
+def files() -> None:
+    """Where the lab keeps what it makes, and what decides it."""
+    st.html(_table(("Setting", "Now", "What"), [
+        ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, imports"),
+        ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
+        ("RL_LAB_MAX_RUNS", _code(str(max_runs())), "Runs at the same time; the others wait in a queue")]))
+    st.caption("Nothing leaves this machine. The page Runs makes room; Export gives a run as a zip.")
+
+
+def words() -> None:
+    """The glossary: words, metrics and knobs, all of them found by one search that the link holds."""
+    find = held("help:find", st.query_params.get("find", ""))
+    st.text_input("Search the words, metrics and knobs", find.value, key=find.key, type="search",
+                  icon=":material/search:", placeholder="KL, clip, entropy, learning rate …",
+                  on_change=lambda: set_place("find", find.taken().strip(), ""))
+    sought = find.value.casefold()
+    tables = (
+        ("What is seen", ("Word", "Meaning"), [tuple(map(html.escape, row)) for row in WORDS]),
+        ("Metrics", ("Metric", "Unit", "What it is", "Healthy"), [_metric(key) for key in METRICS]),
+        ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(knob) for knob in _all_knobs()]),
+    )
+    found = [(title, head, [row for row in rows if sought in _plain(row)]) for title, head, rows in tables]
+    for title, head, rows in found:
+        if rows:
+            with st.expander(f"{title} · {len(rows)}", expanded=bool(sought) or title == "What is seen"):
+                st.html(f'<div class="rl-scroll">{_table(head, rows)}</div>')
+    if not any(rows for _, _, rows in found):
+        st.caption("No word, metric or knob is called so.")
+
+
+def _plain(row: Sequence[str]) -> str:
+    """What is read in a row, without its tags."""
+    return html.unescape(re.sub("<[^>]*>", " ", " ".join(row))).casefold()
+
+
+def _metric(key: str) -> tuple[str, ...]:
+    metric, ink = METRICS[key], html.escape
+    name = f"<b>{ink(metric.label)}</b> {symbol(metric.symbol)}<br><code>{ink(key)}</code>"
+    return name, ink(metric.unit), ink(metric.help), ink(metric.healthy)
+
+
+def _knob(knob: Knob) -> tuple[str, ...]:
+    ink, sign = html.escape, plain(knob.symbol)
+    name = f"<b>{ink(knob.label)}</b>{f' {ink(sign)}' if sign else ''}<br><code>{ink(knob.key)}</code>"
+    return name, ink(shown(knob.default)), ink(knob.help)
+
+
+def _all_knobs() -> list[Knob]:
+    """Every knob once, by its name, as the first algorithm that has it declares it."""
+    found: dict[str, Knob] = {}
+    for kind in KINDS.values():
+        for row in kind.algorithms.values():
+            for task in kind.tasks.values():
+                for knob in knobs_of(row, task):
+                    found.setdefault(knob.key, knob)
+    return [found[key] for key in sorted(found)]
+
+
+def _code(text: str) -> str:
+    return f"<code>{html.escape(text)}</code>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """`rows` of HTML."""
+    top = "".join(f"<th>{name}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<table class="rl-table"><tr>{top}</tr>{body}</table>'
