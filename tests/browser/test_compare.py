@@ -1,0 +1,87 @@
+"""Compare in a real browser: bands over seeds, hidden lines, the winner by name, and a fork held against its parent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from labcore.runs.record import Record
+from labcore.runs.store import Store
+from tests.browser.conftest import Server
+from tests.compare import tools
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms: a busy machine is no reason to fail
+# The names of the visible traces of every chart, each once, as Plotly has them.
+SHOWN = """() => [...document.querySelectorAll('.rl-compare-chart .rl-plot')].map(plot =>
+    [...new Set((plot.data || []).filter(trace => trace.visible).map(trace => trace.name))].sort().join())"""
+
+
+@pytest.fixture
+def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    return Store()
+
+
+def drawn(page: Page, names: str, charts: int = 2) -> None:
+    """Wait until so many charts show just these groups."""
+    page.wait_for_function(f"names => ({SHOWN})().filter(shown => shown === names).length >= {charts}", arg=names,
+                           timeout=SLOW)
+
+
+def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(page: Page, server: Server,
+                                                                              store: Store) -> None:
+    levels = {"grpo": 0.9, "rloo": 0.905, "ppo": 0.5}
+    runs = [tools.stored(store, [level * (1 - 0.8 ** step) + 0.02 * seed for step in range(1, 30)], seed=seed,
+                         algorithm=key, kl=[0.01 * step for step in range(1, 30)])
+            for key, level in levels.items() for seed in range(3)]
+    page.goto(f"{server.url}/compare?runs={','.join(runs)}")
+    drawn(page, "GRPO,PPO,RLOO")
+    areas = page.evaluate("document.querySelector('.rl-plot').data.filter(trace => trace.fill === 'toself').length")
+    assert areas == 3
+    legend = page.locator(".rl-legend button")
+    expect(legend.filter(has_text="PPO")).to_contain_text("3 seeds")
+    legend.filter(has_text="PPO").click()
+    drawn(page, "GRPO,RLOO")
+    legend.filter(has_text="RLOO").dblclick()
+    drawn(page, "RLOO")
+    legend.filter(has_text="RLOO").dblclick()
+    drawn(page, "GRPO,PPO,RLOO")
+
+    page.get_by_text("Table", exact=True).click()
+    said = page.get_by_text(re.compile(r"At the end RLOO \(0\.\d+\): beats PPO; tie with GRPO\."))
+    expect(said).to_be_visible(timeout=SLOW)
+    page.wait_for_url(re.compile("view=table"), timeout=SLOW)
+    expect(page.locator(".rl-results tbody tr").nth(2)).to_contain_text("RLOO beats it, P 1.00")
+    page.get_by_role("button", name="Link").click()
+    copied = page.get_by_test_id("stCode").inner_text(timeout=SLOW).strip()
+    page.goto(copied)
+    expect(page.locator(".rl-results tbody tr").nth(1)).to_contain_text("tie with RLOO, P 0.", timeout=SLOW)
+
+
+def test_a_fork_grows_from_its_parent_with_the_difference_below(page: Page, server: Server, store: Store) -> None:
+    rewards = [0.1 * step for step in range(1, 7)]
+    parent = tools.stored(store, rewards)
+    child = tools.stored(store, [], parent=(parent, 3), state="running", beta=0.2)
+    for step in (4, 5, 6):
+        store.append(child, Record(step, 100 * step, {"reward": rewards[step - 1] + 0.05 * (step - 3),
+                                                      "updates": float(step)}), float(step))
+    page.goto(f"{server.url}/compare?runs={parent},{child}")
+    page.wait_for_function("() => document.querySelector('.rl-plot')?.data?.some(trace => trace.yaxis === 'y2')",
+                           timeout=SLOW)
+    traces = page.evaluate("""() => document.querySelector('.rl-plot').data.map(
+        ({ name, yaxis, mode, x, y }) => ({ name, strip: yaxis === 'y2', dot: mode === 'markers', x, y }))""")
+    strip, = (trace for trace in traces if trace["strip"])
+    assert strip["x"] == [3, 4, 5, 6] and strip["y"] == pytest.approx([0, 0.05, 0.1, 0.15])
+    fork, = (trace for trace in traces if not trace["strip"] and not trace["dot"] and trace["name"] == strip["name"])
+    assert (fork["x"][0], fork["y"][0]) == (3, pytest.approx(0.3))
+    dot, = (trace for trace in traces if trace["dot"])
+    assert (dot["x"], dot["y"]) == ([3], [pytest.approx(0.3)])
+
+    store.append(child, Record(7, 700, {"reward": 0.9, "updates": 7.0}), 7.0)  # it still goes: the page follows
+    page.wait_for_function("() => document.querySelector('.rl-plot').data.some(trace => trace.x.at(-1) === 7)",
+                           timeout=SLOW)
+    store.set_state(child, "finished")
