@@ -1,0 +1,100 @@
+"""The page Runs and Home, as a person uses them: star, tag, delete two and have them back; the clip, and it live."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.runs.store import Store
+from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import SLOW
+
+pytestmark = pytest.mark.browser
+
+HEAD, ROW, BOX = 34, 35, 18  # pixels of the table: its head, a row, the middle of the boxes
+
+
+@pytest.fixture(scope="module")
+def shelf(server: Server) -> Iterator[list[str]]:
+    """Three ended runs in the server's lab, the newest first."""
+    store = Store(f"sqlite:///{Path(server.home) / 'lab.db'}")
+    ids = []
+    for seed in range(3):
+        ids.append(store.create(make(algorithm_key="rloo", task_key="sort", steps=3, seed=seed), mine=True))
+        store.set_state(ids[-1], "running")
+        for step in (1, 2, 3):
+            store.append(ids[-1], Record(step, step, {"reward": 0.2 * step + 0.01 * seed}), 0.1 * step)
+        store.set_state(ids[-1], "finished")
+    yield ids[::-1]
+    store.trash(run_id for run_id in ids if run_id in {run.id for run in store.runs()})
+
+
+def table(page: Page, rows: int) -> Locator:
+    """The table, once it has so many rows."""
+    found = page.get_by_test_id("stDataFrame")
+    expect(found.locator(f"table[role=grid][aria-rowcount='{rows + 1}']")).to_have_count(1, timeout=SLOW)
+    return found
+
+
+def cells(found: Locator, text: str) -> Locator:
+    """The cells in view with this text. The table is drawn on a canvas; what it shows stands inside it as a table."""
+    return found.locator("td[role=gridcell]", has_text=text)
+
+
+def tick(page: Page, found: Locator, row: int) -> None:
+    """Click the box of a row, and wait until the page knows."""
+    place = found.locator("canvas").first.bounding_box()
+    page.mouse.click(place["x"] + BOX, place["y"] + HEAD + ROW * (row + 0.5))
+
+
+def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server, shelf: list[str]) -> None:
+    page.goto(f"{server.url}/runs?find=rloo")
+    found = table(page, 3)
+    tick(page, found, 0)
+    expect(page.get_by_text("1 selected")).to_be_visible(timeout=SLOW)
+    tick(page, found, 1)
+    expect(page.get_by_text("2 selected")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Star", exact=True).click()
+    expect(page.get_by_role("button", name="Unstar")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Tags").click()
+    page.get_by_role("combobox", name="Tags").fill("paper")
+    page.keyboard.press("Enter")
+    expect(cells(found, "paper")).to_have_count(2, timeout=SLOW)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    table(page, 1)
+    page.get_by_role("button", name="Undo").click()
+    found = table(page, 3)
+    expect(cells(found, "★")).to_have_count(2, timeout=SLOW)
+    expect(cells(found, "rloo-sort")).to_have_text(shelf, timeout=SLOW)
+    tick(page, found, 2)
+    page.get_by_role("link", name="Open").click(timeout=SLOW)
+    page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)
+
+
+def test_the_clip_plays_and_is_started_live(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    step = page.get_by_role("slider", name="Step of the recording")
+    expect(step).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("Recorded", exact=True)).to_be_visible()
+    expect(step).not_to_have_value("1", timeout=SLOW)
+    page.get_by_role("button", name="Pause").click()
+    step.fill("200")
+    expect(page.get_by_text("Step 200: its answers to")).to_be_visible()
+    page.get_by_role("button", name="Run it live").click()
+    page.wait_for_url(re.compile(r"/llm\?run=grpo-sort-"), timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+
+def test_with_little_motion_the_clip_stands_at_its_end(page: Page, server: Server) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(server.url)
+    expect(page.get_by_role("slider", name="Step of the recording")).to_have_value("200", timeout=SLOW)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
