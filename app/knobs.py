@@ -34,7 +34,7 @@ def before_start(draft: Draft) -> None:
         draft.fields["task"] = fitting[0]
     if several:
         with right:
-            _pick(draft, "model", "Model", list(kind.models), _model_label, accept_new_options=True,
+            _pick(draft, "model", "Model", list(kind.models), model_label, accept_new_options=True,
                   help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
@@ -42,7 +42,8 @@ def before_start(draft: Draft) -> None:
     _knobs(draft, draft.of_task())
 
 
-def _model_label(key: str) -> str:
+def model_label(key: str) -> str:
+    """A model's name with its size, where it is a built-in one."""
     return f"{key} {MODELS[key].parameters}" if key in MODELS else Path(key).name or key
 
 
@@ -64,8 +65,7 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
     """The knobs rerun alone: moving one redraws nothing else, but the task as it was `drawn` beside them."""
     if draft.of_task() != drawn:
         st.rerun()
-    target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
-    _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
+    widgets_of(draft)
     left, right = st.columns(2, gap="small", wrap=False)
     with left:
         _count(draft, "steps", "Steps", draft.steps)
@@ -81,6 +81,12 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
             taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
             st.caption(f"Base model: {literal(spec.model)}. {taught}")
     draft.to_url()
+
+
+def widgets_of(draft: Draft) -> None:
+    """All knobs of the draft, its task's first."""
+    target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
+    _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
 
 
 def _count(draft: Draft, field: str, title: str, value: int) -> None:
@@ -99,7 +105,7 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec
-    model = f" · {literal(_model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
+    model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
     st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
 
     def send(knob: Knob, value: Value) -> None:

@@ -73,7 +73,7 @@ def close_run(kind: str) -> None:
 
 def begin(kind: str, **fields: Any) -> None:
     """An empty page whose draft has these fields: how another page proposes a run."""
-    st.session_state[f"draft:new-{kind}"] = {**_defaults(kinds.kind(kind)), "steps": {}, "data": {}, "knobs": {},
+    st.session_state[f"draft:new-{kind}"] = {**defaults(kinds.kind(kind)), "steps": {}, "data": {}, "knobs": {},
                                              **fields}
     st.session_state[f"open_run:{kind}"] = None
 
@@ -173,7 +173,7 @@ class Draft:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
         if not self.new or "run" in st.query_params:  # a late rerun of the form must not take a run's link away
             return
-        found = {key: str(self.fields[key]) for key, default in _defaults(self.kind).items()
+        found = {key: str(self.fields[key]) for key, default in defaults(self.kind).items()
                  if self.fields[key] != default}
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
@@ -189,14 +189,15 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
             "knobs": {f"{spec.algorithm}:{spec.task}": dict(spec.knobs)}}
 
 
-def _defaults(kind: Kind) -> dict[str, Any]:
+def defaults(kind: Kind) -> dict[str, Any]:
+    """The fields of a draft of this kind where nothing is chosen."""
     return {"algorithm": kind.algorithm, "task": kind.task, "model": kind.model, "seed": 0}
 
 
 def _of_url(kind: Kind) -> dict[str, Any]:
     """The draft that a link describes; what does not fit is left at its default and said."""
     url, tables = st.query_params, {"algorithm": kind.algorithms, "task": kind.tasks}
-    fields: dict[str, Any] = {**_defaults(kind), "steps": {}, "data": {}, "knobs": {}}
+    fields: dict[str, Any] = {**defaults(kind), "steps": {}, "data": {}, "knobs": {}}
     wrong = []
     for key, table in tables.items():
         if key in url and (url[key] in table or (key == "task" and kind.any_task and url[key])):

@@ -1,0 +1,113 @@
+"""What a comparison will run: algorithms from the same start, or one algorithm with knobs at several values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.controls import log_grid, nice_step
+from labcore.catalog.knob import Knob, Value
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.runs.spec import RunSpec, base_spec, knobs_of
+
+SUGGESTED = 5  # values of a knob that a sweep starts from
+
+
+def values_in(knob: Knob, text: str) -> list[Value]:
+    """The values of a knob written as "0, 0.02, 0.1".
+
+    Raises:
+        LabError: one is none of the knob's, or there is none, or one is there twice.
+    """
+    words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
+    if not words:
+        raise LabError(f"The sweep has no values of {knob.key}: give some, for example {written(suggested(knob))}.")
+    values = [knob.parse(word) for word in words]
+    if twice := next((value for value in values if values.count(value) > 1), None):
+        raise LabError(f"The sweep has {knob.key} = {twice} twice: give each value once.")
+    return values
+
+
+def suggested(knob: Knob) -> list[Value]:
+    """A few values over the knob's usual range, its default among them."""
+    if knob.choices:
+        return list(knob.choices[:SUGGESTED])
+    if knob.type is bool:
+        return [False, True]
+    if not knob.safe:
+        return [knob.default]
+    low, high = knob.safe
+    if knob.scale == "log":
+        stops = [stop for stop in log_grid(knob, [knob.default]) if stop >= low]
+    elif knob.type is int:
+        stops = list(range(int(low), int(high) + 1))
+    else:
+        step = nice_step(high - low)
+        stops = [float(f"{low + step * place:.6g}") for place in range(round((high - low) / step) + 1)]
+    places = [round(place * (len(stops) - 1) / (SUGGESTED - 1)) for place in range(SUGGESTED)]
+    spread = sorted({stops[place] for place in places})
+    if knob.default not in spread:  # in place of its neighbour
+        spread[min(range(len(spread)), key=lambda place: abs(spread[place] - knob.default))] = knob.default
+    return [knob.type(value) for value in sorted(set(spread))]
+
+
+def written(values: Iterable[Value]) -> str:
+    """Values as `values_in` reads them."""
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool)
+                     else str(value) for value in values)
+
+
+def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
+    """The runs of several settings, all settings of the first seed first: a comparison that is cut short still has
+    whole seeds."""
+    return [spec for seed in zip(*settings, strict=True) for spec in seed]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long a comparison will take, in seconds: an estimate from earlier runs; `unknown` names the algorithms of
+    which there are none."""
+
+    seconds: float
+    unknown: tuple[str, ...]
+
+
+def cost(specs: Sequence[RunSpec], earlier: Iterable[RunRow], places: int) -> Cost:
+    """What the runs will take, `places` of them at a time, at the pace of the newest earlier run like each.
+
+    Left out: that runs slow each other down, and that a lab with a full queue has to wait first.
+    """
+    pace: dict[tuple[str, ...], float] = {}
+    for run in earlier:
+        if run.step and run.seconds:
+            pace.setdefault(_like(run.spec), run.seconds / run.step)
+    seconds = [pace.get(_like(spec), 0.0) * spec.steps for spec in specs]
+    unknown = dict.fromkeys(spec.row.label for spec in specs if _like(spec) not in pace)
+    return Cost(max(sum(seconds) / places, max(seconds, default=0.0)), tuple(unknown))
+
+
+def _like(spec: RunSpec) -> tuple[str, ...]:
+    return spec.kind, spec.algorithm, spec.task, spec.model
+
+
+def start_of(specs: Sequence[RunSpec]) -> str:
+    """What the runs have in common at their start, in words."""
+    bases = {base.hash() if (base := base_spec(spec)) else None for spec in specs if spec.row.loop != "sft"}
+    if specs and specs[0].kind != "llm":
+        return "Each seed gives all of them the same world and the same first weights, where they have the same form."
+    if len(bases) == 1:
+        return "All start from the same base model; with one seed, all see the same prompts step by step."
+    return "They start from different base models, since a setting of the base differs: their numbers compare less."
+
+
+def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
+    """The knobs that are no defaults, in words, by algorithm."""
+    told = []
+    for spec in algorithms.values():
+        changes = [f"{knob.key} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
+                   if spec.knobs[knob.key] != knob.default]
+        if changes:
+            told.append(f"{spec.row.label}: {', '.join(changes)}")
+    return told
