@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import (
+    answers,
     compare_controls,
     compare_curves,
     compare_data,
@@ -16,10 +17,12 @@ from app import (
     compare_place,
     compare_plane,
     compare_table,
+    one_batch,
     session,
 )
 from app.compare_chart import warm
 from app.compare_data import Chosen, Source
+from app.theme import ground
 from app.tokens import literal
 from labcore.runs.rows import RunRow
 
@@ -35,10 +38,24 @@ class View:
     fits: Callable[[Chosen], bool] = lambda chosen: True
 
 
+def _answers(chosen: Chosen, full: bool) -> None:
+    looks = compare_data.look_of(chosen)
+    dark = ground() == "dark"
+    answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
+                  polled=chosen.active)
+
+
+def _speaks(chosen: Chosen) -> bool:
+    return bool(answers.language_runs(chosen.run_ids))
+
+
 VIEWS: dict[str, View] = {
     "curves": View("Curves", compare_curves.show),
     "table": View("Table", compare_table.show, every=3.0),
     "plane": View("Reward and KL", compare_plane.show, every=2.0, fits=compare_plane.fits),
+    "answers": View("Answers", _answers, every=3.0, fits=_speaks),
+    "batch": View("One batch", lambda chosen, full: one_batch.panel(chosen.run_ids, chosen.active), every=3.0,
+                  fits=_speaks),
 }
 
 

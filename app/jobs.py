@@ -18,11 +18,11 @@ EVERY = 0.3  # seconds between two looks
 AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked for: most are done by then
 
 
-def result(spec: jobs.Spec, doing: str) -> dict[str, Any] | None:
+def result(spec: jobs.Spec, doing: str, polled: bool = False) -> dict[str, Any] | None:
     """What the job `spec` gives. Where that is not there yet (or never will be) says so here and returns None.
 
     `doing` are the words for what is being waited for, such as "Two models answer". The page is run again when it
-    is over.
+    is over, unless what called this is `polled`, that is drawn again every few seconds anyway.
     """
     try:
         job = lab().launcher.compute(spec)
@@ -34,6 +34,9 @@ def result(spec: jobs.Spec, doing: str) -> dict[str, Any] | None:
         st.session_state[begun] = time.time()
         _wait_a_moment(job)
     found = jobs.outcome(job)
+    if found is None and polled:
+        _line(job, doing)
+        return None
     if found is None:
         st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(job, spec, doing)
         return None
@@ -53,6 +56,11 @@ def _waiting(job: str, spec: jobs.Spec, doing: str) -> None:
     lab().launcher.compute(spec)  # asked again: the process that had it may be gone
     if jobs.ended(job):
         st.rerun()
+    _line(job, doing)
+
+
+def _line(job: str, doing: str) -> None:
+    """What is waited for and since when, and a way to stop it."""
     seconds = time.time() - st.session_state.get(f"job:{job}", time.time())
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_waiting"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'

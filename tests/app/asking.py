@@ -56,3 +56,28 @@ def answers(spec) -> dict[str, Any]:
                for name in spec["models"]]
     questions = [{"prompt": spec.get("prompt") or f"cba{row}=", "answer": "abc"} for row in range(spec["count"])]
     return {"prompt": spec.get("prompt"), "columns": columns, "twins": True, "questions": questions}
+
+
+def batch(spec) -> dict[str, Any]:
+    """What the job "one_batch" gives, for two algorithms; the second has neither a clip nor, here, a gradient."""
+    def about(mean):
+        return {"mean": mean, "se": 0.01}
+
+    effect = {"reward": about(0.6), "resampled": about(0.05), "weighted": about(-0.04), "kl": about(0.008)}
+    grpo = {"key": "grpo", "label": "GRPO", "loss": 0.0, "norm": 0.7, "unclipped": 0.5 if spec["updates"] else 1.0,
+            "clipped_frac": 0.25 if spec["updates"] else 0.0, "mean_push": 0.01, "push": [[1.5, -0.5, 1.0], [-2.0]],
+            "knobs": {"beta": 0.04}}
+    other = {**grpo, "key": "reinforce", "label": "REINFORCE", "norm": 0.0, "unclipped": None, "clipped_frac": None,
+             "push": [[0.0, 0.0, 0.0], [0.0]]}
+    completions = [{"prompt": "ba=", "text": "a<", "reward": 1.0, "exact": True, "truncated": False,
+                    "ratio": [1.0, 1.3, 0.9], "tokens": ["a", "<", "<eos>"]},
+                   {"prompt": "ba=", "text": "b", "reward": 0.0, "exact": False, "truncated": True, "ratio": [1.0],
+                    "tokens": ["b"]}]
+    return {"model": spec["model"], "updates": spec["updates"], "stepper": spec.get("stepper", "grpo"), "own": "grpo",
+            "critic": {"fitted": True, "batches": 8, "passes": 4, "explained_variance": 0.1}, "step_length": 0.03,
+            "cosines": [[1.0, None], [None, None]], "before": {"reward": about(0.55), "prompts": 512},
+            "effects": {"grpo": {"equal": effect, "own": {**effect, "length": 0.2}},
+                        "reinforce": {"equal": None, "own": {**effect, "length": 0.1}}},
+            "batch": {"prompts": 16, "group_size": 8, "tokens": 900, "reward": 0.5, "flat_groups": 0.25,
+                      "spread": 0.5},
+            "completions": completions, "algorithms": [grpo, other]}

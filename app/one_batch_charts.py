@@ -1,0 +1,155 @@
+"""One batch under many algorithms as pictures and tables. Pure: the same result gives the same picture."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app import charts, theme
+from app.theme import number
+from app.tokens import visible
+
+# Blue, grey, orange around zero, on either ground.
+DIVERGING = {"light": ((0.0, "#E69F00"), (0.5, "#EEF0F2"), (1.0, "#4C9BCB")),
+             "dark": ((0.0, "#B87E10"), (0.5, "#2A3037"), (1.0, "#2F7FB5"))}
+Z95 = 1.96
+
+
+def cosine_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
+    """The cosine between each two gradients as a heat map with its numbers, and each gradient's norm beside it."""
+    rows = found["algorithms"]
+    labels = [row["label"] for row in rows]
+    ink = theme.layout(kind)["font"]["color"]
+    figure = make_subplots(1, 2, shared_yaxes=True, column_widths=[0.66, 0.34], horizontal_spacing=0.04)
+    text = [["–" if value is None else number(value, 2) for value in line] for line in found["cosines"]]
+    figure.add_heatmap(z=found["cosines"], x=labels, y=labels, text=text, texttemplate="%{text}", zmin=-1, zmax=1,
+                       colorscale=DIVERGING[kind], xgap=2, ygap=2, row=1, col=1, textfont={"size": 14, "color": ink},
+                       showscale=False, hovertemplate="%{y} and %{x}<br>cosine %{z:.4f}<extra></extra>")
+    figure.add_bar(y=labels, x=[row["norm"] for row in rows], orientation="h", row=1, col=2, showlegend=False,
+                   text=[number(row["norm"], 3) for row in rows], textposition="auto", width=0.55,
+                   marker={"color": [theme.palette(kind)[place % 6] for place in range(len(rows))]},
+                   hovertemplate="%{y}<br>‖∇L‖ %{x:.4f}<extra></extra>")
+    charts.finish(figure, kind, 96 + 52 * len(rows))
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(title_text="cosine of two gradients", row=1, col=1)
+    figure.update_xaxes(title_text="gradient norm ‖∇L‖", rangemode="tozero", showgrid=True, row=1, col=2)
+    return figure
+
+
+def effect_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
+    """Each algorithm's step in the plane of its KL and its change of the mean reward, with 95 % error bars."""
+    figure = make_subplots(1, 2, horizontal_spacing=0.06, shared_yaxes=True,
+                           subplot_titles=("steps of one length", "own optimizers"))
+    for place, row in enumerate(found["algorithms"]):
+        for column, which in ((1, "equal"), (2, "own")):
+            effect = found["effects"][row["key"]][which]
+            if effect is None:
+                continue
+            change, kl = effect["resampled"], effect["kl"]
+            figure.add_scatter(
+                x=[kl["mean"]], y=[change["mean"]], name=row["label"], mode="markers", legendgroup=row["key"],
+                showlegend=column == 2 or found["effects"][row["key"]]["own"] is None,
+                error_x={"array": [Z95 * kl["se"]], "thickness": 1.2, "width": 3},
+                error_y={"array": [Z95 * change["se"]], "thickness": 1.2, "width": 3},
+                marker={"size": 11, "color": theme.palette(kind)[place % 6],
+                        "symbol": ("circle", "square", "diamond", "cross", "triangle-up", "star")[place % 6]},
+                hovertemplate=f"{row['label']}<br>KL %{{x:.4f}} nats/token<br>Δ reward %{{y:+.4f}}<extra></extra>",
+                row=1, col=column)
+    charts.finish(figure, kind, 320)
+    figure.update_yaxes(zeroline=True, zerolinewidth=1.5, zerolinecolor=theme.layout(kind)["font"]["color"],
+                        tickformat="+.3~f")
+    figure.update_yaxes(title_text="change of the mean reward", row=1, col=1)
+    figure.update_xaxes(title_text="KL(before ‖ after), nats/token", rangemode="tozero", showgrid=True)
+    figure.update_layout(legend={"orientation": "h", "y": -0.3, "x": 0})
+    return figure
+
+
+def effect_table(found: dict[str, Any]) -> str:
+    """The numbers of all steps, mean ± standard error: HTML."""
+    rows = ""
+    for row in found["algorithms"]:
+        for which, words in (("equal", "same length"), ("own", "own optimizer")):
+            effect = found["effects"][row["key"]][which]
+            length = found["step_length"] if which == "equal" else effect and effect["length"]
+            cells = "".join(f"<td>{estimate(effect[key], sign=key != 'kl')}</td>" for key in (
+                "resampled", "weighted", "kl")) if effect else "<td colspan=3>no gradient: no step</td>"
+            rows += (f"<tr><td>{html.escape(row['label'])}</td><td>{words}</td>"
+                     f"<td>{number(length, 3) if length else '–'}</td>{cells}</tr>")
+    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>algorithm</th><th>step</th><th>length ‖Δθ‖</th>'
+            "<th>Δ reward, answered anew</th><th>Δ reward, old answers weighed anew</th><th>KL(before ‖ after), "
+            f"nats/token</th></tr>{rows}</table></div>")
+
+
+def estimate(value: dict[str, float], sign: bool = True) -> str:
+    """A mean with its standard error.
+
+    >>> estimate({"mean": 0.0123, "se": 0.004})
+    '+0.0123 ± 0.0040'
+    """
+    return f"{'+' if sign and value['mean'] > 0 else ''}{number(value['mean'], 4)} ± {number(value['se'], 4)}"
+
+
+def push_table(found: dict[str, Any], place: int) -> str:
+    """How hard each algorithm pushes each token of a shown completion up or down: HTML.
+
+    The unit is the algorithm's own mean |push| on the whole batch, so that rows can be held against each other.
+    """
+    completion = found["completions"][place]
+    reach = max((abs(value) for row in found["algorithms"] for value in row["push"][place]), default=0.0) or 1.0
+    last = len(completion["tokens"]) - 1
+    words = ["end" if at == last and not completion["truncated"] else visible(token) or "∅"
+             for at, token in enumerate(completion["tokens"])]
+    heads = "".join(f"<th>{word}</th>" for word in words)
+    ratios = ""
+    if found["updates"]:
+        ratios = "<tr><td>ratio π/π_old</td>" + "".join(f"<td>{number(value, 2)}</td>"
+                                                        for value in completion["ratio"]) + "</tr>"
+    rows = "".join(f"<tr><td>{html.escape(row['label'])}</td>{_pushes(row['push'][place], reach)}</tr>"
+                   for row in found["algorithms"])
+    return f'<div class="rl-scroll"><table class="rl-push"><tr><th></th>{heads}</tr>{ratios}{rows}</table></div>'
+
+
+def _pushes(values: Sequence[float], reach: float) -> str:
+    cells = []
+    for value in values:
+        hue = "light-dark(#E69F00,#F2B84B)" if value < 0 else "light-dark(#0072B2,#4FA8E0)"
+        ground = f"color-mix(in srgb,{hue} {55 * abs(value) / reach:.0f}%,transparent)"
+        cells.append(f'<td style="background:{ground}">{"+" if value > 0 else ""}{number(value, 2)}</td>')
+    return "".join(cells)
+
+
+def said(found: dict[str, Any]) -> list[str]:
+    """What is to be seen in the picture, in plain sentences: HTML."""
+    rows, table = found["algorithms"], found["cosines"]
+    pairs = [(table[i][j], rows[i]["label"], rows[j]["label"]) for i in range(len(rows)) for j in range(i)
+             if table[i][j] is not None]
+    sentences = []
+    if pairs:
+        near, far = max(pairs), min(pairs)
+        sentences.append(f"{near[1]} and {near[2]} point most nearly the same way (cosine {number(near[0], 2)}), "
+                         f"{far[1]} and {far[2]} least ({number(far[0], 2)}).")
+    else:
+        sentences.append("No algorithm has a gradient here: all completions of a prompt earned the same.")
+    clipped = [row for row in rows if row["unclipped"] is not None]
+    if clipped and not found["updates"]:
+        names = ", ".join(row["label"] for row in clipped)
+        sentences.append(f"All ratios are 1, so the clip of {names} cuts nothing: their gradients are exactly the "
+                         "unclipped ones. What tells the algorithms apart here is only what a completion is compared "
+                         "with, how tokens are averaged, and the price of the KL. Look after an update to see the "
+                         "clip at work.")
+    elif clipped:
+        shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {number(row['unclipped'], 2)} to its "
+                           "unclipped gradient)" for row in clipped)
+        sentences.append(f"Ratios have left 1. Tokens whose push is cut off: {shares}. An algorithm without a ratio "
+                         "goes on as if the batch were still its own.")
+    if critic := found["critic"]:
+        explained = critic["explained_variance"]
+        fits = "" if explained is None else f" It explains {explained:.0%} of the variance of the returns here."
+        sentences.append((f"The critic was fitted to {critic['batches']} other batches of this policy, "
+                          f"{critic['passes']} passes each: the run has none." if critic["fitted"] else
+                          "The critic is the run's own.") + fits)
+    return [html.escape(sentence) for sentence in sentences]

@@ -1,0 +1,72 @@
+"""The same questions for all runs that are compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.answers import COUNT, SHOWN, share, table
+from labcore.jobs.models import BASE, Model, source
+from labcore.runs.paths import home
+from labcore.runs.spec import base_spec
+from tests.app.asking import Answering, answers, trained
+from tests.app.seeding import ran
+from tests.app.test_pages import html
+from tests.app.test_playground import said, seed_maze
+
+
+@pytest.fixture
+def asked(lab):
+    return Answering(lab.launcher)
+
+
+def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
+    runs = [trained(lab.store), trained(lab.store, "ppo", seed=3)]
+    (home() / "base" / base_spec(lab.store.run(runs[0]).spec).hash() / "model").mkdir(parents=True)
+    assert source(Model(runs[0], BASE)).weights == source(Model(runs[1], BASE)).weights
+    test = page("compare", runs=",".join(runs), view="answers")
+    spec, = asked.asked
+    assert spec["models"] == [f"base:{runs[0]}", *(f"{run}@6" for run in runs)]
+    assert (spec["job"], spec["count"], spec["seed"]) == ("quiz", COUNT, 0)
+    written = html(test)
+    assert written.count("cba") == SHOWN and "64 of 64" in written and "0 of 64" in written
+    assert "GRPO, step 6" in written and "seed 3" in written and "Base, by SFT" in written
+    assert "says how sure" in said(test) and "other seeds" in said(test)
+    ran(test)
+    assert len(asked.asked) == 1
+
+
+def test_a_base_that_is_gone_or_differs_is_no_column(page, lab, asked):
+    runs = [trained(lab.store), trained(lab.store, "ppo", knobs={"sft_steps": 0})]
+    page("compare", runs=",".join(runs), view="answers")
+    assert asked.asked[0]["models"] == [f"{run}@6" for run in runs]
+
+
+def test_runs_of_different_tasks_get_one_sentence(page, lab, asked):
+    runs = [trained(lab.store), trained(lab.store, knobs={"letters": 8})]
+    assert "learnt different tasks" in said(page("compare", runs=",".join(runs), view="answers"))
+    assert not asked.asked
+
+
+def test_a_maze_has_no_such_view(page, lab, asked):
+    test = page("compare", runs=seed_maze(lab.store), view="answers")
+    assert not test.exception and not asked.asked
+    views = next(each for each in test.segmented_control if each.label == "View")
+    assert not {"Answers", "One batch"} & {option.content for option in views.proto.options}
+
+
+def test_marks_escapes_and_shares():
+    found = answers({"models": ["base:a", "a@6"], "count": 4})
+    found["columns"][1]["answers"][0].update(truncated=True, text="<i>")
+    found["columns"][1]["answers"][1].update(exact=None)
+
+    def titled(name):
+        return f"({name})"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.answers.title", titled)
+        written = table(found, {"a": 5}, {"a": "#112233"})
+    assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
+    assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written
+    assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")
+    for answer in found["columns"][1]["answers"]:
+        answer["exact"] = None
+    assert "nobody judges" in share(found["columns"][1], "#112233")

@@ -1,0 +1,95 @@
+"""One batch under many algorithms: what is asked, and what the pictures say."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import one_batch_charts as charts
+from app.one_batch_place import Batch, of
+from labcore.runs.paths import run_folder
+from tests.app.asking import Answering, batch, trained
+from tests.app.seeding import ran
+from tests.app.test_pages import _link, html
+from tests.app.test_playground import by_key, said
+
+ASKED = {"model": "a@6", "updates": 0}
+
+
+@pytest.fixture
+def asked(lab):
+    return Answering(lab.launcher, batch)
+
+
+def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page, lab, asked):
+    run = trained(lab.store)
+    test = page("compare", runs=run, view="batch")
+    spec, = asked.asked
+    assert spec == {"job": "one_batch", "model": f"{run}@6", "prompts": 16, "group_size": 8, "updates": 0, "seed": 0,
+                    "eval_prompts": 512}
+    assert "16 prompts × 8 completions" in html(test) and "mean reward 0.50" in html(test)
+    assert len(test.get("plotly_chart")) == 2
+    by_key(test.selectbox, "one_batch:model").set_value(f"base:{run}")
+    ran(test)
+    by_key(test.segmented_control, "one_batch:updates").set_value(2)
+    ran(test)
+    by_key(test.selectbox, "one_batch:stepper").set_value("rloo")
+    ran(test)
+    by_key(test.number_input, "one_batch:seed").set_value(5)
+    ran(test)
+    wanted = {**spec, "model": f"base:{run}", "updates": 2, "stepper": "rloo", "seed": 5}
+    assert asked.asked[-1] == wanted
+    assert "after 2 updates by RLOO" in html(test) and "ratio π/π_old" in html(test)
+    link = _link(test)
+    assert link["batch"] == f"model=base:{run};updates=2;stepper=rloo;seed=5"
+    count = len(asked.asked)
+    again = page("compare", **link)
+    assert len(asked.asked) == count and by_key(again.number_input, "one_batch:seed").value == 5
+
+
+def test_a_checkpoint_that_was_chosen_stays_when_newer_ones_come(page, lab, asked):
+    run = trained(lab.store)
+    test = page("compare", runs=run, view="batch", batch=f"model={run}@2")
+    (run_folder(run) / "checkpoints" / "step-000009" / "policy").mkdir(parents=True)
+    ran(test)
+    assert {spec["model"] for spec in asked.asked} == {f"{run}@2"}
+
+
+def test_what_a_link_says_of_a_batch_and_what_it_cannot():
+    batch = Batch("a@2", 2, "ppo", 32, 4, 7, 256)
+    assert of(batch.to_text(), ["x", "a@2"]) == batch and Batch().to_text() == ""
+    bad = "model=b@1;updates=3;stepper=dpo;prompts=1;group_size=99;seed=x;eval_prompts=7;nothing;=;job=quiz"
+    assert of(bad, ["a@2"]) == Batch("a@2")
+
+
+def test_while_it_is_computed_the_page_says_so(page, lab, asked):
+    asked.reply = lambda spec: None
+    assert "every algorithm takes its gradient" in said(page("compare", runs=trained(lab.store), view="batch"))
+
+
+def test_the_heat_map_has_its_numbers_and_the_bars_their_norms():
+    heat, bars = charts.cosine_figure(batch(ASKED)).data
+    assert [list(row) for row in heat.text] == [["1.00", "–"], ["–", "–"]] and (heat.zmin, heat.zmax) == (-1, 1)
+    assert list(bars.x) == [0.7, 0.0] and list(bars.y) == ["GRPO", "REINFORCE"]
+
+
+def test_effects_are_drawn_with_their_uncertainty_and_no_step_where_there_is_no_gradient():
+    traces = charts.effect_figure(batch(ASKED)).data
+    assert [trace.name for trace in traces] == ["GRPO", "GRPO", "REINFORCE"]
+    assert traces[0].error_y.array[0] == pytest.approx(0.0196) and traces[0].y == (0.05,)
+    table = charts.effect_table(batch(ASKED))
+    assert "no gradient: no step" in table and "+0.0500 ± 0.0100" in table and "−0.0400 ± 0.0100" in table
+
+
+def test_pushes_have_signs_and_an_end():
+    table = charts.push_table(batch(ASKED), 0)
+    assert "+1.50" in table and "−0.50" in table and ">end<" in table and "&lt;" in table
+    assert "ratio" not in table and "ratio" in charts.push_table(batch({**ASKED, "updates": 1}), 0)
+    assert ">end<" not in charts.push_table(batch(ASKED), 1)  # it was cut
+
+
+def test_words_say_why_algorithms_coincide_and_what_the_clip_does():
+    on_policy, after = (" ".join(charts.said(batch({**ASKED, "updates": count}))) for count in (0, 1))
+    assert "All ratios are 1, so the clip of GRPO cuts nothing" in on_policy
+    assert "GRPO 25.0% (cosine 0.50 to its unclipped gradient)" in after and "All ratios" not in after
+    assert "No algorithm has a gradient" in on_policy  # the fake has no pair of gradients
+    assert "fitted to 8 other batches" in on_policy and "explains 10% of the variance" in on_policy
