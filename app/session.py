@@ -177,8 +177,8 @@ class Draft:
                  if self.fields[key] != default}
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
-        defaults = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
-        found |= {key: str(value) for key, value in self.values.items() if value != defaults[key]}
+        usual = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
+        found |= {key: str(value) for key, value in self.values.items() if value != usual[key]}
         if {**found, **_view()} != st.query_params.to_dict():
             st.query_params.from_dict({**found, **_view()})
 
