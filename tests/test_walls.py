@@ -47,8 +47,8 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 LIGHT = modules("labcore/catalog", "labcore/worlds", "labcore/errors", "labcore/cli", "labcore/compare",
                 *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record", "fork", "sweep",
-                                                      "capsule", "capsule_file", "capsule_import", "replay",
-                                                      "tensorboard")))
+                                                      "capsule", "capsule_file", "capsule_import",
+                                                      "capsule_zip", "replay", "tensorboard")), "labcore/handover")
 
 
 @pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])

@@ -1,9 +1,9 @@
 """A run capsule: one zip with all that it takes to make a run again and to check that it comes out the same.
 
 It holds the spec, the metrics and events of every step, the timeline of the knobs, the first checkpoint (what the run
-started from: weights, optimizers, random numbers) and the newest, the user's file, what it was made with, and in
-`manifest.json` the SHA-256 of each of these. Paths in it are its own; nothing names the user's folders. Imports no
-torch. `capsule_file` reads it, `replay` repeats its run.
+started from: weights, optimizers, random numbers) and the newest, the samples, the user's file, what it was made with,
+and in `manifest.json` the SHA-256 of each of these. Paths in it are its own; nothing names the user's folders.
+`capsule_file` reads it, `replay` repeats its run. Imports no torch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from labcore.runs.store import Store
 FORMAT, VERSION = "rl-visual-lab capsule", 1
 MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
                                                   "knobs.csv", "README.txt")
-CHECKPOINTS, DATA = "checkpoints", "data"
-LARGEST = 2 * 2**30  # bytes of one checkpoint in a capsule
+CHECKPOINTS, DATA, SEEN = "checkpoints", "data", ("samples", "lines")
+LARGEST, MOST_SEEN = 2 * 2**30, 32 * 2**20  # bytes: of one checkpoint in a capsule, and of what there is to look at
 
 _README = """The run {run} of RL Visual Lab, complete: its spec and seed, every metric and event, the timeline of its
 knobs, what it started from, its newest checkpoint, and what it was made with.
@@ -102,6 +102,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) 
     files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
         files[spec.data] = Path(row.spec.data)
+    files |= _seen(run_folder(row.id))
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
@@ -135,6 +136,19 @@ class _Checkpoints:
         folders = {folder for folder in (taken, None if self.left_out else self.first) if folder}
         return {f"{CHECKPOINTS}/{path.relative_to(self.first.parent).as_posix()}": path
                 for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def _seen(folder: Path) -> dict[str, Path]:
+    """Path in the capsule -> file, of what there is to look at: the newest, as many as there is room for."""
+    found: dict[str, Path] = {}
+    room = MOST_SEEN
+    for path in sorted((path for name in SEEN for path in (folder / name).glob("step-*.json")),
+                       key=lambda path: path.stem, reverse=True):
+        room -= path.stat().st_size
+        if room < 0:
+            break
+        found[f"{path.parent.name}/{path.name}"] = path
+    return found
 
 
 def first_step(spec: RunSpec) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labcore.errors import LabError
 from labcore.runs import capsule_file, checkpoint, uploads, versions
-from labcore.runs.capsule import CHECKPOINTS
+from labcore.runs.capsule import CHECKPOINTS, SEEN
 from labcore.runs.capsule_file import Capsule
 from labcore.runs.faults import disk_full
 from labcore.runs.paths import home, made, run_folder
@@ -77,8 +77,9 @@ def _spec(capsule: Capsule, folder: Path) -> RunSpec:
 
 def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
     def fill(target: Path) -> None:
-        if (capsule.folder / CHECKPOINTS).exists():
-            shutil.copytree(capsule.folder / CHECKPOINTS, target / CHECKPOINTS)
+        for part in (CHECKPOINTS, *SEEN):
+            if (capsule.folder / part).exists():
+                shutil.copytree(capsule.folder / part, target / part)
         (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from labcore.errors import LabError
-from labcore.runs import capsule, capsule_file, checkpoint, fork, uploads, versions
+from labcore.runs import capsule, capsule_file, capsule_zip, checkpoint, fork, uploads, versions
 from labcore.runs.paths import run_folder
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
@@ -77,7 +77,8 @@ def test_a_capsule_holds_everything_with_its_hash(store, packed):
     manifest = json.loads(files.pop("manifest.json"))
     assert {name: seal["sha256"] for name, seal in manifest["files"].items()} == {
         name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
-    assert set(files) == {"README.txt", "spec.json", "metrics.csv", "events.csv", "knobs.csv", *(
+    seen = {"lines/step-000020.json", *(f"samples/step-{step:06d}.json" for step in (5, 10, 15, 20, 25))}
+    assert set(files) == {"README.txt", "spec.json", "metrics.csv", "events.csv", "knobs.csv", *seen, *(
         f"checkpoints/step-{step:06d}/{name}" for step in (0, 25) for name in ("state.json", "policy/state.json"))}
     run = store.run(manifest["run"])
     assert RunSpec.from_json(files["spec.json"].decode()) == run.spec
@@ -154,6 +155,13 @@ def test_of_a_newest_checkpoint_that_is_too_large_the_policy_is_kept(store, tmp_
     assert "checkpoints/step-000000/state.json" in names
 
 
+def test_of_what_there_is_to_look_at_the_newest_is_taken(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(capsule, "MOST_SEEN", 60)  # two of these samples
+    names = set(content(capsule.write(store, ran(store), tmp_path / "c.zip")))
+    assert {name for name in names if name.startswith(capsule.SEEN)} == {
+        "samples/step-000025.json", "samples/step-000020.json"}
+
+
 def test_a_newest_checkpoint_deleted_meanwhile_is_replaced_by_the_next(store, tmp_path, monkeypatch):
     run_id = ran(store)
     folder, real, moved = run_folder(run_id) / "checkpoints", capsule.sha256, []
@@ -166,7 +174,7 @@ def test_a_newest_checkpoint_deleted_meanwhile_is_replaced_by_the_next(store, tm
     monkeypatch.setattr(capsule, "sha256", sha256)
     names = set(content(capsule.write(store, run_id, tmp_path / "c.zip")))
     assert moved and "checkpoints/step-000030/state.json" in names
-    assert not [name for name in names if "step-000025" in name]
+    assert not [name for name in names if name.startswith("checkpoints/step-000025")]
 
 
 def test_what_cannot_be_packed_is_told_and_nothing_is_left(store, tmp_path):
@@ -256,6 +264,11 @@ def test_missing_and_extra_files(packed):
     assert "'metrics.csv' is missing" in refused(sealed(packed, {"metrics.csv": None}))
 
 
+@pytest.mark.parametrize("text", [b"[]", b"{}", b'{"step": "many"}', b"{"])
+def test_samples_that_make_no_sense(packed, text):
+    assert "is not a sound capsule" in refused(sealed(packed, {"samples/step-000025.json": text}))
+
+
 def test_a_lost_first_checkpoint(packed):
     gone = {name: None for name in content(packed) if name.startswith("checkpoints/step-000000")}
     assert "the checkpoint that the run began with is missing" in refused(sealed(packed, gone))
@@ -294,19 +307,19 @@ def test_links_and_locks(packed):
 
 
 def test_bombs(packed, monkeypatch):
-    monkeypatch.setattr(capsule_file, "SMALL", 2**20)
+    monkeypatch.setattr(capsule_zip, "SMALL", 2**20)
     with capsule_file.unpacked(packed):
         pass
     bomb = sealed(packed, {"checkpoints/step-000000/zeros": bytes(32 * 2**20)})
     assert "it would unpack to 0.03 GiB from 0.0" in refused(bomb)
-    monkeypatch.setattr(capsule_file, "LARGEST", 1000)
+    monkeypatch.setattr(capsule_zip, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
-    monkeypatch.setattr(capsule_file, "MOST_FILES", 3)
-    assert "it holds 11 files" in refused(packed)
+    monkeypatch.setattr(capsule_zip, "MOST_FILES", 3)
+    assert "it holds 17 files" in refused(packed)
 
 
 def test_a_full_disk_is_foreseen(packed, monkeypatch):
-    monkeypatch.setattr(capsule_file.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr(capsule_zip.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
     assert "free some space" in refused(packed)
 
 

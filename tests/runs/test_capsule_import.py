@@ -35,6 +35,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     run_id = ran(store, maze(30), {3: ("alpha", 0.3)}, stop=8)
     path = capsule.write(store, run_id, tmp_path / "run.zip")
     before, rows, events = store.run(run_id), store.steps_after(run_id), store.events_after(run_id)
+    samples = {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
     other = elsewhere()
     assert take_in(other, path) == run_id
     run = other.run(run_id)
@@ -46,6 +47,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
         (e.step, e.kind, e.payload, e.time) for e in events]
     assert (found[-1].kind, found[-1].step) == ("imported", 8)
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 8]
+    assert samples == {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
 
 
 def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
