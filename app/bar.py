@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from app import forking
+from app.held import held
 from app.lab import lab
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from labcore.errors import LabError
-from labcore.runs.rows import RunRow
+from labcore.runs.rows import RESUMABLE, RunRow
 from labcore.runs.spec import knobs_of
 
 FIRST_SECONDS = 0.5
@@ -73,12 +75,13 @@ STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step,
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
 RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
                 "knobs that you move on the left")
+FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
+              help="What if? Go on from one of its checkpoints with something else")
 
 ACTIONS: dict[str, tuple[Action, ...]] = {
-    "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP), "paused": (GO_ON, STEP, STOP),
-    "finished": (AGAIN, SEED), "stopped": (RESUME, replace(AGAIN, primary=False)),
-    "interrupted": (RESUME, replace(AGAIN, primary=False)), "failed": (RESUME, replace(AGAIN, primary=False)),
-    "diverged": (RESUME, replace(AGAIN, primary=False)),
+    "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP, FORK),
+    "paused": (GO_ON, STEP, STOP, FORK), "finished": (AGAIN, SEED, FORK),
+    **dict.fromkeys(RESUMABLE, (RESUME, replace(AGAIN, primary=False), FORK)),
 }
 
 
@@ -95,6 +98,7 @@ def bar(run: RunRow | None, kind: str) -> None:
             with st.popover("Link", icon=":material/link:", help="This run's address"):
                 st.code(f"{(st.context.url or '').split('?')[0]}?run={run.id}", language=None, wrap_lines=True)
                 st.caption("Opens this run again, in any browser on this machine.")
+    forking.show()
 
 
 def _do(action: Action, run: RunRow | None, kind: str) -> None:
@@ -110,17 +114,14 @@ def _picker(run: RunRow | None, kind: str) -> None:
     words = {"": "New run"} | {each.id: f"{each.id} · {STATES[each.state][1].lower()}" for each in runs}
     if run and run.id not in words:
         words[run.id] = f"{run.id} · {run.state}"
-    present = run.id if run else ""
-    key = f"picker:{hash(tuple(words.items()))}"  # the widget keeps its words as its value: new words, new widget
-    if st.session_state.get(key) != present:
-        st.session_state[key] = present
+    # The widget keeps its words as its value: new words, new widget.
+    shown = held(f"picker:{hash(tuple(words.items()))}", run.id if run else "")
 
     def picked() -> None:
-        chosen = st.session_state[key]
-        if chosen:
+        if chosen := shown.taken():
             show_run(chosen, kind)
         else:
             close_run(kind)
 
-    st.selectbox("Run", list(words), format_func=words.get, key=key, on_change=picked, width=300,
-                 label_visibility="collapsed")
+    st.selectbox("Run", list(words), list(words).index(shown.value), format_func=words.get, key=shown.key,
+                 on_change=picked, width=300, label_visibility="collapsed")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.theme import DARK, LIGHT, symbol
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
+from labcore.runs.fork import knobs_at, movable
 from labcore.runs.rows import Event, Step
 from labcore.runs.spec import RunSpec
+from labcore.runs.steering import name, shown
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 4000  # rows of a run that are drawn; beyond, every k-th
@@ -53,12 +56,22 @@ class Feed:
 
     def rows(self, after: int) -> list[list[Any]]:
         """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, and their dots if any."""
+        return [[*self._row(step), *([self._dots(step.step)] if step.step in self.dots else [])]
+                for step in self.steps
+                if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+
+    def root(self, parent: Feed | None) -> list[Any] | None:
+        """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
+        if parent is None:
+            return None
+        at = bisect_left(parent.steps, self.spec.parent[1], key=lambda step: step.step)
+        found = parent.steps[at:at + 1]
+        return self._row(found[0]) if found and found[0].step == self.spec.parent[1] else None
+
+    def _row(self, step: Step) -> list[Any]:
         keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
-        return [[step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
-            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys},
-            *([self._dots(step.step)] if step.step in self.dots else [])]
-            for step in self.steps
-            if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+        return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
+            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
 
     def _dots(self, step: int) -> list[list[float]]:
         """A step's dots, evenly thinned so that a run of many episodes can still be drawn."""
@@ -134,19 +147,49 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
             first: int = 6) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
-    All rows where `full`, else those that the browser may lack. Several runs are drawn over each other, each in
-    the next colour; the first one's algorithm decides which charts there are.
+    All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
+    one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
+    begins with its parent's row there, and the parent's line steps back.
     """
     specs = [feed.spec for feed in feeds.values()]
     runs, markers = {}, []
     for place, (run_id, feed) in enumerate(feeds.items()):
         after = 0 if full else max(0, feed.sent - OVERLAP * feed.stride)
-        runs[run_id] = {"colour": [LIGHT[place % 6], DARK[place % 6]], "label": run_id, "total": feed.spec.steps,
-                        "after": after, "rows": feed.rows(after)}
+        parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
+        root = feed.root(parent)
+        colour = depth(feed, feeds) if any(spec.parent for spec in specs) else place
+        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": run_id, "total": feed.spec.steps,
+                        "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
+                        "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
+                        "after": after,
+                        "rows": [root] * bool(root and root[0] > after) + feed.rows(after)}
         feed.sent = feed.last_step
-        markers += [{"run": run_id, "step": event.step, "update": event.payload.get("update"),
-                     "text": event.payload["text"]} for event in feed.events if event.kind == "knob"]
+        # An event's step is the first that it counts for: the marker stands before it, where the smoothing ends.
+        markers += [{"run": run_id, "step": event.step - 1, "update": event.payload.get("update"),
+                     "text": event.payload["text"], "event": event.id} for event in feed.events
+                    if event.kind == "knob"]
+        if root:
+            markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
+                            "text": f"fork{branch(feed.spec, parent)}", "event": None})
     charts = panels(specs[0], feeds.values(), ended)
     key = "+".join([*feeds, *(f"{chart['key']}:{len(chart['metrics'])}" for chart in charts)])
     return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
             "height": 160}
+
+
+def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:
+    """How many ancestors of a run are in `feeds`: the place of its colour, so that a parent keeps its own."""
+    count = 0
+    while feed.spec.parent and feed.spec.parent[0] in feeds:
+        feed, count = feeds[feed.spec.parent[0]], count + 1
+    return count
+
+
+def branch(spec: RunSpec, parent: Feed) -> str:
+    """What a fork began with that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
+    if spec.algorithm != parent.spec.algorithm:
+        return f": {spec.row.label}"
+    before = knobs_at(parent.spec, parent.events, spec.parent[1])
+    told = [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
+            if spec.knobs[knob.key] != before[knob.key]]
+    return f": {', '.join(told[:2])}{' …' if told[2:] else ''}" if told else "" if spec.twin else ": fresh"

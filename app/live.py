@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import tabs
+from app import forking, tabs
 from app.feed import Feed, payload
 from app.knobs import values_of
 from app.lab import active, lab
@@ -50,19 +50,22 @@ def _tick(run_id: str, state: str, picture: Picture | None) -> None:
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
-    if run.state != state or _steered_elsewhere(run):
+    if run.state != state or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     st.html(line(shown, feed, stage))
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed))
     with right:
         _view(shown.spec.kind, feed.axes())
+    above = forking.ancestors(shown)
+    forking.family(shown, above)
     curves = picture(run, feed) if picture else None
-    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != shown.id
-    st.session_state["charted"] = shown.id
-    data = payload({shown.id: feed}, full=full, x=axis(feed.axes()), smooth=smoothing(), ended=not active(shown))
+    feeds = {each.id: feed_of(each) for each in (shown, *above)}
+    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
+    st.session_state["charted"] = [*feeds]
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=smoothing(), ended=not active(shown))
     with curves or st.container():
-        live_chart(data, key="live_chart", on_resync=_resync)
+        live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
     tabs.show(run, feed if shown is run else feed_of(run))

@@ -194,9 +194,9 @@ function about(chart, panel) {
 
 function draw(chart, panel) {
   const layout = layoutOf(chart, panel);
-  window.Plotly.react(panel.plot, tracesOf(chart, panel), layout, { displaylogo: false, responsive: true,
-    displayModeBar: "hover", doubleClick: false,
-    modeBarButtons: [[...pictureButtons(() => about(chart, panel)), "resetScale2d"]] });
+  panel.config ??= { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false,
+    modeBarButtons: [[...pictureButtons(() => about(chart, panel)), "resetScale2d"]] }; // another one starts anew
+  Plotly.react(panel.plot, tracesOf(chart, panel), layout, panel.config);
   panel.changed = false;
   panel.width = panel.plot.clientWidth;
   panel.plot.setAttribute("aria-label", panel.alt);
@@ -290,7 +290,7 @@ export async function update(component) {
 // Plotly follows the width by itself; names and words are placed by hand.
 function resized(chart) {
   chart.panels.forEach((panel) => { panel.changed ||= panel.width !== undefined && panel.plot.clientWidth !== panel.width; });
-  if (window.Plotly && chart.groups) render(chart);
+  if (Plotly && chart.groups) render(chart);
 }
 
 // Streamlit also calls this when newer data came while `update` was waiting: then the charts live on.
@@ -301,5 +301,5 @@ export async function dispose(parentElement) {
   charts.delete(parentElement);
   chart?.scene?.charts.delete(chart);
   chart?.observer.disconnect();
-  chart?.panels.forEach((panel) => panel.plot && window.Plotly?.purge(panel.plot));
+  chart?.panels.forEach((panel) => panel.plot && Plotly?.purge(panel.plot));
 }

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import streamlit as st
+
 from app.component import STATIC, Component, place
 
 PLOTLY_URL = "app/static/plotly.min.js"
@@ -25,9 +27,17 @@ def publish() -> None:
 
 def warm() -> None:
     """Have the browser load plotly.js before the first run is started, so that its first point comes sooner."""
-    CHART(key="warm_chart", data={"plotly": PLOTLY_URL}, on_resync_change=lambda: None)
+    CHART(key="warm_chart", data={"plotly": PLOTLY_URL}, on_resync_change=lambda: None, on_marker_change=lambda: None)
 
 
-def live_chart(data: dict, key: str, on_resync: Callable[[], None]) -> None:
-    """Mount the grid. `data` is what `app.feed.payload` makes; `on_resync` is called when rows were missed."""
-    CHART(key=key, data={**data, "plotly": PLOTLY_URL}, on_resync_change=on_resync)
+def live_chart(data: dict, key: str, on_resync: Callable[[], None], on_marker: Callable[[str, int], None]) -> None:
+    """Mount the grid. `data` is what `app.feed.payload` makes.
+
+    `on_resync` is called when rows were missed; `on_marker` gets the run and the event of a knob's marker whose words
+    were clicked.
+    """
+    def marked() -> None:
+        if clicked := st.session_state[key].marker:
+            on_marker(str(clicked["run"]), int(clicked["event"]))
+
+    CHART(key=key, data={**data, "plotly": PLOTLY_URL}, on_resync_change=on_resync, on_marker_change=marked)

@@ -5,7 +5,6 @@
 // kept, so they never need the server.
 
 const charts = new WeakMap();
-const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
 const DASHES = ["solid", "dot", "dash", "dashdot"];
 
 // ---- data ------------------------------------------------------------------------------------------------------
@@ -13,7 +12,8 @@ const DASHES = ["solid", "dot", "dash", "dashdot"];
 function takeRows(chart, incoming) {
   for (const [id, run] of Object.entries(incoming)) {
     const kept = (chart.runs[id] ??= { rows: [], last: 0, dots: new Map() });
-    Object.assign(kept, { label: run.label, colour: run.colour, total: run.total });
+    Object.assign(kept, { label: run.label, colour: run.colour, total: run.total, muted: run.muted, root: run.root,
+      parent: run.parent });
     if (run.after > kept.last) return false;
     for (const row of run.rows) {
       if (row[4]) kept.dots.set(row[0], row[4]);
@@ -33,29 +33,6 @@ const unitOf = {
   updates: "updates", tokens: "tokens", env_steps: "environment steps", seconds: "active seconds", step: "steps",
 };
 
-function markerAt(chart, marker) {
-  const rows = chart.runs[marker.run]?.rows ?? [];
-  if (chart.x === "updates" && marker.update != null) return marker.update;
-  const before = rows.findLast((row) => row[0] <= marker.step) ?? rows[0];
-  return before ? positions[chart.x](before) : 0;
-}
-
-// Bias-corrected exponential average that starts anew at every knob marker.
-function smoother(weight, breaks) {
-  let mean = 0, mass = 0, next = 0;
-  return (x, y) => {
-    while (next < breaks.length && x > breaks[next]) { mean = 0; mass = 0; next += 1; }
-    mean = weight * mean + (1 - weight) * y;
-    mass = weight * mass + (1 - weight);
-    return mean / mass;
-  };
-}
-
-function breaksOf(chart, run) {
-  return chart.markers.filter((marker) => marker.run === run).map((marker) => markerAt(chart, marker))
-    .sort((a, b) => a - b);
-}
-
 function traceData(chart, spec, from, state) {
   const run = chart.runs[spec.run];
   const out = { x: [], y: [], text: [] };
@@ -73,7 +50,8 @@ function traceData(chart, spec, from, state) {
     const value = run.rows[i][3][spec.metric.key];
     if (value === undefined) continue;
     const x = positions[chart.x](run.rows[i]);
-    const y = state ? state(x, value) : value;
+    const y = run.rows[i][0] === run.root ? joint(chart, spec, run.rows[i]) : state ? state(x, value) : value;
+    if (spec.fork && run.rows[i][0] !== run.root) break;
     out.x.push(x);
     out.y.push(spec.symlog ? symlog(y) : y);
     out.text.push(format(y, Math.max(spec.metric.digits, 3)));
@@ -102,36 +80,16 @@ function layoutOf(chart, panel) {
   };
 }
 
-// Dotted verticals with their words above the plot, on as many levels as near neighbours need: the newest nearest.
-function markerLayout(chart) {
-  const shapes = [], annotations = [], levels = [];
-  const perPixel = chart.xmax / Math.max(chart.plotWidth, 120);
-  for (const marker of [...chart.markers].sort((a, b) => markerAt(chart, b) - markerAt(chart, a))) {
-    const x = markerAt(chart, marker);
-    const width = marker.text.length * 6.6 * perPixel;
-    const right = x + width > chart.xmax;
-    const [start, end] = right ? [x - width, x] : [x, x + width];
-    const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
-    const level = free < 0 ? levels.length : free;
-    shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
-      line: { color: chart.theme.mark, width: 1, dash: "dot" } });
-    if (level >= LEVELS) continue;
-    levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
-    annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom",
-      showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
-      text: marker.text.replace(/</g, "&lt;"), font: { size: 12, color: chart.theme.mark } });
-  }
-  return { shapes, annotations, "margin.t": 8 + 14 * levels.length };
-}
-
 function traceSpecs(chart, panel) {
   const specs = [];
-  for (const [run, kept] of Object.entries(chart.runs)) {
+  const inOrder = Object.entries(chart.runs).sort(([, a], [, b]) => Boolean(b.muted) - Boolean(a.muted));
+  for (const [run, kept] of inOrder) { // what steps back lies below
     if (panel.dots) specs.push({ run, metric: panel.metrics[0], place: 0, dots: true });
     panel.metrics.forEach((metric, place) => {
       const base = { run, metric, place, symlog: panel.symlog };
       if (chart.smooth) specs.push({ ...base, raw: true });
       specs.push({ ...base, smooth: chart.smooth > 0, label: kept.label });
+      if (kept.root !== null) specs.push({ ...base, smooth: chart.smooth > 0, fork: true });
     });
   }
   return specs;
@@ -147,10 +105,14 @@ function traceOf(chart, spec) {
     return { ...data, type: "scatter", mode: "markers", hoverinfo: "skip", opacity: chart.theme.dark ? 0.4 : 0.28,
       marker: { size: 3.5, color: colour }, visible: !chart.hidden.has(spec.metric.key) };
   }
+  if (spec.fork) {
+    return { ...data, type: "scatter", mode: "markers", hoverinfo: "skip", visible: !chart.hidden.has(spec.metric.key),
+      marker: { size: 7, color: chart.theme.ground, line: { width: 2, color: colour } } };
+  }
   const many = Object.keys(chart.runs).length > 1;
   const name = (many ? `${run.label} · ` : "") + spec.metric.label;
   return { ...data, type: "scatter", mode: data.x.length === 1 ? "lines+markers" : "lines", name,
-    opacity: spec.raw ? 0.25 : 1, hoverinfo: spec.raw ? "skip" : "text+name", hovertemplate: spec.raw ? undefined
+    opacity: (spec.raw ? 0.25 : 1) * (run.muted ? 0.5 : 1), hoverinfo: spec.raw ? "skip" : "text+name", hovertemplate: spec.raw ? undefined
       : `%{text}<extra>${name}</extra>`, visible: chart.hidden.has(spec.metric.key) ? false : true,
     line: { color: colour, width: spec.place ? 1.4 : 1.75, dash: DASHES[spec.place % 4] },
     marker: { size: 5 }, connectgaps: true };
@@ -159,11 +121,11 @@ function traceOf(chart, spec) {
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false };
 
 function draw(chart, panel) {
-  const P = window.Plotly;
   panel.specs = traceSpecs(chart, panel);
   const traces = panel.specs.map((spec) => traceOf(chart, spec));
-  P.react(panel.plot, traces, layoutOf(chart, panel), { ...CONFIG,
-    modeBarButtons: [[...pictureButtons(() => aboutPanel(chart, panel)), "resetScale2d"]] });
+  panel.config ??= { ...CONFIG, // another one would have Plotly begin anew, without zoom and listeners
+    modeBarButtons: [[...pictureButtons(() => aboutPanel(chart, panel)), "resetScale2d"]] };
+  Plotly.react(panel.plot, traces, layoutOf(chart, panel), panel.config);
   if (!panel.listening) listen(chart, panel);
 }
 
@@ -181,6 +143,10 @@ function listen(chart, panel) {
     link(chart, { "xaxis.range": [change["xaxis.range[0]"], change["xaxis.range[1]"]] }, panel);
     chart.zoomed = true;
   });
+  panel.plot.on("plotly_clickannotation", ({ index }) => {
+    const { run, event } = chart.words[index] ?? {};
+    if (event) chart.trigger("marker", { run, event, at: Date.now() });
+  });
   panel.plot.on("plotly_doubleclick", () => { // back to the whole run, on every chart
     chart.zoomed = false;
     chart.looks += 1;
@@ -191,7 +157,7 @@ function listen(chart, panel) {
 async function link(chart, change, except) {
   chart.linking = true;
   await Promise.all(shown(chart).filter((panel) => panel !== except)
-    .map((panel) => window.Plotly.relayout(panel.plot, { ...change })));
+    .map((panel) => Plotly.relayout(panel.plot, { ...change })));
   chart.linking = false;
 }
 
@@ -199,7 +165,7 @@ function grow(chart, panel) {
   const indices = [], update = { x: [], y: [], text: [] };
   panel.specs.forEach((spec, index) => {
     const rows = chart.runs[spec.run].rows.length;
-    if (rows === spec.drawn) return;
+    if (rows === spec.drawn || (spec.fork && spec.drawn)) return;
     const data = traceData(chart, spec, spec.drawn, spec.state);
     spec.drawn = rows;
     if (!data.x.length) return;
@@ -207,13 +173,13 @@ function grow(chart, panel) {
     for (const name of ["x", "y", "text"]) update[name].push(data[name]);
   });
   if (!indices.length) return;
-  window.Plotly.extendTraces(panel.plot, update, indices);
+  Plotly.extendTraces(panel.plot, update, indices);
   const single = [...panel.specs.keys()].filter((index) => panel.plot.data[index].mode === "lines+markers");
-  if (single.length) window.Plotly.restyle(panel.plot, { mode: "lines" }, single);
+  if (single.length) Plotly.restyle(panel.plot, { mode: "lines" }, single);
   if (panel.symlog && !chart.zoomed) {
     const ticks = symlogTicks(chart, panel, panel.plot.layout.margin.t);
     if (ticks.tickvals.length !== panel.plot.layout.yaxis.tickvals?.length) {
-      window.Plotly.relayout(panel.plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
+      Plotly.relayout(panel.plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
     }
   }
 }
@@ -301,7 +267,8 @@ function furthest(chart) {
 }
 
 function signature(chart) {
-  return JSON.stringify([chart.x, chart.smooth, chart.theme, chart.blank, Object.keys(chart.runs)]);
+  return JSON.stringify([chart.x, chart.smooth, chart.theme, chart.blank, Object.keys(chart.runs),
+    Object.values(chart.runs).map((run) => run.muted)]);
 }
 
 export async function update(component) {
@@ -325,7 +292,7 @@ export async function update(component) {
   }
   const marks = JSON.stringify(data.markers);
   const newMarks = marks !== chart.marks;
-  Object.assign(chart, { markers: data.markers, marks, x: data.x, smooth: data.smooth, theme: theme(parentElement),
+  Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, marks, x: data.x, smooth: data.smooth, theme: theme(parentElement),
     height: data.height });
   if (fresh) build(chart, data);
   const plotted = await loadPlotly(data.plotly);
@@ -375,5 +342,5 @@ export async function dispose(parentElement) {
   const chart = charts.get(parentElement);
   charts.delete(parentElement);
   chart?.observer.disconnect();
-  chart?.panels?.forEach((panel) => window.Plotly?.purge(panel.plot));
+  chart?.panels?.forEach((panel) => Plotly?.purge(panel.plot));
 }

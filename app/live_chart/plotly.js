@@ -1,13 +1,17 @@
 // Loads plotly.js once, whoever asks. Served as one with the charts that use it.
+//
+// Streamlit's own charts put another Plotly into `window` when they are loaded: a chart must stay with the one that
+// drew it, or it loses its listeners and its zoom.
 
-let plotly = null;
+let Plotly = null;
+let loading = null;
 function loadPlotly(url) {
-  plotly ??= window.Plotly ? Promise.resolve(window.Plotly) : new Promise((resolve, reject) => {
+  loading ??= window.Plotly ? Promise.resolve() : new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = new URL(url, document.baseURI);
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => { plotly = null; reject(new Error(`Could not load ${url}`)); };
+    script.onload = resolve;
+    script.onerror = () => { loading = null; reject(new Error(`Could not load ${url}`)); };
     document.head.appendChild(script);
   });
-  return plotly;
+  return loading.then(() => { Plotly ??= window.Plotly; return Plotly; });
 }

@@ -76,6 +76,11 @@ def steps_to_fork(run_id: str) -> list[int]:
     return [step for step, _ in checkpoint.steps(run_folder(run_id))]
 
 
+def newest_before(there: Iterable[int], step: int) -> int | None:
+    """Of the steps that have a checkpoint the newest before `step`; None where there is none."""
+    return max((at for at in there if at < step), default=None)
+
+
 def _checkpointed(run_id: str, step: int | None) -> int:
     there = steps_to_fork(run_id)
     if not there:
@@ -108,6 +113,20 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
     """
     return {knob.key: values[knob.key] for knob in _shared(parent, kinds.algorithm(algorithm, parent.kind))
             if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
+
+
+def heirs(parent: RunSpec) -> list[Algorithm]:
+    """The algorithms that can go on from a checkpoint of `parent`, its own first."""
+    able = [row for row in parent.kind_row.algorithms.values()
+            if row.loop in parent.task_row.loops and set(row.models) & set(parent.row.models)]
+    return sorted(able, key=lambda row: row.key != parent.algorithm)
+
+
+def movable(parent: RunSpec, algorithm: str) -> list[Knob]:
+    """The knobs of a fork by `algorithm` that may have other values than the parent's."""
+    row = kinds.algorithm(algorithm, parent.kind)
+    fixed = {knob.key for knob in _shared(parent, row) if _fixed(knob, parent)}
+    return [knob for knob in knobs_of(row, parent.task_row) if knob.key not in fixed]
 
 
 def _shared(parent: RunSpec, row: Algorithm) -> list[Knob]:

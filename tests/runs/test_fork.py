@@ -212,6 +212,17 @@ def test_another_algorithm_has_its_own_defaults_but_what_was_chosen_stays(store)
     assert (dpo["beta"], dpo["temperature"]) == (1.0, 0.7)  # that β is another knob
 
 
+def test_what_a_fork_may_be():
+    spec = fake.grpo()
+    assert [row.key for row in fork.heirs(spec)] == ["grpo", "reinforce", "rloo", "ppo", "dpo", "sft"]
+    table = spec_of("maze")
+    assert fork.heirs(table)[0].key == "q_learning" and "value_iteration" not in [r.key for r in fork.heirs(table)]
+    free = {knob.key for knob in fork.movable(spec, "grpo")}
+    assert {"beta", "group_size", "advantage"} <= free and not free & {"sft_steps", "letters", "sft_target"}
+    assert {"gae_lambda", "critic_learning_rate"} <= {knob.key for knob in fork.movable(spec, "ppo")}
+    assert (fork.newest_before([0, 5, 9], 9), fork.newest_before([3], 3)) == (5, None)
+
+
 def test_its_end_and_its_seed(store):
     parent = faked(store, fake.grpo(8))
     assert [fork_spec(store, parent, step).steps for step in (4, 8)] == [8, 16]
