@@ -7,7 +7,7 @@ import json
 import platform
 import sys
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,15 @@ def noted(folder: Path) -> list[Versions]:
 
 @cache
 def _machine() -> Versions:
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES},
+    return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES},
             "system": platform.system(), "machine": platform.machine(), "processor": _processor()}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # not installed, or put there by hand
+        return "unknown"
 
 
 def _processor() -> str:
