@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import compare_place
 from app.compare_controls import moved
-from app.compare_data import Source
+from app.compare_data import Source, name_of
 from app.compare_place import Place
 from app.held import held
 from app.lab import lab
@@ -34,17 +34,29 @@ def row(place: Place, sources: Sequence[Source]) -> None:
 def _box(place: Place, sources: Sequence[Source]) -> None:
     words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
     words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
-    present = [source if isinstance(source, str) else source.id for source in sources]
+    present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
     shown = held(f"compare:runs:{hash(tuple(words.items()))}", present)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         st.multiselect("Runs", list(words), shown.value, format_func=words.get, key=shown.key, width="stretch",
                        label_visibility="collapsed", on_change=moved(place, "runs", shown, tuple),
                        placeholder="Add runs: search by algorithm, task, knob, seed or state")
+        if above := parents_of(sources):
+            st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
+                      help="The runs that these were forked from, to see them as one tree",
+                      on_click=lambda: compare_place.go(place, runs=(*above, *present)))
         if more := other_seeds(sources):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
                       on_click=lambda: compare_place.go(place, runs=(*present, *more)))
+
+
+def parents_of(sources: Sequence[Source]) -> list[str]:
+    """The runs that the chosen forks began from and that are not chosen: beside them a fork is drawn as a branch."""
+    chosen = {name_of(source) for source in sources}
+    above = dict.fromkeys(source.spec.parent[0] for source in sources if isinstance(source, RunRow)
+                          and source.spec.parent)
+    return [run for run in above if run not in chosen and lab().find(run)]
 
 
 def title(run: RunRow) -> str:

@@ -13,6 +13,7 @@ from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, Row, Table
 from labcore.compare.traces import AXES
+from labcore.runs.rows import ACTIVE
 
 CSS = """
 <style>
@@ -40,6 +41,8 @@ def headline(table: Table) -> str:
     leader, beaten = table.leaders[FINAL]
     rows = {row.label: row for row in table.rows}
     value = number(rows[leader].final.mean, METRICS[table.metric].digits)
+    if going(table):
+        return f"So far {leader} leads ({value}): runs still go, so there is no verdict yet."
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
@@ -92,6 +95,11 @@ def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, s
             f"come apart as far in {duel.chance:.0%} of cases.")
 
 
+def going(table: Table) -> bool:
+    """Whether a run still goes, or is to begin: then nothing is said of the end."""
+    return any(state in ACTIVE for row in table.rows for state in row.states)
+
+
 def rows_in_order(table: Table) -> list[Row]:
     """Best mean at the end first; as they came where neither more nor less is better."""
     if not table.better:
@@ -102,7 +110,7 @@ def rows_in_order(table: Table) -> list[Row]:
 def results(table: Table, looks: Mapping[str, Look]) -> str:
     """The table as HTML; `looks` by the rows' labels."""
     measures = [FINAL, *table.equal]
-    heads = ["Group", "Seeds", "At the end", *(["Best"] if table.better else []),
+    heads = ["Group", "Seeds", "So far" if going(table) else "At the end", *(["Best"] if table.better else []),
              *(f"At {place:,.0f} {AXES[axis]}" if place >= 100 else f"At {place:.3g} {AXES[axis]}"
                for axis, place in table.equal.items()), "Time", "Memory", "Holds"]
     body = "".join(_row(table, row, looks[row.label], measures) for row in rows_in_order(table))
@@ -117,8 +125,8 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str]) -> str:
         best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], digits, sign=True)}</small>"
         cells["best"] = f"{mean(row.best, digits)}{best}"
     ordered = [cells[FINAL], *([cells["best"]] if table.better else []), *(cells[axis] for axis in table.equal)]
-    going = sum(state not in ("finished", "imported") for state in row.states)
-    said = "not evidence" if row.seeds == 1 else f"{going} not finished" if going else ""
+    short = sum(state not in ("finished", "imported") for state in row.states)
+    said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
     time = NONE if row.seconds is None else duration(row.seconds.mean)
     memory = NONE if row.memory is None else f"{row.memory.mean:,.0f} MB"
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
@@ -132,7 +140,7 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
     value = row.final if measure == FINAL else row.equal[measure]
     leader, beaten = table.leaders[measure]
     shown = f"<b>{mean(value, digits)}</b>" if row.label == leader and len(table.rows) > 1 else mean(value, digits)
-    if len(table.rows) < 2 or row.label == table.baseline:
+    if len(table.rows) < 2 or row.label == table.baseline or (measure == FINAL and going(table)):
         return shown
     if table.baseline:
         other = next(each for each in table.rows if each.label == table.baseline)

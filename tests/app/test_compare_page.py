@@ -39,13 +39,15 @@ def warnings(test) -> list[str]:
 
 def test_nothing_chosen_offers_what_there_is(page, lab, pair):
     test = page("compare")
-    assert "who learns faster" in test.markdown[0].value and "GRPO" in html(test)
+    assert "GRPO, RLOO" in html(test) or "RLOO, GRPO" in html(test)
     test.button(key="compare:task:sort").click()
     assert set(_link(ran(test))["runs"].split(",")) == set(pair)
 
 
-def test_an_empty_lab_leads_to_a_first_run(page, lab):
-    assert any("No runs yet" in link.proto.label for link in page("compare").get("page_link"))
+def test_an_empty_lab_leads_to_an_action(page, lab):
+    test = page("compare")
+    assert test.button or test.get("page_link")
+    assert not test.multiselect[0].options
 
 
 def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, pair):
@@ -64,6 +66,15 @@ def test_the_other_seeds_are_one_click_away(page, lab, pair):
     test.button(key="other_seeds").click()
     assert sorted(_link(ran(test))["runs"].split(",")) == sorted(pair[:3])
     assert not any(button.key == "other_seeds" for button in test.button)
+
+
+def test_the_parent_of_a_fork_is_one_click_away(page, lab, pair):
+    child = tools.stored(lab.store, [0.5] * 9, parent=(pair[0], 4), beta=0.3)
+    test = page("compare", runs=child)
+    test.button(key="parents").click()
+    assert _link(ran(test))["runs"] == f"{pair[0]},{child}"
+    assert "1:root" in charts(test)["main"]["panels"][0]["lines"]
+    assert not any(button.key == "parents" for button in test.button)
 
 
 def test_a_run_that_is_not_there_is_said_and_the_rest_is_shown(page, lab, pair):
@@ -137,6 +148,14 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     assert "<code>algorithm</code>" in shown and "<code>seed</code>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
     assert len(test.get("download_button")) == 3
+
+
+def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
+    tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
+    test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
+    shown = html(test)
+    assert "So far GRPO leads (0.910): runs still go" in shown and "<th>So far</th>" in shown
+    assert "At the end" not in shown
 
 
 def test_a_table_of_nothing_is_a_sentence(page, lab):
