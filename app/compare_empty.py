@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import compare_place
+from app import compare_place, launch
 from app.compare_data import MOST_SETTINGS
 from app.compare_pick import setting, sweep_words
 from app.compare_place import Place
@@ -21,8 +21,16 @@ MOST_RUNS = 24
 
 def show() -> None:
     """One line, then the latest comparisons, and the latest runs of each task."""
-    st.markdown("Lay runs over each other: who learns faster, at what price, and is it more than luck? "
-                "Search for runs above, or take one of these.")
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        st.subheader("Start a comparison", anchor=False)
+        launch.form()
+    with right:
+        _earlier()
+
+
+def _earlier() -> None:
+    """What was run already."""
     if found := sweeps(lab().store)[:SHOWN]:
         st.subheader("Latest sweeps and comparisons", anchor=False)
         for sweep in found:
@@ -36,8 +44,9 @@ def show() -> None:
                      f"{', '.join(labels)} · {len(same)} runs</span></div>")
             _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
     if not runs:
-        st.page_link("../pages/llm.py", label="No runs yet: start the first one in the LLM lab",
-                     icon=":material/play_arrow:")
+        st.subheader("What comes out", anchor=False)
+        st.markdown("Curves over each other with a band over the seeds, a table that says who is better and whether "
+                    "that is more than luck, reward against KL, and what each model answers.")
 
 
 def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import streamlit as st
@@ -83,10 +83,11 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
     draft.to_url()
 
 
-def widgets_of(draft: Draft) -> None:
-    """All knobs of the draft, its task's first."""
+def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
+    """The knobs of the draft, its task's first."""
     target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
-    _draw(target, knobs_of(draft.row, draft.task_row), first={knob.key for knob in draft.task_row.knobs})
+    shown = [knob for knob in knobs_of(draft.row, draft.task_row) if knob.key not in without]
+    _draw(target, shown, first={knob.key for knob in draft.task_row.knobs})
 
 
 def _count(draft: Draft, field: str, title: str, value: int) -> None:

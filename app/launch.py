@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
@@ -16,13 +17,13 @@ from app.status import duration
 from app.tokens import literal
 from app.uploads import uploader
 from labcore.catalog import kinds
-from labcore.catalog.knob import Knob
+from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs import sweep
 from labcore.runs.paths import max_runs
 from labcore.runs.spec import WHOLE, RunSpec, knobs_of
 
-WAYS = {"algorithms": "Same start, several algorithms", "sweep": "One algorithm, a knob at several values"}
+WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
          "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}
 MOST_SEEDS = 20
@@ -46,10 +47,28 @@ class Plan(Draft):
     def seeds(self) -> list[int]:
         return list(range(self.fields["seed"], self.fields["seed"] + self.fields["seeds"]))
 
+    @property
+    def values(self) -> dict[str, Value]:
+        """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
+        known = {knob.key for knob in self.row.knobs}
+        self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {
+            key: value for key, value in self.kind.unwatched.items() if key in known})
+        return super().values
+
+    @contextmanager
+    def turned_to(self, algorithm: str) -> Iterator[None]:
+        """The plan speaks of another algorithm for a while."""
+        before = self.fields["algorithm"]
+        self.choose("algorithm", algorithm)
+        try:
+            yield
+        finally:
+            self.fields["algorithm"] = before
+
     def of(self, algorithm: str) -> RunSpec:
         """The run of one algorithm. Raises LabError where its settings do not go together."""
-        self.choose("algorithm", algorithm)
-        return self.spec()
+        with self.turned_to(algorithm):
+            return self.spec()
 
 
 @st.fragment
@@ -57,9 +76,9 @@ def form() -> None:
     """The whole form, down to the one button that starts everything."""
     place = st.session_state.setdefault("launch", {"way": "algorithms", "kind": "llm"})
     with st.container(border=True, key="launch"):
-        left, right = st.columns([3, 1.4], vertical_alignment="bottom")
+        left, right = st.columns([1, 1.1], vertical_alignment="bottom")
         with left:
-            _choose(place, "way", "What is compared", WAYS)
+            _choose(place, "way", "Compare", WAYS)
         with right:
             _choose(place, "kind", "World", {key: row.label for key, row in kinds.KINDS.items()})
         plan = Plan(place["kind"])
@@ -125,8 +144,8 @@ def _algorithms(plan: Plan) -> None:
     with st.expander("Knobs: each algorithm has its defaults"):
         edited = st.segmented_control("Knobs of", chosen, format_func=labels.get, default=chosen[0], required=True,
                                       key=f"{plan.scope}:edited:{','.join(chosen)}")
-        plan.choose("algorithm", edited)
-        widgets_of(plan)
+        with plan.turned_to(edited):
+            widgets_of(plan)
 
 
 def _axes(plan: Plan) -> None:
@@ -140,7 +159,7 @@ def _axes(plan: Plan) -> None:
     for place in range(2):
         _axis(plan, kept, place, known)
     with st.expander("The other knobs"):
-        widgets_of(plan)
+        widgets_of(plan, without={key for key, _ in kept})
 
 
 def _first(known: dict[str, Knob]) -> tuple[str, str]:

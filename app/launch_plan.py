@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.controls import log_grid, nice_step
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
@@ -38,19 +38,17 @@ def suggested(knob: Knob) -> list[Value]:
         return [False, True]
     if not knob.safe:
         return [knob.default]
-    low, high = knob.safe
+    low, high = map(float, knob.safe)
+    shares = [place / (SUGGESTED - 1) for place in range(SUGGESTED)]
     if knob.scale == "log":
-        stops = [stop for stop in log_grid(knob, [knob.default]) if stop >= low]
-    elif knob.type is int:
-        stops = list(range(int(low), int(high) + 1))
+        spread = [float(f"{low * (high / low) ** share:.1g}") for share in shares]
     else:
-        step = nice_step(high - low)
-        stops = [float(f"{low + step * place:.6g}") for place in range(round((high - low) / step) + 1)]
-    places = [round(place * (len(stops) - 1) / (SUGGESTED - 1)) for place in range(SUGGESTED)]
-    spread = sorted({stops[place] for place in places})
+        spread = [float(f"{low + (high - low) * share:.2g}") for share in shares]
     if knob.default not in spread:  # in place of its neighbour
-        spread[min(range(len(spread)), key=lambda place: abs(spread[place] - knob.default))] = knob.default
-    return [knob.type(value) for value in sorted(set(spread))]
+        away = (lambda value: abs(math.log(value / knob.default))) if knob.scale == "log" and knob.default > 0 else (
+            lambda value: abs(value - knob.default))
+        spread[spread.index(min(spread, key=away))] = knob.default
+    return sorted({knob.type(value) for value in spread})
 
 
 def written(values: Iterable[Value]) -> str:
