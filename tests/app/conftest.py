@@ -16,7 +16,7 @@ class FakeLauncher:
     """Creates runs and starts nothing."""
 
     def __init__(self, store):
-        self.store, self.resumed = store, []
+        self.store, self.resumed, self.woken = store, [], 0
 
     def start(self, spec):
         return self.store.create(spec)
@@ -24,6 +24,9 @@ class FakeLauncher:
     def resume(self, run_id, knobs=None):
         self.resumed.append(run_id)
         self.store.requeue(run_id, knobs)
+
+    def wake(self):
+        self.woken += 1
 
     def close(self):
         pass

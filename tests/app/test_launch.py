@@ -1,0 +1,88 @@
+"""Comparisons started from the page: which runs they have, and what the form says before."""
+
+import pytest
+
+from app import launch_plan
+from labcore.catalog import kinds
+from labcore.errors import LabError
+from labcore.runs import sweep
+from labcore.runs.spec import base_spec, knobs_of, make
+from tests.app.seeding import ran
+
+
+def knob(key, algorithm="grpo", kind="llm"):
+    row = kinds.algorithm(algorithm, kind)
+    return next(each for each in knobs_of(row, kinds.task(kinds.kind(kind).task, kind)) if each.key == key)
+
+
+def button(test, label):
+    return next(each for each in test.button if each.label.startswith(label))
+
+
+def test_values_are_read_as_they_are_written():
+    beta = knob("beta")
+    assert launch_plan.values_in(beta, " 0, 0.02;0.1 ") == [0.0, 0.02, 0.1]
+    assert launch_plan.values_in(beta, launch_plan.written([0.0, 1e-05])) == [0.0, 1e-05]
+    for text, said in (("", "no values of beta"), ("0.1, 0.1", "twice"), ("a", "must be a number"), ("-1", "bounds")):
+        with pytest.raises(LabError, match=said):
+            launch_plan.values_in(beta, text)
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_every_knob_has_values_to_start_from_with_its_default_among_them(kind):
+    for row in kinds.kind(kind).algorithms.values():
+        for each in knobs_of(row, kinds.task(kinds.kind(kind).task, kind)):
+            values = launch_plan.suggested(each)
+            assert [each.check(value) for value in values] == values == launch_plan.values_in(
+                each, launch_plan.written(values)) or each.type is str
+            assert each.default in values or each.choices
+
+
+def test_the_default_replaces_its_neighbour_on_the_knobs_own_scale():
+    assert launch_plan.suggested(knob("beta")) == [0.0, 0.04, 0.1, 0.15, 0.2]
+    assert launch_plan.suggested(knob("beta", "dpo")) == [0.05, 0.2, 1.0, 2.0, 5.0]
+
+
+def test_five_algorithms_with_three_seeds_are_one_click_from_the_same_base(page, lab):
+    test = page("compare")
+    button(test, "Start 15 runs").click()
+    ran(test)
+    (started,) = sweep.sweeps(lab.store)
+    assert started.id in test.query_params["sweep"]
+    specs = [run.spec for run in started.runs]
+    assert [(spec.seed, spec.algorithm) for spec in specs] == [
+        (seed, key) for seed in range(3) for key in ("ppo", "grpo", "rloo", "reinforce", "dpo")]
+    assert len({base_spec(spec).hash() for spec in specs}) == 1
+    for spec in specs:
+        assert spec == make(algorithm_key=spec.algorithm, task_key="sort", seed=spec.seed)
+    assert lab.launcher.woken
+
+
+def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
+    test = page("compare")
+    ways = next(each for each in test.segmented_control if each.label == "Compare")
+    ways.set_value("sweep")
+    ran(test)
+    values = next(box for box in test.text_input if box.label == "Values of beta")
+    values.set_value("0, x")
+    ran(test)
+    assert any("beta must be a number, not 'x'" in warning.value for warning in test.warning)
+    assert button(test, "Start").disabled
+    next(box for box in test.text_input if box.label == "Values of beta").set_value("0, 0.1")
+    next(box for box in test.number_input if box.label == "Seeds").set_value(2)
+    ran(test)
+    button(test, "Start 4 runs").click()
+    ran(test)
+    (started,) = sweep.sweeps(lab.store)
+    assert (started.axes, started.seeds) == ({"beta": [0.0, 0.1]}, [0, 1])
+    assert {run.spec.algorithm for run in started.runs} == {"grpo"}
+
+
+def test_a_cost_is_an_estimate_from_earlier_runs_of_the_same(lab):
+    from tests.app.seeding import seed
+    seed(lab.store, "finished", steps=6)  # half a second a step
+    spec = make(algorithm_key="grpo", task_key="sort", steps=10)
+    other = make(algorithm_key="rloo", task_key="sort", steps=10)
+    found = launch_plan.cost([spec, spec, other], lab.store.runs("finished"), 2)
+    assert found == launch_plan.Cost(5.0, ("RLOO",))
+    assert launch_plan.cost([spec] * 5, lab.store.runs("finished"), 2).seconds == 12.5
