@@ -34,9 +34,10 @@ function drawLegend(chart) {
   const made = JSON.stringify([chart.groups, chart.theme.dark]);
   if (chart.legend.dataset.made !== made) {
     chart.legend.dataset.made = made;
-    chart.legend.innerHTML = chart.groups.map((group, index) => `<button type="button" title="${escaped(group.label)}: ` +
-      `click to hide or show, double-click to see it alone"><svg width="22" height="10" aria-hidden="true"><line x1="0" ` +
-      `x2="22" y1="5" y2="5" stroke="${colourOf(chart, index)}" stroke-width="${group.bold ? 4 : 2.5}" ` +
+    chart.legend.innerHTML = chart.groups.map((group, index) =>
+      `<button type="button" title="${escaped(group.label)}: click to hide or show, double-click to see it alone">` +
+      `<svg width="22" height="10" aria-hidden="true"><line x1="0" x2="22" y1="5" y2="5" ` +
+      `stroke="${colourOf(chart, index)}" stroke-width="${group.bold ? 4 : 2.5}" ` +
       `stroke-dasharray="${DASH_ARRAYS[group.dash]}"/></svg><b>${escaped(group.short)}</b>` +
       `<small>${escaped(group.note)}</small></button>`).join("");
     chart.legend.querySelectorAll("button").forEach((button, index) => {
@@ -61,7 +62,8 @@ function drawEnds(chart, panel) {
     const line = panel.lines.get(`${index}:line`);
     if (!line?.x.length || chart.scene.hidden.has(index)) return;
     const [x, y] = [xaxis.c2p(line.x.at(-1)), yaxis.c2p(scaled(panel, line.y.at(-1)))];
-    if (x >= 0 && x <= xaxis._length + 1 && y >= -1 && y <= yaxis._length + 1) found.push({ index, top: y + yaxis._offset - 7 });
+    const inside = x >= 0 && x <= xaxis._length + 1 && y >= -1 && y <= yaxis._length + 1;
+    if (inside) found.push({ index, top: y + yaxis._offset - 7 });
   });
   found.sort((a, b) => a.top - b.top);
   found.forEach((each, place) => { each.top = Math.max(each.top, (found[place - 1]?.top ?? -14) + 14); });
