@@ -82,10 +82,13 @@ def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[
 
 
 def changes_of(events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
-    """(breaks, changes): the steps after which knobs were moved by hand, and what was moved."""
-    moved = [event for event in events if event.kind == "knob"]
-    changes = tuple((event.step, event.payload["knob"], event.payload["to"]) for event in moved)
-    return tuple(sorted({event.step for event in moved})), changes
+    """(breaks, changes): the steps after which knobs were moved by hand, and what was moved.
+
+    An event's step is the first one that the change counted for.
+    """
+    changes = tuple((event.step - 1, event.payload["knob"], event.payload["to"]) for event in events
+                    if event.kind == "knob")
+    return tuple(sorted({step for step, _, _ in changes})), changes
 
 
 def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:

@@ -44,7 +44,7 @@ def test_a_growing_run_is_what_the_store_says_and_read_once():
     store.log(run, "knob", {"knob": "beta", "from": 0.0, "to": 0.1, "text": "beta"}, 4)
     got = reader.traces([store.run(run)], ["reward"])[0]
     same(got, load(store, [run])[0])
-    assert store.asked == 4 and got.changes == ((4, "beta", 0.1),) and got.metrics["reward"].tolist()[-1] == 0.4
+    assert store.asked == 4 and got.changes == ((3, "beta", 0.1),) and got.metrics["reward"].tolist()[-1] == 0.4
 
 
 def test_a_metric_asked_for_later_has_as_many_rows_as_the_others():

@@ -29,7 +29,8 @@ def trace(values: Sequence[float], x: Sequence[float] | None = None, *, axis: st
 def stored(store: Store, rewards: Sequence[float], *, algorithm: str = "grpo", seed: int = 0, tokens: int = 100,
            seconds: float = 1.0, state: str = "finished", changes: Sequence[tuple[int, str, float]] = (),
            kl: Sequence[float] | None = None, parent: tuple[str, int] | None = None, **knobs) -> str:
-    """A run in the store with one row per reward: `tokens` and `seconds` are of one step."""
+    """A run in the store with one row per reward: `tokens` and `seconds` are of one step; `changes` are made after
+    theirs."""
     spec = make(algorithm_key=algorithm, task_key="sort", steps=500, seed=seed, knobs=PLAIN | knobs, parent=parent)
     if parent:  # there must be something that it begins from
         checkpoint.save(run_folder(parent[0]), parent[1], lambda folder: None)
@@ -41,7 +42,7 @@ def stored(store: Store, rewards: Sequence[float], *, algorithm: str = "grpo", s
             metrics["kl"] = kl[step - 1]
         store.append(run_id, Record(step, tokens * step, metrics), seconds * step)
     for step, knob, value in changes:
-        store.log(run_id, "knob", {"knob": knob, "from": 0.0, "to": value, "text": knob}, step)
+        store.log(run_id, "knob", {"knob": knob, "from": 0.0, "to": value, "text": knob}, step + 1)
     if state != "running":
         store.set_state(run_id, state)
     return run_id
