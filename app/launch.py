@@ -233,8 +233,10 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     places = max_runs()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         many = f"{len(specs)} run{'s' if len(specs) != 1 else ''}"
-        st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
-                  disabled=not specs, key="launch:start", on_click=_launch, args=(specs, plan, specs_of))
+        if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
+                     disabled=not specs, key="launch:start"):
+            _launch(specs, "sweep" if specs_of is _of_axes else "")
+            st.rerun()  # the whole page, not this form
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
         else:
@@ -253,7 +255,7 @@ def _about(specs: list[RunSpec], places: int) -> str:
     return told
 
 
-def _launch(specs: list[RunSpec], plan: Plan, specs_of: Callable) -> None:
+def _launch(specs: list[RunSpec], view: str) -> None:
     """Queue them all and open the comparison."""
     try:
         sweep_id = sweep.queue(lab().store, specs)
@@ -261,5 +263,4 @@ def _launch(specs: list[RunSpec], plan: Plan, specs_of: Callable) -> None:
     except LabError as error:
         session.tell(str(error))
         return
-    view = {"view": "sweep"} if specs_of is _of_axes else {}
-    st.query_params.from_dict({"sweep": sweep_id, **view})
+    st.query_params.from_dict({"sweep": sweep_id} | ({"view": view} if view else {}))
