@@ -106,7 +106,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> Mean:
     if fewer < 2:
         return Mean(apart, None, None, fewer)
     rng = np.random.default_rng(0)
-    low, high = _interval(_draws(a.size, rng) @ a - _draws(b.size, rng) @ b)
+    low, high = _interval(redrawn(a, rng) - redrawn(b, rng))
     return Mean(apart, float(low), float(high), fewer)
 
 
@@ -139,6 +139,11 @@ def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(S, U): 1 where a beats b, ½ where they are equal."""
     a, b = np.asarray(a, float)[:, None], np.asarray(b, float)[None]
     return (a > b) + 0.5 * (a == b)
+
+
+def redrawn(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The means of (S,) values, one per seed, when the seeds are drawn again: (RESAMPLES,)"""
+    return _draws(values.size, rng) @ values
 
 
 def _draws(count: int, rng: np.random.Generator) -> np.ndarray:

@@ -136,8 +136,8 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     key = metric_of(with_rows, metric)
     found = groups([trace for trace in with_rows if trace.column(key)[0].size])
     pinned = _pinned(found, baseline)
-    equal = _equal(found, key)
-    values = [_values(group, key, equal) for group in found]
+    equal = equal_places(found, key)
+    values = [values_of(group, key, equal) for group in found]
     better = METRICS[key].better
     duels = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
              for measure in (FINAL, *equal)}
@@ -222,7 +222,7 @@ def _pinned(found: Sequence[Group], baseline: str | None) -> Group | None:
     raise LabError(f"The baseline {baseline} is none of the runs that are compared: name it among them.")
 
 
-def _equal(found: Sequence[Group], metric: str) -> dict[str, float]:
+def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
     """Axis -> the largest place that all runs have reached."""
     places = {}
     for axis in _MEASURES[1:]:
@@ -234,7 +234,7 @@ def _equal(found: Sequence[Group], metric: str) -> dict[str, float]:
     return places
 
 
-def _values(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
+def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
     """Measure -> one number per run: the mean of the last rows at or before that place; "best" of the smoothed run."""
     def last(trace: Trace, axis: str, place: float) -> float:
         x, y, _ = trace.column(metric, axis)

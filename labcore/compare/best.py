@@ -1,0 +1,98 @@
+"""Which of many settings is best by one criterion, and how sure that is: what a sweep is run for.
+
+Each setting's seeds are drawn again with replacement; how often a setting then has the best mean says how much of its
+lead is luck. Left out: a correction for having looked at many settings; the best of many is flattered by its luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from labcore.catalog.metrics import METRICS
+from labcore.compare import statistics
+from labcore.compare.statistics import FEWEST, Mean
+from labcore.compare.table import FINAL, Group, equal_places, values_of
+from labcore.compare.traces import AXES
+from labcore.errors import LabError
+
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where settings stand by one criterion; all by their labels.
+
+    `values` are one number per run in the order of the group's runs, `means` those over seeds, `shares` how often each
+    has the best mean when seeds are drawn again (None where a setting has one seed). `leader` has the best mean; it
+    `beats` some, `ties` with some, and of the `few` there is no telling for want of seeds. `place` is where on its
+    axis a criterion of equal tokens, say, judges.
+    """
+
+    criterion: str
+    place: float | None
+    values: Mapping[str, tuple[float, ...]]
+    means: Mapping[str, Mean]
+    shares: Mapping[str, float] | None
+    leader: str
+    beats: tuple[str, ...]
+    ties: tuple[str, ...]
+    few: tuple[str, ...]
+
+
+def criteria(groups: Sequence[Group], metric: str) -> list[str]:
+    """What the groups can be judged by: at the end, at their best, at equal updates, tokens, …"""
+    found = _with_rows(groups, metric)
+    if not found:
+        return []
+    return [FINAL, *([BEST] if METRICS[metric].better else []), *equal_places(found, metric)]
+
+
+def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> Standing:
+    """Who is best by `criterion`; groups without rows are left out.
+
+    Raises:
+        LabError: no group has a row, or they cannot be judged by this.
+    """
+    found = _with_rows(groups, metric)
+    if not found:
+        raise LabError("There is nothing to judge yet: wait for the first steps.")
+    if criterion not in (able := criteria(found, metric)):
+        told = ", ".join(AXES.get(each, each) for each in able)
+        raise LabError(f"These runs cannot be judged by {AXES.get(criterion, criterion)}: choose one of {told}.")
+    equal = equal_places(found, metric)
+    values = {group.label: values_of(group, metric, equal)[criterion] for group in found}
+    sign = -1 if METRICS[metric].better == "lower" else 1
+    leader = max(values, key=lambda label: sign * float(np.mean(values[label])))
+    beats, ties, few = [], [], []
+    for label in values.keys() - {leader}:
+        duel = statistics.duel(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
+        enough = min(len(values[leader]), len(values[label])) >= FEWEST
+        (few if not enough else beats if duel.verdict == "A" else ties).append(label)
+    order = list(values)
+    return Standing(criterion, equal.get(criterion), values,
+                    {label: statistics.mean(np.array(each)) for label, each in values.items()},
+                    shares(values, sign), leader, *(tuple(sorted(each, key=order.index))
+                                                    for each in (beats, ties, few)))
+
+
+def shares(values: Mapping[str, Sequence[float]], sign: int = 1) -> dict[str, float] | None:
+    """How often each setting has the best mean when its seeds are drawn again; equal means share the win.
+
+    `sign` −1: the lowest is the best. None where a setting has one seed, or there is but one setting.
+    """
+    if len(values) < 2 or min(map(len, values.values())) < 2:
+        return None
+    rng = np.random.default_rng(0)
+    drawn = np.array([sign * statistics.redrawn(np.asarray(each, float), rng) for each in values.values()])
+    best = np.isclose(drawn, drawn.max(0), rtol=1e-9, atol=1e-12)
+    return dict(zip(values, (best / best.sum(0)).mean(1).tolist(), strict=True))
+
+
+def _with_rows(groups: Sequence[Group], metric: str) -> list[Group]:
+    """The groups with only those of their runs that have a row of the metric."""
+    kept = [Group(group.label, tuple(trace for trace in group.traces if trace.column(metric)[0].size), group.repeats,
+                  group.config) for group in groups]
+    return [group for group in kept if group.traces]
