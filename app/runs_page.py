@@ -13,6 +13,7 @@ from app.runs_place import (
     ALL_KINDS,
     ALL_STATES,
     NEWEST,
+    SHOWN,
     STALE,
     View,
     chosen,
@@ -21,6 +22,7 @@ from app.runs_place import (
     picked,
     put,
     shelf,
+    steady,
     view,
 )
 from app.session import page_of
@@ -43,6 +45,7 @@ A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run
 def page() -> None:
     """The whole page, in one fragment that polls while something goes or is still being read."""
     purge(lab().store)
+    st.session_state.pop(SHOWN, None)
     _read(anew=True)
     polling = _unsettled()
     st.fragment(_page, run_every=1.0 if polling else None, key="runs")(polling)
@@ -75,7 +78,7 @@ def _page(polling: bool) -> None:
         _nothing(now)
         return
     try:
-        found = chosen(entries, now)
+        found = steady(chosen(entries, now), now)
     except LabError as error:
         st.warning(literal(str(error)), icon=":material/search_off:")
         found = []

@@ -18,7 +18,7 @@ from labcore.shelf.fields import GROUPS, ORDERS, knobs, ordered
 from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
 
-PICKED, SAID, STALE = "runs:picked", "runs:said", "runs:stale"
+PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
 NEWEST = "-started"
 ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
@@ -84,6 +84,18 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
              and (entry.star or not now.star)]
     found = search(found, now.find)
     return ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
+
+
+def steady(found: list[Entry], now: View) -> list[Entry]:
+    """The entries in the order in which they were shown before, as long as view and entries are the same.
+
+    Rows that run past each other while somebody reads them cannot be clicked. The next visit orders them anew.
+    """
+    by_id = {entry.id: entry for entry in found}
+    before = st.session_state.get(SHOWN)
+    if before is None or before[0] != now or set(before[1]) != set(by_id):
+        st.session_state[SHOWN] = before = (now, list(by_id))
+    return [by_id[run_id] for run_id in before[1]]
 
 
 def groups_of(entries: Iterable[Entry]) -> list[str]:

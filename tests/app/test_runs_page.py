@@ -10,7 +10,7 @@ from app import runs_table
 from app.runs_actions import volume
 from app.runs_cleanup import FILES
 from app.runs_details import differences
-from app.runs_place import PICKED, View, chosen, view
+from app.runs_place import PICKED, View, chosen, steady, view
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
 from labcore.runs.fork import fork_spec
@@ -122,6 +122,15 @@ def test_chosen_entries_are_those_of_the_view_in_its_order():
     assert chosen([one, two], View(order="-last")) == [two, one]
     assert chosen([one, two], View(star=True)) == [one] == chosen([one, two], View(states=("finished",)))
     assert chosen([one, two], View(kinds=("maze",))) == []
+
+
+def test_rows_keep_their_places_while_numbers_change(monkeypatch):
+    monkeypatch.setattr(st, "session_state", {})
+    one, two, three = (entry(name, last=last) for name, last in (("a", 0.1), ("b", 0.9), ("c", 0.5)))
+    now = View(order="-last")
+    assert steady([two, one], now) == [two, one] == steady([one, two], now)
+    assert steady([one, two], View(order="last")) == [one, two], "another order was asked for"
+    assert steady([three, one, two], View(order="last")) == [three, one, two], "another run is there"
 
 
 def test_star_and_tags_are_set_on_all_selected_runs(page, lab):
