@@ -55,11 +55,9 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
                          "temperature": TEMPERATURE, "max_new_tokens": int(runs[0].spec.knobs["max_new_tokens"])},
                         f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions",
                         polled)
-    kept = f"answers:{','.join(run.id for run in runs)}"  # stays in view while newer checkpoints answer
-    found = found or st.session_state.get(kept)
+    found, _ = jobs.latest(found, f"answers:{','.join(run.id for run in runs)}")  # stays while newer ones answer
     if found is None:
         return
-    st.session_state[kept] = found
     st.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
     st.caption(f"The first {SHOWN} of {COUNT} questions, drawn with seed {SEED} at temperature {TEMPERATURE:g}; all "
                "models draw with the same random numbers. The 95 % interval (exact binomial) says how sure the "

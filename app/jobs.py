@@ -46,6 +46,13 @@ def result(spec: jobs.Spec, doing: str, polled: bool = False) -> dict[str, Any] 
     return found.result
 
 
+def latest(found: dict[str, Any] | None, name: str) -> tuple[dict[str, Any] | None, bool]:
+    """`found`, or else the last result that this tab had of `name`, and whether it is the one that was asked for."""
+    if found is not None:
+        st.session_state[f"latest:{name}"] = found
+    return st.session_state.get(f"latest:{name}"), found is not None
+
+
 def _wait_a_moment(job: str) -> None:
     until = time.monotonic() + AT_ONCE_SECONDS
     while not jobs.ended(job) and time.monotonic() < until:

@@ -20,6 +20,7 @@ from labcore.jobs.models import BASE, Model, offered, parse, spec_of
 KEY = "batch"  # of the link
 CSS = """
 <style>
+.st-key-one_batch_stale{opacity:.45}
 .rl-push{border-collapse:separate;border-spacing:2px;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-push th,.rl-push td{padding:3px 7px;text-align:center;border:0;border-radius:4px;min-width:44px}
 .rl-push th{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-weight:600}
@@ -41,10 +42,17 @@ def panel(run_ids: Sequence[str], polled: bool = False) -> None:
               lambda **changes: set_place(KEY, replace(batch, **changes).to_text(), ""))
     spec = batch.spec()
     found = jobs.result(spec, "The batch is sampled, and every algorithm takes its gradient and a step", polled)
+    found, fresh = jobs.latest(found, f"one_batch:{batch.model}")
     if found is None:
         return
+    st.html(CSS)
+    with st.container(key="one_batch" if fresh else "one_batch_stale"):
+        _shown(found)
+
+
+def _shown(found: dict[str, Any]) -> None:
     kind = theme.ground()
-    st.html(CSS + _head(found))
+    st.html(_head(found))
     left, right = st.columns([1.4, 1], gap="large")
     with left:
         st.plotly_chart(one_batch_charts.cosine_figure(found, kind), theme=None, key="one_batch:cosines",

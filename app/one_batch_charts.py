@@ -25,7 +25,7 @@ def cosine_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
     labels = [row["label"] for row in rows]
     ink = theme.layout(kind)["font"]["color"]
     figure = make_subplots(1, 2, shared_yaxes=True, column_widths=[0.66, 0.34], horizontal_spacing=0.04)
-    text = [["–" if value is None else number(value, 2) for value in line] for line in found["cosines"]]
+    text = [["–" if value is None else two(value) for value in line] for line in found["cosines"]]
     figure.add_heatmap(z=found["cosines"], x=labels, y=labels, text=text, texttemplate="%{text}", zmin=-1, zmax=1,
                        colorscale=DIVERGING[kind], xgap=2, ygap=2, row=1, col=1, textfont={"size": 14, "color": ink},
                        showscale=False, hovertemplate="%{y} and %{x}<br>cosine %{z:.4f}<extra></extra>")
@@ -38,6 +38,17 @@ def cosine_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
     figure.update_xaxes(title_text="cosine of two gradients", row=1, col=1)
     figure.update_xaxes(title_text="gradient norm ‖∇L‖", rangemode="tozero", showgrid=True, row=1, col=2)
     return figure
+
+
+def two(value: float, sign: bool = False) -> str:
+    """Two digits after the point.
+
+    >>> two(-0.003), two(0.5, sign=True), two(-1)
+    ('0', '+0.50', '−1.00')
+    """
+    if abs(value) < 0.005:
+        return "0"
+    return f"{value:{'+' if sign else ''}.2f}".replace("-", "−")
 
 
 def effect_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
@@ -106,7 +117,7 @@ def push_table(found: dict[str, Any], place: int) -> str:
     heads = "".join(f"<th>{word}</th>" for word in words)
     ratios = ""
     if found["updates"]:
-        ratios = "<tr><td>ratio π/π_old</td>" + "".join(f"<td>{number(value, 2)}</td>"
+        ratios = "<tr><td>ratio π/π_old</td>" + "".join(f"<td>{two(value)}</td>"
                                                         for value in completion["ratio"]) + "</tr>"
     rows = "".join(f"<tr><td>{html.escape(row['label'])}</td>{_pushes(row['push'][place], reach)}</tr>"
                    for row in found["algorithms"])
@@ -118,7 +129,7 @@ def _pushes(values: Sequence[float], reach: float) -> str:
     for value in values:
         hue = "light-dark(#E69F00,#F2B84B)" if value < 0 else "light-dark(#0072B2,#4FA8E0)"
         ground = f"color-mix(in srgb,{hue} {55 * abs(value) / reach:.0f}%,transparent)"
-        cells.append(f'<td style="background:{ground}">{"+" if value > 0 else ""}{number(value, 2)}</td>')
+        cells.append(f'<td style="background:{ground}">{two(value, sign=True)}</td>')
     return "".join(cells)
 
 
@@ -130,8 +141,8 @@ def said(found: dict[str, Any]) -> list[str]:
     sentences = []
     if pairs:
         near, far = max(pairs), min(pairs)
-        sentences.append(f"{near[1]} and {near[2]} point most nearly the same way (cosine {number(near[0], 2)}), "
-                         f"{far[1]} and {far[2]} least ({number(far[0], 2)}).")
+        sentences.append(f"{near[1]} and {near[2]} point most nearly the same way (cosine {two(near[0])}), "
+                         f"{far[1]} and {far[2]} least ({two(far[0])}).")
     else:
         sentences.append("No algorithm has a gradient here: all completions of a prompt earned the same.")
     clipped = [row for row in rows if row["unclipped"] is not None]
@@ -142,7 +153,7 @@ def said(found: dict[str, Any]) -> list[str]:
                          "with, how tokens are averaged, and the price of the KL. Look after an update to see the "
                          "clip at work.")
     elif clipped:
-        shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {number(row['unclipped'], 2)} to its "
+        shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
         sentences.append(f"Ratios have left 1. Tokens whose push is cut off: {shares}. An algorithm without a ratio "
                          "goes on as if the batch were still its own.")

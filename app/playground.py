@@ -22,7 +22,6 @@ from labcore.runs.spec import WHOLE, RunSpec
 from labcore.worlds.task import make_task
 
 PRESETS = 6
-LAST = "playground:last"  # the answers that were shown, which stay until the next ones are there
 CSS = """
 <style>
 .rl-letter{display:inline-flex;align-items:center;justify-content:center;width:21px;height:21px;border-radius:6px;
@@ -122,9 +121,8 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     found = jobs.result({"job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
                          "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else
                         "The model answers")
-    fresh = found is not None
-    found = st.session_state[LAST] = found or st.session_state.get(LAST)
-    if not found:
+    found, fresh = jobs.latest(found, "playground")
+    if found is None:
         return
     playground_view(payload(found, [title(column["model"]) for column in found["columns"]], stale=not fresh),
                     key="playground_view")

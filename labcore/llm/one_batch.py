@@ -130,13 +130,13 @@ def as_of(kind: type[Session], session: Session, spec: RunSpec, **more: Any) -> 
 def judge(session: Session, specs: Sequence[RunSpec], batch: online.Batch) -> tuple[Tensor | None, dict[str, Any]]:
     """The critic's values of the batch (B, T), and where it comes from; `session` holds it from here on.
 
-    The run's own critic where it has one. Else one that is fitted to other batches of the same policy: fitted to this
-    very batch it would know its rewards by heart, and advantages would be too small.
+    The run's own critic where it has learnt one. Else one that is fitted to other batches of the same policy: fitted
+    to this very batch it would know its rewards by heart, and advantages would be too small.
     """
     with_critic = [spec for spec in specs if choices.ADVANTAGE[str(spec.knobs["advantage"])].critic]
     if not with_critic:
         return None, {}
-    fitted = session.critic is None
+    fitted = session.critic is None or not session.updates
     held = as_of(Held, session, with_critic[0], critic_learns=True)
     for number in range(1, CRITIC_BATCHES + 1) if fitted else ():
         held.step = number  # other prompts

@@ -157,14 +157,16 @@ def test_the_run_s_own_algorithm_keeps_its_knobs_and_all_sample_as_it_does():
 
 def test_a_run_s_own_critic_judges():
     session = tools.session("ppo")
+    session.updates = 1
     tools.shake(session.critic, by=0.5)
     sampled = online.collect(session)
     values, about = judge(session, [spec_for(session, ALGORITHMS["ppo"], 0, SIZE)], sampled)
     assert torch.equal(values, sampled.rollout.old_values) and about["fitted"] is False
 
 
-def test_where_there_is_none_one_is_fitted_to_other_batches():
-    session = tools.session("grpo")
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
+    session = tools.session(algorithm)
     sampled = online.collect(session)
     before = tools.weights(session.policy)
     values, about = judge(session, [spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE], sampled)
