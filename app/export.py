@@ -14,7 +14,7 @@ import streamlit as st
 from app.feed import Feed
 from app.lab import active, lab
 from app.tokens import literal
-from labcore.handover.plan import Plan
+from labcore.handover.plan import Plan, fits
 from labcore.handover.tools import TOOLS
 from labcore.runs import capsule, checkpoint, export
 from labcore.runs.fork import knobs_at
@@ -74,7 +74,7 @@ def show(run: RunRow, feed: Feed) -> None:
     st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
                "number comes out the same, bit for bit, or import it on the page Runs.")
     st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
-    if run.spec.kind == "llm":
+    if fits(run.spec):
         _further(run, feed)
 
 

@@ -100,10 +100,15 @@ def plan_of(store: Store, run_id: str) -> Plan:
         LabError: there is no such run, or it is not one of a language model.
     """
     row = store.run(run_id)
-    if row.spec.kind != "llm":
+    if not fits(row.spec):
         raise LabError(f"{run_id} is no run of a language model, and TRL, verl and OpenRLHF train nothing else: give "
                        "an llm run.")
     return Plan(run_id, replace(row.spec, knobs=knobs_at(row.spec, store.events_after(run_id), row.step)))
+
+
+def fits(spec: RunSpec) -> bool:
+    """Whether other tools train what this run trains."""
+    return spec.row.loop in _BATCHES
 
 
 def lines(plan: Plan, rules: Rules) -> list[Line]:

@@ -1,7 +1,8 @@
 """The data set and the reward of a task as Python that stands alone: what a script for another tool brings with it.
 
 It defines `problems(count, seed)`, rows with prompt and answer, and where the task has a verdict `score(completion,
-answer)`. Generated tasks have the lab's own distribution, not its very prompts: the random numbers are others.
+answer)`. Generated tasks have the lab's own distribution, not its very prompts: the random numbers are others. A task
+that this module does not know leaves both to be written.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ def score(completion: str, answer: str) -> float:
     """The reward of a completion."""
     return float({verdict})
 '''
+_OTHER = '''
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Rows with a prompt and its answer."""
+    raise SystemExit({missing!r})
+'''
 _SAMPLED = '''
 PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {pair_prompts}, {group_size}, {max_new_tokens}
 SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}}}
@@ -122,7 +128,8 @@ def task_code(plan: Plan, more: str = "") -> str:
     knobs, spec = plan.spec.knobs, plan.spec
     name = Path(spec.data).name if spec.data else ""
     answer = "answer" if spec.task_row.verifiable else "chosen"
-    body = _BODIES[spec.task_row.source].format(**knobs, data=name, answer=answer)
+    missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
+    body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, missing=missing)
     if needs_pairs(plan) and not brings_pairs(plan):
         body += _scored(plan) + "\n" + _SAMPLED.format(**knobs)
     elif needs_pairs(plan):

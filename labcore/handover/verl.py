@@ -34,6 +34,14 @@ _KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl", "ratio_k3": "k3+"}
 _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if value == "bf16" else {},
               lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32")
 
+def _kl_estimator(plan: Plan, value: Any) -> Line:
+    key = {"loss": f"{_ACTOR}.kl_loss_type", "reward": "algorithm.kl_penalty"}.get(plan["kl_placement"])
+    if key is None or value not in _KL:
+        return Line("", value, {}, note="the KL is placed nowhere" if key is None else f"see {key}")
+    return Line("", value, {key: _KL[value]}, note="the value of k3 with the gradient of the KL"
+                if value == "ratio_k3" else "")
+
+
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {
         "loss": {f"{_ACTOR}.kl_loss_coef": value}, "reward": {"algorithm.kl_ctrl.kl_coef": value},
@@ -62,10 +70,7 @@ _ONLINE: Rules = {
                          "as a batch is used once"),
     }, "see policy_loss.loss_mode"),
     "surrogate": built_in(),  # it follows from the loss mode
-    "kl_estimator": given(lambda plan, value: {
-        "loss": {f"{_ACTOR}.kl_loss_type": _KL[value]}, "reward": {"algorithm.kl_penalty": _KL[value]},
-        "off": {}}[plan["kl_placement"]], lambda plan, value: "the value of k3 with the gradient of the KL"
-        if value == "ratio_k3" else "" if plan["kl_placement"] != "off" else "the KL is placed nowhere"),
+    "kl_estimator": _kl_estimator,
     "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
                                                "algorithm.use_kl_in_reward": value == "reward"}),
     "aggregation": choice({

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from labcore.catalog.tasks import TASKS
 from labcore.handover.task_code import task_code
+from labcore.handover.tools import TOOLS
 from labcore.worlds.task import Problem, make_task
 from tests.handover.conftest import PAIRS, plan
 
@@ -43,6 +47,15 @@ def test_prompts_are_of_the_labs_kind(task, files):
         character for problem in ours for character in problem.prompt + problem.answer}
     if task != "text":
         assert all(names(each)["score"](row["answer"], row["answer"]) == 1 for row in found)
+
+
+def test_a_task_of_ones_own_is_left_to_be_written(monkeypatch):
+    each = plan("grpo")
+    monkeypatch.setitem(TASKS, "sort", replace(TASKS["sort"], source="labcore.worlds.reverse:Reverse"))
+    for tool in TOOLS.values():
+        assert "they are what labcore.worlds.reverse:Reverse does in the lab" in tool.script(each)
+    with pytest.raises(SystemExit, match="Write problems"):
+        names(each)["problems"](3)
 
 
 def test_the_users_own_pairs(files):
