@@ -38,6 +38,8 @@ def row(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) ->
 
 
 def _sum(entries: Sequence[Entry], everything: Sequence[Entry]) -> str:
+    if not entries:
+        return f"None of the {len(everything):,} runs matches." if everything else ""
     count = f"{len(entries):,} of {len(everything):,}" if len(entries) != len(everything) else f"{len(everything):,}"
     size = volume(sum(entry.digest.size or 0 for entry in entries))
     runs = "run" if len(everything) == 1 else "runs"

@@ -22,6 +22,7 @@ from app.runs_place import (
     picked,
     put,
     shelf,
+    show_all,
     steady,
     view,
 )
@@ -86,7 +87,7 @@ def _page(polling: bool) -> None:
     pick([run_id for run_id in picked() if run_id in there])
     runs_actions.row(found, entries, now.deleted)
     if not found:
-        st.caption("No run matches." if now.find or now.filters else "")
+        st.button("Show all runs", icon=":material/filter_list_off:", key="runs:all", on_click=show_all)
         return
     _tables(found, now)
 

@@ -46,6 +46,7 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 
 LIGHT = modules("labcore/catalog", "labcore/jobs", "labcore/worlds", "labcore/errors", "labcore/cli", "labcore/compare",
+                "labcore/shelf",
                 *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record", "fork", "sweep",
                                                       "capsule", "capsule_file", "capsule_import",
                                                       "capsule_zip", "replay", "tensorboard")), "labcore/handover")

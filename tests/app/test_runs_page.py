@@ -89,7 +89,7 @@ def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
     test = page("runs")
     test.text_input[0].set_value("  rloo ")
     ran(test)
-    assert link(test)["find"] == "rloo" and rows(test) == [] and "No run matches" in said(test)
+    assert link(test)["find"] == "rloo" and rows(test) == [] and "None of the 1 runs matches" in said(test)
     test.text_input[0].set_value("")
     ran(test)
     assert "find" not in test.query_params and rows(test) == [run_id]
@@ -105,6 +105,7 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     run_id = seed(lab.store, "finished")
     test = page("runs", find="betta=1")
     assert rows(test) == [] and "try beta=1" in said(test)
+    assert rows(press(test, "runs:all")) == [run_id] and "find" not in test.query_params
     assert rows(page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")) == [run_id]
 
 
