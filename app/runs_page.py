@@ -21,6 +21,7 @@ from app.runs_place import (
     pick,
     picked,
     put,
+    said,
     shelf,
     show_all,
     steady,
@@ -45,7 +46,10 @@ A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run
 
 def page() -> None:
     """The whole page, in one fragment that polls while something goes or is still being read."""
-    purge(lab().store)
+    try:
+        purge(lab().store)
+    except LabError as error:  # a full disk, say: the list must still open
+        said(str(error), error=True)
     st.session_state.pop(SHOWN, None)
     _read(anew=True)
     polling = _unsettled()

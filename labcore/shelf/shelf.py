@@ -69,7 +69,8 @@ class Shelf:
                 if row.state not in ACTIVE:
                     fresh[row.id] = current
         if fresh:
-            self.store.keep_digests({run_id: digest.to_json() for run_id, digest in fresh.items()})
+            with suppress(LabError):  # on a full disk the list must still open: it is where room is made
+                self.store.keep_digests({run_id: digest.to_json() for run_id, digest in fresh.items()})
         for told in others:
             if told.id not in self._digests and time.monotonic() < until:
                 self._digests[told.id] = _of_import(told)

@@ -13,6 +13,7 @@ from app.runs_details import differences
 from app.runs_place import PICKED, View, chosen, steady, view
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
+from labcore.errors import LabError
 from labcore.runs.fork import fork_spec
 from labcore.runs.paths import run_folder
 from labcore.runs.schema import runs
@@ -185,6 +186,16 @@ def test_opening_the_page_purges_what_lay_in_the_trash_for_a_week(page, lab):
         connection.execute(runs.update(), {"deleted": time.time() - 8 * 86_400})
     page("runs")
     assert lab.store.trashed() == []
+
+
+def test_the_page_opens_where_the_trash_cannot_be_emptied(page, lab, monkeypatch):
+    def full(_store):
+        raise LabError("The disk is full: free some space.")
+
+    run_id = seed(lab.store, "finished")
+    monkeypatch.setattr("app.runs_page.purge", full)
+    test = page("runs")
+    assert rows(test) == [run_id] and "The disk is full" in said(test)
 
 
 def test_a_run_that_goes_is_not_deleted_and_the_page_says_what_to_do(page, lab):

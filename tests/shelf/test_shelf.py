@@ -76,6 +76,15 @@ def test_an_ended_run_is_read_once_in_the_life_of_a_store(store, shelf, monkeypa
     assert shelf.entries() == first and Shelf(store).entries() == first
 
 
+def test_a_list_opens_where_nothing_can_be_written(store, shelf, monkeypatch):
+    def full(_digests):
+        raise LabError("The disk is full.")
+
+    ended(store, [0.1, 0.2])
+    monkeypatch.setattr(store, "keep_digests", full)
+    assert [entry.digest.last for entry in shelf.entries()] == [0.2]
+
+
 def test_a_run_that_goes_is_read_from_where_it_was(store, shelf, monkeypatch):
     run_id = ended(store, [0.1, 0.2], state="running")
     before, = shelf.entries()
