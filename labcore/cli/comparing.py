@@ -61,7 +61,7 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 def import_files(options: argparse.Namespace) -> int:
     """Import CSV files, all or none of them, or run capsules; without files list what was imported."""
-    if any(zipfile.is_zipfile(file) for file in options.files):
+    if any(map(_is_zip, options.files)):
         return _import_capsules(options)
     contents = [(path.name, _content(path)) for path in map(Path, options.files)]
     for name, content in contents:
@@ -82,8 +82,12 @@ def import_files(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_zip(file: str) -> bool:
+    return file.lower().endswith(".zip") or zipfile.is_zipfile(file)
+
+
 def _import_capsules(options: argparse.Namespace) -> int:
-    if options.label or not all(zipfile.is_zipfile(file) for file in options.files):
+    if options.label or not all(map(_is_zip, options.files)):
         raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and CSV files "
                        "out.")
     store = Store()

@@ -8,11 +8,13 @@ import io
 import json
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import labcore
 from labcore.errors import LabError
 from labcore.runs import capsule, capsule_file, capsule_zip, checkpoint, fork, uploads, versions
 from labcore.runs.paths import run_folder
@@ -386,6 +388,26 @@ def test_versions_are_noted_once_and_again_when_they_change(store, monkeypatch):
     monkeypatch.setattr(versions, "here", lambda device=None: {"torch": "99"})
     versions.note(run_folder(run_id), 4, None)
     assert versions.noted(run_folder(run_id)) == [told, {"from": 4, "torch": "99"}]
+
+
+def test_the_labs_version_is_the_packages():
+    project = tomllib.loads((Path(labcore.__file__).parents[1] / "pyproject.toml").read_text())
+    assert versions.here()["lab"] == labcore.__version__ == project["project"]["version"]
+
+
+def test_the_code_is_known_by_its_content(tmp_path, monkeypatch):
+    root = tmp_path / "labcore"
+    (root / "maths").mkdir(parents=True)
+    (root / "__init__.py").write_text("")
+    (root / "maths" / "kl.py").write_text("a = 1\n")
+    monkeypatch.setattr(versions.labcore, "__file__", str(root / "__init__.py"))
+    codes = []
+    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        (root / "maths" / "kl.py").write_text(text)
+        versions.code.cache_clear()
+        codes.append(versions.code())
+    versions.code.cache_clear()
+    assert codes[0] == codes[2] != codes[1]
 
 
 def test_capsules_are_read_without_torch():

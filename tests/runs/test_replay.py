@@ -142,6 +142,35 @@ def test_a_stopped_run_is_replayed_to_where_it_stopped(store, tmp_path):
             again(store, run_id, tmp_path, steps=wrong)
 
 
+def test_a_run_that_was_stopped_and_went_on_with_another_value(store, tmp_path):
+    run_id = ran(store, maze(12), {2: ("alpha", 0.3)}, stop=6)
+    store.requeue(run_id, {"alpha": 0.7, "epsilon": 0.2})
+    assert drive(store, run_id) == "finished"
+    verdict = again(store, run_id, tmp_path)
+    assert verdict.matches and verdict.steps == 12 and not verdict.overtaken
+
+
+def test_a_capsule_of_a_run_that_is_going(store, tmp_path):
+    run_id = store.create(maze(12))
+
+    def on_record(of: str, record: Record, seconds: float) -> None:
+        if record.step == 5:
+            store.ask(run_id, "set", {"knob": "alpha", "value": 0.1})  # later than what the capsule holds
+        if record.step == 4:
+            capsule.write(store, run_id, tmp_path / "run.zip")
+
+    drive(store, run_id, on_record=on_record)
+    assert replay.replay(tmp_path / "run.zip").steps == 4
+
+
+def test_the_lab_that_it_is_run_in_is_left_alone(store, tmp_path, monkeypatch):
+    path = capsule.write(store, ran(store, maze(3)), tmp_path / "run.zip")
+    url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    monkeypatch.setenv("RL_LAB_STORE", url)
+    assert replay.replay(path).matches
+    assert os.environ["RL_LAB_STORE"] == url and not (tmp_path / "elsewhere.db").exists()
+
+
 def test_the_pace_at_which_it_was_watched_does_not_count(store, tmp_path):
     run_id = ran(store, maze(6, pace=8.0), {2: ("pace", 5.0), 3: ("alpha", 0.3)})
     seconds = []
