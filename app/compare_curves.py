@@ -10,12 +10,13 @@ import streamlit as st
 from app import compare_place, theme
 from app.compare_chart import compare_chart
 from app.compare_data import Chosen, look_of, small_panels
-from app.compare_lines import Line, Lines, Look, gap_of, lines_of, marks_of
+from app.compare_lines import Lines, Look, gap_of, lines_of, marks_of
 from labcore.catalog.metrics import METRICS
 from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 
 BIG, SMALL = 1000, 240  # points of a line
+KEPT = 1000  # groups of lines: those of some metrics of a sweep
 SENT = "compare:sent"
 
 
@@ -24,23 +25,21 @@ class Sent:
 
     def __init__(self) -> None:
         self._made: dict[tuple, tuple[Any, Lines]] = {}
-        self._given: dict[tuple[str, str], Line] = {}
+        self._given: dict[str, Lines] = {}
 
     def lines(self, what: tuple, version: Any, make: Callable[[], Lines]) -> Lines:
         """The lines of `what`, made anew where their version is another one."""
         if what not in self._made or self._made[what][0] != version:
+            while len(self._made) >= KEPT:
+                self._made.pop(next(iter(self._made)))  # the oldest: of a metric or an axis that was looked at before
             self._made[what] = version, make()
         return self._made[what][1]
 
     def changed(self, panel: str, lines: Lines, full: bool) -> Lines:
         """Those of a panel's lines that the browser does not have yet, or all."""
-        new = {key: line for key, line in lines.items() if full or self._given.get((panel, key)) is not line}
-        self._given |= {(panel, key): line for key, line in lines.items()}
-        return new
-
-    def forget(self, kept: set[tuple]) -> None:
-        """Drop the lines that nobody looks at any more."""
-        self._made = {what: found for what, found in self._made.items() if what in kept}
+        given = {} if full else self._given.get(panel, {})
+        self._given[panel] = lines
+        return {key: line for key, line in lines.items() if given.get(key) is not line}
 
 
 def sent() -> Sent:

@@ -22,7 +22,7 @@ from labcore.runs.rows import ACTIVE, RunRow
 
 MOST_SETTINGS = 8
 DASHES = ("solid", "dot", "dash", "dashdot")
-PROBED = 20  # newest rows of a run that tell which metrics it logs
+PROBED = 50  # newest rows of a run that tell which metrics it logs
 
 Source = RunRow | str  # a run of the store, or the name of an imported one
 
@@ -190,17 +190,19 @@ def look_of(chosen: Chosen) -> list[dict]:
     """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold."""
     short = [re.sub(r"from \S+ at step", "fork at step", group.label) for group in chosen.groups]
     return [{"label": group.label, "short": short[place] if short.count(short[place]) == 1 else group.label,
-             "note": note(group), "colour": [LIGHT[place % 6], DARK[place % 6]],
+             "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
 
 
-def note(group: Group) -> str:
+def note(group: Group, metric: str) -> str:
     """How much a group's line rests on.
 
     Seeds that are not there yet are said; one seed is no evidence.
     """
     begun = [trace for trace in group.traces if trace.axes["step"].size]
+    if begun and not any(metric in trace.metrics for trace in begun):
+        return f"no {metric}"
     waiting = len(group.traces) - len(begun)
     what = "run" if group.imported else "seed"
     if not begun:

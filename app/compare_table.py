@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -46,16 +47,26 @@ def show(chosen: Chosen, full: bool) -> None:
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
-    """The runs with what the table needs, and the table. Raises LabError where there is nothing to judge."""
+    """The runs with what the table needs, and the table of those that log the metric; the others are named in a note.
+
+    Raises LabError where there is nothing to judge.
+    """
     chosen = chosen.with_metrics([chosen.metric, "memory"])
     version = json.dumps([[trace.run, trace.state, int(trace.axes["step"].size), trace.changes, trace.notes]
                           for trace in chosen.traces], default=str)
-    return chosen, _table(version, chosen.metric, chosen.place.baseline if chosen.baseline else None, chosen)
+    baseline = chosen.baseline
+    pinned = baseline and any(chosen.metric in trace.metrics for trace in baseline.traces)
+    return chosen, _table(version, chosen.metric, chosen.place.baseline if pinned else None, chosen)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
-    return compare(_chosen.traces, metric, baseline)
+    without = [trace.run for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
+    if len(without) == len(_chosen.traces):
+        raise LabError(f"None of these runs logs {metric}: choose another metric.")
+    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline)
+    said = [f"{', '.join(without)}: no {metric}, left out."] if without else []
+    return replace(found, notes=(*found.notes, *said))
 
 
 def by_label(chosen: Chosen, table: Table) -> dict[str, Mapping[str, Any]]:

@@ -6,7 +6,7 @@ function shownLines(chart, panel) {
 
 function xRange(chart, panel) {
   if (panel.plane) return undefined; // it chooses its own
-  const ends = [...panel.lines.values()].map((line) => line.x.at(-1) ?? 0);
+  const ends = [...chart.panels.values()].flatMap((each) => [...each.lines.values()].map((line) => line.x.at(-1) ?? 0));
   return chart.scene.zoom ?? [0, niceCeil(Math.max(1, ...ends))];
 }
 

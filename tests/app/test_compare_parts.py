@@ -153,7 +153,7 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
                   "beats 1 of 3", looks["GRPO"]["colour"][0], "[0.905, 0.945]"):
         assert words in shown, words
     assert shown.index("RLOO") < shown.index("GRPO") < shown.index("REINFORCE") < shown.index("PPO")
-    assert [note(group) for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
+    assert [note(group, "reward") for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
 
 
 def test_a_baseline_gives_every_number_a_delta_and_a_verdict(three):
