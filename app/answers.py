@@ -51,20 +51,22 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
         return
     left, runs = runs[MOST:], runs[:MOST]
     names = [Model(run.id).pinned.name for run in runs]
-    found = jobs.result({"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
-                         "temperature": TEMPERATURE, "max_new_tokens": int(runs[0].spec.knobs["max_new_tokens"])},
-                        f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions",
-                        polled)
-    found, _ = jobs.latest(found, f"answers:{','.join(run.id for run in runs)}")  # stays while newer ones answer
+    limit = int(runs[0].spec.knobs["max_new_tokens"])
+    above, below = st.container(), st.container()
+    with below:  # so that the table stays where it is while newer checkpoints answer
+        found, _ = jobs.result(
+            {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED, "temperature": TEMPERATURE,
+             "max_new_tokens": limit}, f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} "
+            "questions", f"answers:{','.join(run.id for run in runs)}", polled)
     if found is None:
         return
-    st.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
-    st.caption(f"The first {SHOWN} of {COUNT} questions, drawn with seed {SEED} at temperature {TEMPERATURE:g}; all "
+    above.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
+    above.caption(f"The first {SHOWN} of {COUNT} questions, drawn with seed {SEED} at temperature {TEMPERATURE:g}; all "
                "models draw with the same random numbers. The 95 % interval (exact binomial) says how sure the "
                f"{COUNT} questions make one checkpoint's share: it knows nothing of other seeds of the training."
                + (f" {len(left)} more runs are left out." if left else ""))
-    st.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
-                 query_params={"runs": ",".join(run.id for run in runs[:3])})
+    above.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
+                    query_params={"runs": ",".join(run.id for run in runs[:3])})
 
 
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:

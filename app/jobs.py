@@ -18,39 +18,36 @@ EVERY = 0.3  # seconds between two looks
 AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked for: most are done by then
 
 
-def result(spec: jobs.Spec, doing: str, polled: bool = False) -> dict[str, Any] | None:
-    """What the job `spec` gives. Where that is not there yet (or never will be) says so here and returns None.
+def result(spec: jobs.Spec, doing: str, last: str = "", polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
+    """What the job `spec` gives, and whether it is there. Where it is not (yet, or never will be) says so here.
 
-    `doing` are the words for what is being waited for, such as "Two models answer". The page is run again when it
-    is over, unless what called this is `polled`, that is drawn again every few seconds anyway.
+    `doing` are the words for what is being waited for, such as "Two models answer". Until then the last result of the
+    same name `last` is given, to be shown as what it is. The page is run again when the job is over, unless what called
+    this is `polled`, that is drawn again every few seconds anyway.
     """
     try:
         job = lab().launcher.compute(spec)
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
-        return None
-    begun = f"job:{job}"
+        return None, False
+    begun, kept = f"job:{job}", f"latest:{last}"
     if begun not in st.session_state:
         st.session_state[begun] = time.time()
         _wait_a_moment(job)
     found = jobs.outcome(job)
-    if found is None and polled:
-        _line(job, doing)
-        return None
     if found is None:
-        st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(job, spec, doing)
-        return None
+        if polled:
+            _line(job, doing)
+        else:
+            st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(job, spec, doing)
+        return st.session_state.get(kept), False
     st.session_state.pop(begun)
     if found.result is None:
         _failed(job, found.error)
-    return found.result
-
-
-def latest(found: dict[str, Any] | None, name: str) -> tuple[dict[str, Any] | None, bool]:
-    """`found`, or else the last result that this tab had of `name`, and whether it is the one that was asked for."""
-    if found is not None:
-        st.session_state[f"latest:{name}"] = found
-    return st.session_state.get(f"latest:{name}"), found is not None
+        return None, False
+    if last:
+        st.session_state[kept] = found.result
+    return found.result, True
 
 
 def _wait_a_moment(job: str) -> None:

@@ -43,8 +43,11 @@ def before_start(draft: Draft) -> None:
 
 
 def model_label(key: str) -> str:
-    """A model's name with its size, where it is a built-in one."""
-    return f"{key} {MODELS[key].parameters}" if key in MODELS else Path(key).name or key
+    """A built-in model with its size, a checkpoint of the lab by its run and step, another folder by its name."""
+    path = Path(key)
+    if path.name == "policy" and path.parent.name.startswith("step-"):
+        return f"{path.parents[2].name}@{int(path.parent.name.removeprefix('step-'))}"
+    return f"{key} {MODELS[key].parameters}" if key in MODELS else path.name or key
 
 
 def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:

@@ -41,8 +41,8 @@ def panel(run_ids: Sequence[str], polled: bool = False) -> None:
     _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],
               lambda **changes: set_place(KEY, replace(batch, **changes).to_text(), ""))
     spec = batch.spec()
-    found = jobs.result(spec, "The batch is sampled, and every algorithm takes its gradient and a step", polled)
-    found, fresh = jobs.latest(found, f"one_batch:{batch.model}")
+    found, fresh = jobs.result(spec, "The batch is sampled, and every algorithm takes its gradient and a step",
+                               f"one_batch:{batch.model}", polled)
     if found is None:
         return
     st.html(CSS)

@@ -118,17 +118,20 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
 
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
     names = [parse(name).pinned.name for name in place.models]
-    found = jobs.result({"job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
-                         "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else
-                        "The model answers")
-    found, fresh = jobs.latest(found, "playground")
+    above, below = st.container(), st.container()
+    with below:  # so that what is there stays where it is while the next answers are made
+        found, fresh = jobs.result({
+            "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
+            "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else "The model answers",
+            last="playground")
     if found is None:
         return
-    playground_view(payload(found, [title(column["model"]) for column in found["columns"]], stale=not fresh),
-                    key="playground_view")
+    with above:
+        playground_view(payload(found, [title(column["model"]) for column in found["columns"]], stale=not fresh),
+                        key="playground_view")
     if fresh:
-        st.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
-                   "tokens that it won against.")
+        below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
+                      "tokens that it won against.")
 
 
 def _drawn(found: dict[str, Any], place: Place) -> str:

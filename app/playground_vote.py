@@ -63,9 +63,9 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     """One question after the other; answers that are the same text are passed over."""
     asked = dict(zip(("prompt", "answer"), prompt, strict=True)) if prompt else {}
     state = _state((tuple(names), tuple(settings.items()), tuple(asked.items())))
-    found = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS, "seed": state["seed"],
-                         **asked, **settings}, f"{len(set(names))} models answer")
-    if found is None:
+    found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
+                                "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer")
+    if not fresh:
         return
     pairs = list(combinations(range(len(found["columns"])), 2))
     ballots = [(question, *(found["columns"][place] for place in pairs[row % len(pairs)]), row)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.playground_place import Place, of
 from app.playground_view import payload, reach
 from labcore.jobs import jobs, votes
 from labcore.jobs.models import Model
+from labcore.runs.spec import make
 from labcore.worlds.preferences import Preferences
 from tests.app.asking import Answering, answers, trained
 from tests.app.seeding import ran, seed
@@ -138,8 +141,6 @@ def test_a_run_without_prompts_is_sent_to_its_own_page(page, lab, grpo, asked):
 
 
 def seed_maze(store) -> str:
-    from labcore.runs.spec import make
-
     return store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"), mine=True)
 
 
@@ -150,6 +151,23 @@ def test_while_it_is_computed_the_page_says_so_and_it_can_be_stopped(page, lab, 
     next(button for button in test.button if button.label == "Stop").click()
     ran(test)
     assert asked.cancelled == [jobs.job_id(asked.asked[0])]
+
+
+def shown(test) -> dict | None:
+    """What the browser was given to draw."""
+    found = [json.loads(element.proto.json) for element in test.get("bidi_component")]
+    return next((data for data in found if "reach" in data), None)
+
+
+def test_the_last_answers_stay_while_the_next_are_made_and_go_with_a_fault(page, lab, grpo, asked):
+    test = page("playground", runs=grpo)
+    assert shown(test)["stale"] is False
+    asked.reply = lambda spec: None
+    by_key(test.number_input, "playground:seed").set_value(9)
+    assert shown(ran(test))["stale"] is True and "The model answers" in said(test)
+    asked.reply = lambda spec: "Something was wrong."
+    by_key(test.number_input, "playground:seed").set_value(10)
+    assert shown(ran(test)) is None and "Something was wrong" in said(test)
 
 
 def test_a_fault_is_one_sentence_and_can_be_tried_again(page, lab, grpo, asked):
