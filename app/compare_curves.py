@@ -69,7 +69,7 @@ def show(chosen: Chosen, full: bool) -> None:
         data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
         compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: compare_place.go(
             chosen.place, metric=key))
-    st.caption(words(chosen))
+    st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click for everything.")
 
 
 def resync() -> None:
@@ -123,10 +123,9 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 def words(chosen: Chosen) -> str:
     """What the lines are: their mean, their band, their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
-    parts = ["Lines: the mean over seeds, with its 95 % bootstrap band" if several else "One line for each run"]
+    parts = ["Mean over seeds with its 95 % bootstrap band" if several else "One line for each run"]
     if chosen.place.smooth:
-        parts.append(f"smoothed {chosen.place.smooth:g}, the rows faint behind" + (
-            ", bands of the rows themselves" if several else ""))
-    if any(len(group.traces) == 1 and not group.imported for group in chosen.groups):
+        parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands not" if several else ", the rows faint behind"))
+    if several and any(len(group.traces) == 1 for group in chosen.groups):
         parts.append("one seed has no band")
-    return f"{'; '.join(parts)}. Drag to zoom all charts; double-click for everything."
+    return "; ".join(parts)

@@ -60,7 +60,7 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dic
              "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
              "axis": f"{cost.label}, {cost.unit}", "yTitle": f"{metric.label}, {metric.unit}", "height": 470,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
-             "caption": "Ways smoothed 0.9; large: means over seeds; dotted: the front", "order": list(lines),
+             "caption": "Thin: ways, smoothed; large: means over seeds; dotted: the front", "order": list(lines),
              "lines": sent().changed(f"plane {reward}", lines, full)}
     return {"key": f"{scene} plane {reward}", "scene": scene, "full": full, "main": True, "axis": "plane",
             "groups": look_of(chosen), "panels": [panel]}

@@ -28,7 +28,7 @@ function mainLine(panel, line, band) {
 function traceOf(chart, panel, line) {
   const group = chart.groups[line.group];
   const colour = colourOf(chart, line.group);
-  const base = { visible: !chart.scene.hidden.has(line.group), name: escaped(group.label) };
+  const base = { visible: !chart.scene.hidden.has(line.group), name: escaped(group.short) };
   const y = (line.y ?? []).map((each) => scaled(panel, each));
   const dots = { ...base, type: "scatter", mode: "markers", x: line.x, y };
   const single = line.x.length === 1 ? { mode: "lines+markers", marker: { size: 5, color: colour } } : {};
