@@ -19,6 +19,7 @@ from app import (
     compare_table,
     one_batch,
     session,
+    sweep_view,
 )
 from app.compare_chart import warm
 from app.compare_data import Chosen, Source
@@ -51,6 +52,7 @@ def _speaks(chosen: Chosen) -> bool:
 
 VIEWS: dict[str, View] = {
     "curves": View("Curves", compare_curves.show),
+    "sweep": View("Sweep", sweep_view.show, every=2.0, fits=sweep_view.fits),
     "table": View("Table", compare_table.show, every=3.0),
     "plane": View("Reward and KL", compare_plane.show, every=2.0, fits=compare_plane.fits),
     "answers": View("Answers", _answers, every=3.0, fits=_speaks),

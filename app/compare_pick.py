@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import compare_place
+from app import compare_place, sweep_queue
 from app.compare_controls import moved
 from app.compare_data import Source, name_of
 from app.compare_place import Place
@@ -93,6 +93,7 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         if runs:
             st.html(sweep_words(place.sweep, runs), width="stretch")
+            sweep_queue.buttons(place.sweep, runs)
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
                       on_click=lambda: compare_place.go(place, sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: compare_place.go(Place()))

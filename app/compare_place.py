@@ -20,7 +20,7 @@ CURVES = "curves"
 @dataclass(frozen=True)
 class Place:
     """Runs by their ids, or all those of a `sweep`. Where `metric` or `x` is empty the runs decide. `batch` is the
-    affair of the view of that name.
+    affair of the view of that name, `by` what a sweep is judged by.
 
     `baseline` is a run of the group that the others are measured against; `traces`: each seed is drawn as well.
     """
@@ -34,6 +34,7 @@ class Place:
     traces: bool = False
     view: str = CURVES
     batch: str = ""
+    by: str = ""
 
     def to_url(self) -> dict[str, str]:
         """The query that opens this view again."""
@@ -46,7 +47,7 @@ def of(query: dict[str, str], views: tuple[str, ...]) -> tuple[Place, list[str]]
     """The place that a query names, and a sentence for each part that cannot be."""
     place = Place(tuple(dict.fromkeys(part for part in query.get("runs", "").split(",") if part)),
                   query.get("sweep", ""), baseline=query.get("baseline", ""), traces=query.get("traces") == "1",
-                  batch=query.get("batch", ""))
+                  batch=query.get("batch", ""), by=query.get("by", ""))
     if place.sweep:
         place = replace(place, runs=())
     faults = []

@@ -24,14 +24,15 @@ export async function savePicture(plot, { title, caption, format: kind, name }) 
   const { t = 20, b = 40, l = 50, r = 10 } = plot.layout.margin ?? {};
   const data = plot.data.map((trace) => ({ ...trace,
     showlegend: trace.showlegend ?? (Boolean(trace.name) && trace.hoverinfo !== "skip") }));
-  const layout = { ...plot.layout, width: 900, height: 480, paper_bgcolor: ground, plot_bgcolor: ground,
+  const height = Math.max(480, (plot.layout.height ?? 0) + 94);
+  const layout = { ...plot.layout, width: 900, height, paper_bgcolor: ground, plot_bgcolor: ground,
     showlegend: true,
     title: { text: title, x: 0, xref: "container", pad: { l: 12 }, y: 0.98, yanchor: "top", font: { size: 17 },
       subtitle: { text: (caption ?? "").replace(/</g, "&lt;"), font: { size: 12, color: ink } } },
     font: { ...plot.layout.font, family: font, color: ink },
     legend: { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 12 } },
     margin: { t: t + 54, b: b + 40, l: l + 6, r: r + 14 } };
-  const picture = await window.Plotly.toImage({ data, layout }, { format: kind, width: 900, height: 480,
+  const picture = await window.Plotly.toImage({ data, layout }, { format: kind, width: 900, height,
     scale: kind === "png" ? 2 : 1 });
   const link = document.createElement("a");
   link.href = picture;

@@ -1,0 +1,36 @@
+// A figure as Python made it, drawn by Plotly.react into one and the same place.
+
+const figures = new WeakMap();
+
+function about(figure) {
+  const { title, caption } = figure.data;
+  return { title, caption, name: title.toLowerCase().replace(/\W+/g, "-") };
+}
+
+export async function update({ data, parentElement }) {
+  let figure = figures.get(parentElement);
+  if (!figure) {
+    const plot = document.createElement("div");
+    plot.setAttribute("role", "img");
+    parentElement.querySelector(".rl-figure-chart").replaceChildren(plot);
+    figures.set(parentElement, figure = { plot });
+  }
+  figure.data = data;
+  figure.plot.setAttribute("aria-label", data.alt);
+  Object.assign(figure.plot.style, { minWidth: `${data.least}px`,
+    minHeight: `${data.figure.layout.height}px` }); // nothing below it moves while Plotly is loaded
+  await loadPlotly(data.plotly);
+  if (figure.data !== data || !figure.plot.isConnected) return; // a newer one is on its way
+  figure.config ??= { displaylogo: false, responsive: true, displayModeBar: "hover",
+    modeBarButtons: [[...pictureButtons(() => about(figure)), "resetScale2d"]] }; // another one would start anew
+  await Plotly.react(figure.plot, data.figure.data, { ...data.figure.layout, uirevision: true }, figure.config);
+}
+
+// Streamlit also calls this when newer data came meanwhile: then the figure lives on.
+export async function dispose(parentElement) {
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  if (parentElement.isConnected) return;
+  const figure = figures.get(parentElement);
+  figures.delete(parentElement);
+  if (figure) Plotly?.purge(figure.plot);
+}

@@ -1,0 +1,201 @@
+"""The view of a sweep: where settings stand, what is said of the best, the figures, the queue's buttons."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app import sweep_figures
+from app.compare_lines import Look, lines_of
+from app.sweep_grid import grid_of, title, words
+from labcore.catalog.metrics import METRICS
+from labcore.compare import frontier
+from labcore.compare.best import standing
+from labcore.compare.loading import load
+from labcore.compare.table import groups
+from labcore.runs import sweep
+from labcore.runs.record import Record
+from labcore.runs.spec import make
+from labcore.runs.sweep import grid as specs_of
+from tests.app.seeding import ran
+
+REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}
+
+
+def queued(store, axes, seeds=(0, 1, 2), algorithms=("grpo",)):
+    """A sweep whose runs wait; `algorithms` from the same start where there are several."""
+    found = [spec for algorithm in algorithms
+             for spec in specs_of(make(algorithm_key=algorithm, task_key="sort", steps=3), axes, seeds)]
+    return sweep.queue(store, found)
+
+
+def go(store, run, reward, state="finished", steps=3, kl=0.1):
+    store.claim(run.id)
+    store.set_state(run.id, "running")
+    for step in range(1, steps + 1):
+        store.append(run.id, Record(step, 100 * step, {"reward": reward, "kl": kl, "updates": float(step)}),
+                     float(step))
+    if state != "running":
+        store.set_state(run.id, state)
+
+
+def done(store, sweep_id):
+    """All runs end; a seed adds a little."""
+    for run in store.sweep_runs(sweep_id):
+        beta = run.spec.knobs["beta"]
+        go(store, run, REWARDS.get(beta, 0.4) + 0.01 * run.spec.seed, kl=0.3 - beta)
+
+
+def told(test) -> str:
+    return re.sub(r"<[^>]+>", " ", " ".join(element.proto.body for element in test.get("html")))
+
+
+def of(store, sweep_id):
+    found = sweep.sweep(store, sweep_id)
+    made = groups(load(store, [run.id for run in found.runs]))
+    return made, grid_of(made, found.axes)
+
+
+def looks(made, note="3 seeds"):
+    return [{"label": group.label, "short": group.label, "note": note, "colour": ["#000001", "#fffff1"],
+             "dash": "solid"} for group in made]
+
+
+def drawn(made, grid, notes=None):
+    look = Look("reward", "updates", 0.0, True, 50, False)
+    lines = {number: lines_of(group, number, look, {}) for number, group in enumerate(made)}
+    return sweep_figures.multiples(grid, notes or looks(made), lines, METRICS["reward"], "updates", "light")
+
+
+def test_one_knob_is_wrapped_and_two_are_a_grid_in_order(lab):
+    made, grid = of(lab.store, queued(lab.store, {"beta": [0.2, 0.0, 0.1]}))
+    assert (grid.rows, grid.columns, grid.values) == (1, 3, ((0.0, 0.1, 0.2),))
+    assert [made[grid.cells[0, column][0]].config["beta"] for column in range(3)] == [0.0, 0.1, 0.2]
+    made, grid = of(lab.store, queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8, 16]}, seeds=[0]))
+    assert (grid.rows, grid.columns) == (3, 2)
+    config = made[grid.cells[2, 1][0]].config
+    assert (config["beta"], config["group_size"]) == (0.1, 16)
+    assert words(grid.knobs[1], 16) == "G 16" and title(grid.knobs[0]) == "KL price β, reward/nat"
+    _, grid = of(lab.store, queued(lab.store, {"beta": [place / 100 for place in range(6)]}, seeds=[0]))
+    assert (grid.rows, grid.columns) == (2, 3)
+
+
+def test_a_comparison_of_algorithms_has_a_cell_for_each(lab):
+    made, grid = of(lab.store, queued(lab.store, {}, algorithms=("grpo", "ppo")))
+    assert grid.knobs == () and [made[number].label for (number,) in grid.cells.values()] == ["GRPO", "PPO"]
+
+
+def test_small_charts_share_their_axes_and_show_seeds_and_bands(lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    made, grid = of(lab.store, sweep_id)
+    figure = drawn(made, grid)
+    lines = [trace for trace in figure.data if trace.line.width == 1.9]
+    assert [trace.y[-1] for trace in lines] == pytest.approx([0.31, 0.81, 0.51])
+    assert len([trace for trace in figure.data if trace.fill == "toself"]) == 3
+    assert len([trace for trace in figure.data if trace.opacity == 0.3]) == 9
+    assert figure.layout.yaxis2.matches == figure.layout.yaxis3.matches == "y"
+    assert figure.layout.xaxis3.matches == "x" and figure.layout.xaxis.title.text == "updates"
+    assert [each.text for each in figure.layout.annotations] == ["<b>β 0</b>", "<b>β 0.1</b>", "<b>β 0.2</b>"]
+    notes = looks(made)
+    notes[1] = notes[1] | {"note": "1 seed: not evidence"}
+    assert drawn(made, grid, notes).layout.annotations[1].text == "<b>β 0.1</b><br>1 seed: not evidence"
+
+
+def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    made, grid = of(lab.store, sweep_id)
+    stand = standing(made, "reward")
+    figure = sweep_figures.by_value(grid, made, looks(made), stand, METRICS["reward"], "light")
+    band, seeds, line = figure.data
+    assert line.x == (0.0, 0.1, 0.2) and line.y == pytest.approx((0.31, 0.81, 0.51)) and len(seeds.x) == 9
+    assert band.y[1] == pytest.approx(stand.means[made[1].label].high) and "3 seeds" in line.text[1]
+    alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    done(lab.store, alone)
+    made, grid = of(lab.store, alone)
+    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "dark")
+    assert len(figure.data) == 2 and "1 seed" in figure.data[1].text[0]
+
+
+def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]}, seeds=[0, 1])
+    runs = lab.store.sweep_runs(sweep_id)
+    for run in runs[:-1]:
+        go(lab.store, run, run.spec.knobs["beta"] + run.spec.knobs["group_size"])
+    made, grid = of(lab.store, sweep_id)
+    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
+    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and figure.data[0].text[0][0] == "4.000<br>[4.000, 4.000]"
+    assert figure.data[0].text[1][1] == "8.100"
+    both = queued(lab.store, {}, algorithms=("grpo", "rloo"))
+    done(lab.store, both)
+    made, grid = of(lab.store, both)
+    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
+    assert {trace.y[0] for trace in figure.data} == {"GRPO", "RLOO"} and figure.data[1].error_x.array[0] > 0
+
+
+def test_the_front_has_a_point_for_each_setting(lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    made, _ = of(lab.store, sweep_id)
+    points = frontier.points(made)
+    names = {group.label: f"β {group.config['beta']}" for group in made}
+    figure = sweep_figures.front(points, looks(made), names, "reward", "kl", "light")
+    assert [trace.text[0] for trace in figure.data if trace.mode == "markers+text"] == ["β 0.0", "β 0.1", "β 0.2"]
+    assert len(figure.data[0].x) == 2  # β 0.1 is beaten by none; β 0 earns less for more
+
+
+def test_the_view_says_what_is_best_and_links_each_run(page, lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    test = page("compare", sweep=sweep_id, view="sweep")
+    assert "β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of redraws" in told(test)
+    links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
+    assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
+    box = next(box for box in test.selectbox if box.label == "Judged")
+    assert len(box.options) == 5
+    box.select("tokens")
+    ran(test)
+    assert test.query_params["by"] in ("tokens", ["tokens"]) and "Reward at 300 tokens" in told(test)
+
+
+def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page, lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    assert "Reward at its best" in told(page("compare", sweep=sweep_id, view="sweep", by="best"))
+    assert "Reward at the end" in told(page("compare", sweep=sweep_id, view="sweep", by="nonsense"))
+
+
+def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    assert "Nothing to judge yet" in told(page("compare", sweep=sweep_id, view="sweep"))
+    first, *_ = lab.store.sweep_runs(sweep_id)
+    go(lab.store, first, 0.5, "running")
+    said = told(page("compare", sweep=sweep_id, view="sweep"))
+    assert "So far β 0: 0.500, 1 seed. Runs still go, so there is no verdict yet." in said and "Reward so far" in said
+    alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    done(lab.store, alone)
+    assert "too few seeds to judge against β 0. One seed of a setting is no evidence." in told(
+        page("compare", sweep=alone, view="sweep"))
+
+
+def test_a_sweep_is_cancelled_and_resumed_from_any_view(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    test = page("compare", sweep=sweep_id)
+    next(each for each in test.button if each.label == "Cancel 2").click()
+    ran(test)
+    assert {run.state for run in lab.store.sweep_runs(sweep_id)} == {"stopped"}
+    assert not any(each.label.startswith("Cancel") for each in test.button)
+    lab.launcher.wake = lambda: None
+    next(each for each in test.button if each.label == "Resume 2").click()
+    ran(test)
+    assert {run.state for run in lab.store.sweep_runs(sweep_id)} == {"queued"}
+
+
+def test_single_runs_have_no_sweep_view(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    done(lab.store, sweep_id)
+    ids = ",".join(run.id for run in lab.store.sweep_runs(sweep_id))
+    control = page("compare", runs=ids).button_group[0]
+    assert "Sweep" not in [str(option) for option in control.options]
