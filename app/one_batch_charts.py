@@ -72,7 +72,7 @@ def effect_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
                 row=1, col=column)
     charts.finish(figure, kind, 320)
     figure.update_yaxes(zeroline=True, zerolinewidth=1.5, zerolinecolor=theme.layout(kind)["font"]["color"],
-                        tickformat="+.3~f")
+                        tickformat=".3~f")
     figure.update_yaxes(title_text="change of the mean reward", row=1, col=1)
     figure.update_xaxes(title_text="KL(before ‖ after), nats/token", rangemode="tozero", showgrid=True)
     figure.update_layout(legend={"orientation": "h", "y": -0.3, "x": 0})

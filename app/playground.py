@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -101,7 +102,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
     prompt = next(iter(known)) if place.prompt is None else place.prompt
     answer = known.get(prompt) if place.prompt is None or place.answer is None else place.answer
     typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
-    box = st.text_area if spec.task_row.data else st.text_input
+    box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
         box("Prompt", typed.value, key=typed.key, width="stretch", on_change=lambda: go(
             place, prompt=typed.taken(), answer=None))

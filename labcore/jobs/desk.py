@@ -47,7 +47,7 @@ class Desk:
             self._fail(job, "This was stopped before it was done: try again.")
         elif not jobs.ended(job):
             why = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-            memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
+            memory = ", as the system does when memory runs out" if code == -9 else ""
             self._fail(job, f"The process that computed this {why}{memory}: try again, or ask for less.")
 
     def _cancel(self, job: str) -> None:

@@ -58,7 +58,8 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
 def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
 
-    The problems are drawn by `seed` alone, so that they are the same whoever answers them. Settings as in `answer`.
+    The problems are drawn by `seed` alone, so that they are the same whoever answers them; of a file with fewer each
+    is asked once. Settings as in `answer`.
 
     Raises:
         LabError: as `answer`; also where the models' tasks differ.
@@ -126,7 +127,7 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int) -> int:
 def _problems(spec: Mapping[str, Any], session: Session, count: int) -> list[Problem]:
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
-    return session.task.problems(count, np.random.default_rng(int(spec["seed"])))
+    return session.task.problems(min(count, session.task.size or count), np.random.default_rng(int(spec["seed"])))
 
 
 def _judged(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Trial:
 
     @staticmethod
     def of(session: Session, count: int, seed: int) -> Trial:
-        """`count` problems, drawn by `seed` and not those of any batch."""
+        """`count` problems, drawn apart from any batch: the same ones only where they come from a file with few."""
+        count = min(count, session.task.size or count)
         problems = session.task.problems(count, np.random.default_rng((seed, 2**32)))
         prompts, completions, rewards = _sampled(session, session.policy, problems, seed)
         logprobs = online.score_tokens(session, session.policy, prompts, completions)

@@ -141,6 +141,14 @@ def test_all_models_get_the_same_questions(run):
     assert quiz({"models": [run], **QUIZ, "seed": 1})["questions"] != found["questions"]
 
 
+def test_a_file_with_few_prompts_is_asked_once(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(f'{{"prompt": "{letter}=", "answer": "{letter}"}}\n' for letter in "abc"))
+    own = saved("grpo-prompts-aaaa", task="prompts", data=str(path))
+    questions = quiz({"models": [own], **QUIZ})["questions"]
+    assert sorted(question["prompt"] for question in questions) == ["a=", "b=", "c="]
+
+
 def test_one_prompt_many_times(run):
     found = quiz({"models": [run], **QUIZ, "prompt": "cba=", "answer": None})
     assert {question["prompt"] for question in found["questions"]} == {"cba="}
