@@ -73,7 +73,16 @@ class Chosen:
         """The same runs, with these metrics as well; `sources` are they as they were read again."""
         sources = self.sources if sources is None else tuple(sources)
         traces = tuple(reader().traces(sources, metrics))
-        return replace(self, sources=sources, traces=traces, groups=tuple(groups(traces)))
+        return replace(self, sources=sources, traces=traces, groups=regrouped(self, traces))
+
+
+def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
+    """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
+    moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
+    if moved or any(group.repeats for group in before.groups):
+        return tuple(groups(traces))
+    now = {trace.run: trace for trace in traces}
+    return tuple(replace(group, traces=tuple(now[trace.run] for trace in group.traces)) for group in before.groups)
 
 
 def runs_of(group: Group) -> list[str]:

@@ -78,7 +78,7 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
 def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
     """Where knobs were moved by hand, the same for all runs of a group: [{x, text, group}]."""
     trace = group.traces[0]
-    if trace.spec is None or axis not in trace.axes:
+    if trace.spec is None or not trace.changes or axis not in trace.axes:
         return []
     before, marks = dict(trace.spec.knobs), []
     knobs = {knob.key: knob for knob in knobs_of(trace.spec.row, trace.spec.task_row)}

@@ -15,7 +15,7 @@ import numpy as np
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
-from labcore.runs.rows import Event, RunRow
+from labcore.runs.rows import ACTIVE, Event, RunRow
 from labcore.runs.store import Store
 
 MOST = 200  # runs whose columns are kept: some MB each where they are long
@@ -30,6 +30,7 @@ class _Kept:
     columns: dict[str, np.ndarray] = field(default_factory=lambda: {key: np.empty(0) for key in COUNTERS})
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    state: str = ""  # in which the events were read
 
     @property
     def step(self) -> int:
@@ -81,8 +82,9 @@ class Reader:
 
     def _read(self, row: RunRow, kept: _Kept, missing: Sequence[str]) -> None:
         """Bring what is kept up to date, then read the metrics that were never asked for."""
-        last = kept.events[-1].id if kept.events else 0
-        kept.events += self._store.events_after(row.id, last)
+        if row.state in ACTIVE or kept.state != row.state:  # nothing happens to a run that has ended
+            kept.events += self._store.events_after(row.id, kept.events[-1].id if kept.events else 0)
+            kept.state = row.state
         if kept.columns["step"].size and row.step > kept.step:
             kept.grow(self._columns(row, [*kept.metrics], kept.step))
         if not missing or not row.step:
