@@ -68,12 +68,11 @@ def page() -> None:
     warm()
     sources, missing = compare_data.find(place)
     compare_pick.row(place, sources)
-    if sources:
-        chosen, unfit = compare_data.choose(place, sources)
-        missing += unfit
+    chosen, unfit = compare_data.choose(place, sources)
+    missing += unfit
     for sentence in (*faults, *missing):
         st.warning(literal(sentence), icon=":material/error:")
-    if not sources:
+    if not chosen.traces:
         compare_empty.show()
         return
     fitting = {key: view.label for key, view in VIEWS.items() if view.fits(chosen)}

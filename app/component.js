@@ -18,9 +18,11 @@ export function theme(element) {
     mark: dark ? "#9AA4AF" : "#69727D", font: read("--st-font", "sans-serif") };
 }
 
+const PICTURE_FONT = "Arial, Helvetica, sans-serif"; // a picture cannot carry the page's font, and words would overlap
+
 // Save a Plotly chart as it is seen, with its title, its legend and a line that says what it shows.
 export async function savePicture(plot, { title, caption, format: kind, name }) {
-  const { ink, ground, font } = theme(plot);
+  const { ink, ground } = theme(plot);
   const { t = 20, b = 40, l = 50, r = 10 } = plot.layout.margin ?? {};
   const data = plot.data.map((trace) => ({ ...trace,
     showlegend: trace.showlegend ?? (Boolean(trace.name) && trace.hoverinfo !== "skip") }));
@@ -29,7 +31,7 @@ export async function savePicture(plot, { title, caption, format: kind, name }) 
     showlegend: true,
     title: { text: title, x: 0, xref: "container", pad: { l: 12 }, y: 0.98, yanchor: "top", font: { size: 17 },
       subtitle: { text: (caption ?? "").replace(/</g, "&lt;"), font: { size: 12, color: ink } } },
-    font: { ...plot.layout.font, family: font, color: ink },
+    font: { ...plot.layout.font, family: PICTURE_FONT, color: ink },
     legend: { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 12 } },
     margin: { t: t + 54, b: b + 40, l: l + 6, r: r + 14 } };
   const picture = await window.Plotly.toImage({ data, layout }, { format: kind, width: 900, height,
