@@ -63,8 +63,9 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     above.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
-                  f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) says how sure the "
-                  f"{count} questions make one checkpoint's share: it knows nothing of other seeds of the training."
+                  f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
+                  f"says how sure the {count} questions make one checkpoint's share: it knows nothing of other "
+                  "seeds of the training."
                   + (f" {len(left)} more runs are left out." if left else ""))
     above.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
                     query_params={"runs": ",".join(run.id for run in runs[:3])})

@@ -204,11 +204,27 @@ def test_both_estimates_agree_on_a_step_that_pays(trial):
     length = trial.step_length([seen.gradient])
     found = trial.along(seen.gradient, length)
     assert found["kl"]["mean"] == pytest.approx(KL_OF_A_STEP, rel=0.5) and found["kl"]["mean"] > 0
-    assert found["weighted"]["mean"] > 3 * found["weighted"]["se"] > 0
+    assert found["weighted"]["mean"] > 3 * found["weighted"]["se"] > 0 and found["resampled"]["mean"] > 0
+    assert found["reward"]["mean"] - trial.before["reward"]["mean"] == pytest.approx(
+        found["resampled"]["mean"], abs=1e-5)
     apart = abs(found["weighted"]["mean"] - found["resampled"]["mean"])
     assert apart < 4 * math.hypot(found["weighted"]["se"], found["resampled"]["se"])
     back = trial.along(-seen.gradient, length)
     assert back["weighted"]["mean"] < 0
+
+
+def test_the_kl_is_that_from_before_to_after(trial):
+    """k3 of the old policy's own samples, e^d − 1 − d with d = new − old; its mean is the sum over all tokens."""
+    after = copy.deepcopy(trial.session.policy)
+    tools.shake(after, seed=3, by=0.1)
+    with torch.no_grad():
+        old, new = (plain(model, trial.prompts, trial.completions.ids).log_softmax(-1)
+                    for model in (trial.session.policy, after))
+    mask, found = trial.completions.mask, trial.effect(after)["kl"]
+    d = (new - old).gather(-1, trial.completions.ids[..., None])[..., 0][mask]
+    assert found["mean"] == pytest.approx(float((d.exp() - 1 - d).mean()), rel=1e-3)
+    exact = float((old.exp() * (old - new)).sum(-1)[mask].mean())
+    assert abs(found["mean"] - exact) < 4 * found["se"] and 0 < found["se"] < 0.2 * exact
 
 
 def test_a_step_is_as_long_as_it_says(trial):
