@@ -38,8 +38,8 @@ def open_run(kind: str) -> RunRow | None:
     if (run_id := st.query_params.get("run")) is not None:
         run = lab().find(run_id)
         if run is None:
-            state[PROBLEM] = (f"There is no run {run_id} here: it was deleted (for a week it can be restored on the page "
-                              "Runs), or the link is from another lab.")
+            state[PROBLEM] = (f"There is no run {run_id} here: it was deleted (for a week the page Runs restores it), "
+                              "or the link is from another lab.")
             close_run(kind)
         elif run.spec.kind != kind:
             st.switch_page(page_of(run.spec.kind), query_params={"run": run.id})
