@@ -19,6 +19,7 @@ import numpy as np
 RESAMPLES = 2000
 LEVEL = 0.95
 FEWEST = 3  # seeds on each side for a verdict: two against two come apart by chance in one case of three
+MOST_CHANCE = 0.1  # the least that three seeds against three can reach; their bootstrap alone is too sure of itself
 _EXACT = 1000  # divisions of the seeds into two sides that are all counted; of more, a sample
 
 Verdict = Literal["A", "B", "tie"]
@@ -118,7 +119,9 @@ def p_better(a: np.ndarray, b: np.ndarray) -> float:
 def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
     """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
 
-    A tie where the interval contains ½, and where a side has fewer than three seeds: then there is no telling.
+    A tie where the interval contains ½, where seeds dealt at random come apart as far in more than one case of ten,
+    and where a side has fewer than three seeds: then there is no telling. Three against three are told apart only
+    where all of one side lie above all of the other.
     """
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
@@ -130,9 +133,10 @@ def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
         found = _interval(np.einsum("ra,ab,rb->r", shares[0], wins, shares[1], optimize=True))
         low, high = float(found[0]), float(found[1])
     verdict: Verdict = "tie"
-    if min(a.size, b.size) >= FEWEST and not low <= 0.5 <= high:
+    chance = _chance(a, b, p)
+    if min(a.size, b.size) >= FEWEST and not low <= 0.5 <= high and chance <= MOST_CHANCE + 1e-12:
         verdict = "A" if p > 0.5 else "B"
-    return Duel(p, low, high, _chance(a, b, p), verdict)
+    return Duel(p, low, high, chance, verdict)
 
 
 def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:

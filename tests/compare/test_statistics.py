@@ -151,3 +151,10 @@ def test_a_gap_like_the_difference_at_each_place():
         one = statistics.difference(a[:, place], b[:, place])
         assert (middle[place], low[place], high[place]) == pytest.approx((one.mean, one.low, one.high))
     assert statistics.gap(a, b[:1])[1] is None
+
+
+def test_three_seeds_need_all_of_one_side_above_all_of_the_other():
+    """8 of 9 pairs won is as far apart as one division in five; the bootstrap alone would call it a win."""
+    near = statistics.duel([3, 5, 6], [1, 2, 4])
+    assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.chance == pytest.approx(0.2)
+    assert near.verdict == "tie" and statistics.duel([4, 5, 6], [1, 2, 3]).verdict == "A"
