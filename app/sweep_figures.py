@@ -1,4 +1,4 @@
-"""The figures of a sweep: small charts beside each other, what came of each value, and reward against KL. Pure."""
+"""The figures of a sweep: what came of each value, and reward against KL. Pure."""
 
 from __future__ import annotations
 
@@ -7,99 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from app import theme
 from app.charts import finish
-from app.compare_lines import Lines
-from app.sweep_grid import Grid, title, words
+from app.sweep_grid import Grid, title
+from app.sweep_multiples import Look
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, Metric
 from labcore.compare.best import Standing
 from labcore.compare.frontier import Point
 from labcore.compare.table import Group
-
-Look = Mapping[str, Any]  # of a group: label, short, note, colour by theme, dash
-ROW, TALLEST = 150, 640  # pixels of a row of small charts, and of all of them
-
-
-def heads(grid: Grid, looks: Sequence[Look]) -> dict[tuple[int, int], str]:
-    """What stands above each small chart: its value, or its group."""
-    if len(grid.knobs) == 2:
-        return {}
-    if grid.knobs:
-        return {divmod(place, grid.columns): words(grid.knobs[0], value) for place, value in enumerate(grid.values[0])}
-    return {cell: looks[numbers[0]]["short"] for cell, numbers in grid.cells.items()}
-
-
-def common_note(looks: Sequence[Look]) -> str:
-    """What all of the groups rest on, such as "3 seeds": said once, and not on each chart."""
-    notes = {look["note"] for look in looks}
-    return notes.pop() if len(notes) == 1 else ""
-
-
-def multiples(grid: Grid, looks: Sequence[Look], lines: Mapping[int, Lines], metric: Metric, axis: str,
-              kind: str) -> go.Figure:
-    """One small chart per cell, on shared axes: each seed thin, their mean with its band. `lines` by group."""
-    above, usual = heads(grid, looks), common_note(looks)
-    notes = {cell: ", ".join(looks[number]["note"] for number in numbers if looks[number]["note"] != usual)
-             for cell, numbers in grid.cells.items()}
-    titles = ["<br>".join(filter(None, (f"<b>{html.escape(above[cell])}</b>" if cell in above else "",
-                                       html.escape(notes.get(cell, "")))))
-              for cell in ((row, column) for row in range(grid.rows) for column in range(grid.columns))]
-    two = len(grid.knobs) == 2
-    height = min(max(ROW * grid.rows + 90, 280), max(TALLEST, 90 * grid.rows))
-    figure = make_subplots(
-        grid.rows, grid.columns, shared_xaxes="all", shared_yaxes="all", subplot_titles=titles,
-        column_titles=_bold(grid, 0) if two else None, row_titles=_bold(grid, 1) if two else None,
-        horizontal_spacing=0.018, vertical_spacing=min(0.16, 34 / height))
-    for (row, column), numbers in grid.cells.items():
-        figure.add_scatter(x=[], y=[], row=row + 1, col=column + 1)  # a chart without lines keeps its axes
-        for number in numbers:
-            for line in _traces(looks[number], lines.get(number, {}), kind):
-                figure.add_trace(line, row + 1, column + 1)
-    finish(figure, kind, height)
-    top = 44 if any("<br>" in each for each in titles) else 28
-    figure.update_layout(showlegend=False, margin={"l": 56, "r": 28 if two else 16, "t": top, "b": 44},
-                         hovermode="closest")
-    figure.update_xaxes(automargin=False, title_standoff=4, rangemode="tozero", nticks=4)
-    figure.update_yaxes(automargin=False, nticks=5, **_range(metric, lines))
-    figure.update_xaxes(title_text=axis, row=grid.rows)
-    figure.update_yaxes(title_text=metric.unit or metric.label, col=1, title_standoff=2)
-    return figure
-
-
-def _bold(grid: Grid, axis: int) -> list[str]:
-    return [f"<b>{html.escape(words(grid.knobs[axis], value))}</b>" for value in grid.values[axis]]
-
-
-def _traces(look: Look, lines: Lines, kind: str) -> list[go.Scatter]:
-    """Band, seeds, mean: as on the other charts of a comparison."""
-    colour, found = look["colour"][kind == "dark"], []
-    for line in sorted(lines.values(), key=lambda line: ("band", "seed", "raw", "line", "root").index(line["kind"])):
-        base = {"x": line["x"], "showlegend": False, "name": look["label"], "hoverinfo": "skip"}
-        if line["kind"] == "band":
-            found.append(go.Scatter(base | {
-                "x": [*line["x"], *line["x"][::-1]], "y": [*line["high"], *line["low"][::-1]], "mode": "lines",
-                "fill": "toself", "fillcolor": colour, "opacity": 0.18, "line": {"width": 0}}))
-        elif line["kind"] != "root":
-            main = line["kind"] == "line"
-            told = {"hoverinfo": None, "hovertemplate": f"%{{y:.3~f}}<extra>{html.escape(look['short'])}</extra>"}
-            found.append(go.Scatter(base | {
-                "y": line["y"], "mode": "lines+markers" if len(line["x"]) == 1 else "lines",
-                "opacity": 1 if main else 0.3, "line": {"color": colour, "width": 1.9 if main else 1},
-                **(told if main else {})}))
-    return found
-
-
-def _range(metric: Metric, lines: Mapping[int, Lines]) -> dict[str, Any]:
-    """The shared vertical axis: a share from 0 to 1; decades where a KL spans them."""
-    if metric.scale == "rate":
-        return {"range": [-0.03, 1.03], "tickvals": [0, 0.5, 1]}
-    values = [value for found in lines.values() for line in found.values() for value in line.get("y", [])]
-    if metric.scale == "symlog" and values and min(values) > 0 and max(values) > 100 * min(values):
-        return {"type": "log", "exponentformat": "power"}
-    return {}
 
 
 def by_value(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
@@ -150,14 +67,20 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
     cells = _cells(grid, groups, stand)
     means = [[stand.means.get(cells.get((row, column), "")) for column in range(grid.columns)]
              for row in range(grid.rows)]
+    found = [mean.mean for line in means for mean in line if mean]
+    middle = min(found) + 0.45 * (max(found) - min(found))
+    bright = (lambda mean: mean.mean < middle) if metric.better == "lower" else (lambda mean: mean.mean > middle)
     figure = go.Figure(go.Heatmap(
         z=[[mean and mean.mean for mean in line] for line in means],
-        text=[[_cell(mean, metric) for mean in line] for line in means],
+        text=[[mean and f'<span style="color:{"#14171B" if bright(mean) else "#FFFFFF"}">{_cell(mean, metric)}</span>'
+               for mean in line] for line in means],
         x=[_tick(value) for value in grid.values[0]], y=[_tick(value) for value in grid.values[1]],
         texttemplate="%{text}", textfont={"size": 12}, colorscale="Viridis", xgap=2, ygap=2, hoverongaps=False,
-        reversescale=metric.better == "lower", hovertemplate="%{text}<extra></extra>",
-        colorbar={"title": {"text": metric.unit, "side": "right"}, "thickness": 12, "outlinewidth": 0}))
+        reversescale=metric.better == "lower", hoverinfo="skip",
+        colorbar={"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
+                  "outlinewidth": 0}))
     finish(figure, kind, max(300, 52 * grid.rows + 90))
+    figure.update_layout(margin_t=12)
     figure.update_xaxes(title_text=title(grid.knobs[0]), type="category")
     figure.update_yaxes(title_text=title(grid.knobs[1]), type="category", showgrid=False, autorange="reversed")
     return figure
@@ -170,13 +93,13 @@ def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Sta
     names = {label: _tick(_value(grid, groups, label)) if grid.knobs else named[label]["short"] for label in order}
     for label in order:
         mean, colour, name = stand.means[label], named[label]["colour"][kind == "dark"], names[label]
-        figure.add_scatter(x=stand.values[label], y=[name] * len(stand.values[label]), mode="markers",
-                           hoverinfo="skip", marker={"size": 6, "color": colour, "opacity": 0.4})
         bars = {} if mean.low is None else {"error_x": {
             "type": "data", "symmetric": False, "array": [mean.high - mean.mean],
             "arrayminus": [mean.mean - mean.low], "color": colour, "thickness": 2, "width": 5}}
         figure.add_scatter(x=[mean.mean], y=[name], mode="markers", marker={"size": 11, "color": colour}, **bars,
                            text=_said([mean], metric), hovertemplate=f"{html.escape(name)}: %{{text}}<extra></extra>")
+        figure.add_scatter(x=stand.values[label], y=[name] * len(stand.values[label]), mode="markers",
+                           hoverinfo="skip", marker={"size": 15, "symbol": "line-ns-open", "color": colour})
     finish(figure, kind, max(220, 34 * len(order) + 80))
     figure.update_yaxes(type="category", showgrid=False, title_text=title(grid.knobs[0]) if grid.knobs else "")
     figure.update_xaxes(showgrid=True)
@@ -222,12 +145,13 @@ def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, st
     figure.add_scatter(x=[point.cost for point in ahead], y=[point.reward for point in ahead], mode="lines",
                        line={"color": theme.layout(kind)["font"]["color"], "width": 1, "dash": "dot"},
                        hoverinfo="skip")
+    sides = _sides(points, names)
     for point in points:
         colour, name = named[point.label]["colour"][kind == "dark"], html.escape(names[point.label])
         figure.add_scatter(x=[each for _, each, _ in point.runs], y=[each for _, _, each in point.runs],
                            mode="markers", hoverinfo="skip", marker={"size": 6, "color": colour, "opacity": 0.35})
         figure.add_scatter(x=[point.cost], y=[point.reward], mode="markers+text", text=[name],
-                           textposition="top center", cliponaxis=False, marker={"size": 11, "color": colour},
+                           textposition=sides[point.label], cliponaxis=False, marker={"size": 11, "color": colour},
                            hovertemplate=f"{name}<br>{METRICS[reward].label} %{{y:.3f}}"
                                          f"<br>KL %{{x:.4f}}<extra></extra>")
     finish(figure, kind, 300)
@@ -235,3 +159,23 @@ def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, st
     figure.update_xaxes(title_text=f"{METRICS[cost].label}, {METRICS[cost].unit}", showgrid=True)
     _value_axis(figure, METRICS[reward], "y")
     return figure
+
+
+def _sides(points: Sequence[Point], names: Mapping[str, str], width: int = 520, height: int = 230) -> dict[str, str]:
+    """Where each point's name stands so that none lies over another, as far as there is room."""
+    ends = [(cost, value) for point in points for _, cost, value in point.runs]
+    (left, right), (low, high) = ((min(column), max(column)) for column in zip(*ends, strict=True))
+    at = {point.label: (width * (point.cost - left) / (right - left or 1),
+                        height * (high - point.reward) / (high - low or 1)) for point in points}
+    boxes = [(x - 7, x + 7, y - 7, y + 7) for x, y in at.values()]
+    sides = {}
+    for label, (x, y) in at.items():
+        long = 6.8 * len(names[label])
+        places = {"top center": (x - long / 2, x + long / 2, y - 25, y - 9),
+                  "bottom center": (x - long / 2, x + long / 2, y + 9, y + 25),
+                  "middle right": (x + 9, x + 9 + long, y - 8, y + 8),
+                  "middle left": (x - 9 - long, x - 9, y - 8, y + 8)}
+        sides[label] = next((side for side, (a, b, c, d) in places.items() if all(
+            b < other[0] or a > other[1] or d < other[2] or c > other[3] for other in boxes)), "top center")
+        boxes.append(places[sides[label]])
+    return sides

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import compare_lines, compare_place, compare_words, sweep_figures, theme
-from app.compare_curves import parents_version, sent, version
+from app.compare_curves import sent, version
 from app.compare_data import Chosen, look_of, source_of
 from app.compare_lines import Lines, lines_of
 from app.compare_plane import COST, earned
 from app.figure_chart import figure_chart
 from app.held import held
 from app.status import STATES
-from app.sweep_figures import Look, common_note
 from app.sweep_grid import Grid, grid_of, words
+from app.sweep_multiples import Look, common_note, multiples
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import BEST, Standing, criteria, standing
@@ -128,13 +128,14 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     look, above = compare_lines.Look(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
     lines: dict[int, Lines] = {}
     for number, group in enumerate(chosen.groups):
-        lines[number] = sent().lines((number, look, "small"), (version(group), parents_version(chosen, group)),
+        parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
+        lines[number] = sent().lines((number, look, "small"), (version(group), parents),
                                      lambda group=group, number=number: lines_of(group, number, look, above))
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
     _head(metric.label, " · ".join(filter(None, (metric.unit, common_note(looks), f"{caption.lower()}; shared axes"))))
-    figure_chart(sweep_figures.multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
+    figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
                  title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
                  caption=caption, alt=f"{metric.label} over {axis}, one small chart for each of {len(chosen.groups)} "
                  "settings", least=150 * grid.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -12,13 +13,15 @@ from app.component import Component
 CHART = Component(Path(__file__).parent, Path(live_chart.__file__).parent / "plotly.js")
 
 
-def figure_chart(figure: go.Figure, key: str, *, title: str, caption: str, alt: str, least: int = 0) -> None:
-    """Mount the figure. `title` and `caption` stand on a saved picture, `alt` says in a sentence what is seen.
+def figure_chart(figure: go.Figure | dict[str, Any], key: str, *, title: str, caption: str, alt: str,
+                 least: int = 0) -> None:
+    """Mount the figure, or its plain data and layout.
 
-    On a screen of fewer than `least` pixels it is scrolled sideways.
+    `title` and `caption` stand on a saved picture, `alt` says in a sentence what is seen. On a screen of fewer than
+    `least` pixels it is scrolled sideways.
 
     The same figure again changes nothing and sends next to nothing.
     """
-    figure.update_layout(template="none")
-    CHART(key=key, data={"figure": figure.to_plotly_json(), "title": title, "caption": caption, "alt": alt,
+    drawn = figure if isinstance(figure, dict) else figure.update_layout(template="none").to_plotly_json()
+    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt,
                          "least": least, "plotly": live_chart.PLOTLY_URL})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from plotly.graph_objects import Figure
 
 from app import sweep_figures
 from app.compare_lines import Look, lines_of
 from app.sweep_grid import grid_of, title, words
+from app.sweep_multiples import multiples
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import standing
@@ -65,7 +67,7 @@ def looks(made, note="3 seeds"):
 def drawn(made, grid, notes=None):
     look = Look("reward", "updates", 0.0, True, 50, False)
     lines = {number: lines_of(group, number, look, {}) for number, group in enumerate(made)}
-    return sweep_figures.multiples(grid, notes or looks(made), lines, METRICS["reward"], "updates", "light")
+    return multiples(grid, notes or looks(made), lines, METRICS["reward"], "updates", "light")
 
 
 def test_one_knob_is_wrapped_and_two_are_a_grid_in_order(lab):
@@ -90,17 +92,18 @@ def test_small_charts_share_their_axes_and_show_seeds_and_bands(lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     made, grid = of(lab.store, sweep_id)
-    figure = drawn(made, grid)
+    figure = Figure(drawn(made, grid))
     lines = [trace for trace in figure.data if trace.line.width == 1.9]
     assert [trace.y[-1] for trace in lines] == pytest.approx([0.31, 0.81, 0.51])
+    assert [trace.yaxis for trace in lines] == ["y", "y2", "y3"]
     assert len([trace for trace in figure.data if trace.fill == "toself"]) == 3
     assert len([trace for trace in figure.data if trace.opacity == 0.3]) == 9
-    assert figure.layout.yaxis2.matches == figure.layout.yaxis3.matches == "y"
+    assert figure.layout.yaxis2.matches == figure.layout.yaxis3.matches == "y" and not figure.layout.yaxis.matches
     assert figure.layout.xaxis3.matches == "x" and figure.layout.xaxis.title.text == "updates"
     assert [each.text for each in figure.layout.annotations] == ["<b>β 0</b>", "<b>β 0.1</b>", "<b>β 0.2</b>"]
     notes = looks(made)
     notes[1] = notes[1] | {"note": "1 seed: not evidence"}
-    assert drawn(made, grid, notes).layout.annotations[1].text == "<b>β 0.1</b><br>1 seed: not evidence"
+    assert drawn(made, grid, notes)["layout"]["annotations"][1]["text"] == "<b>β 0.1</b><br>1 seed: not evidence"
 
 
 def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
@@ -126,13 +129,13 @@ def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
         go(lab.store, run, run.spec.knobs["beta"] + run.spec.knobs["group_size"])
     made, grid = of(lab.store, sweep_id)
     figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
-    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and figure.data[0].text[0][0] == "4.000<br>[4.000, 4.000]"
-    assert figure.data[0].text[1][1] == "8.100"
+    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and "4.000<br>[4.000, 4.000]<" in figure.data[0].text[0][0]
+    assert ">8.100<" in figure.data[0].text[1][1] and "#14171B" in figure.data[0].text[1][1]
     both = queued(lab.store, {}, algorithms=("grpo", "rloo"))
     done(lab.store, both)
     made, grid = of(lab.store, both)
     figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
-    assert {trace.y[0] for trace in figure.data} == {"GRPO", "RLOO"} and figure.data[1].error_x.array[0] > 0
+    assert {trace.y[0] for trace in figure.data} == {"GRPO", "RLOO"} and figure.data[0].error_x.array[0] > 0
 
 
 def test_the_front_has_a_point_for_each_setting(lab):
