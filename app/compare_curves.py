@@ -51,11 +51,12 @@ def version(group: Group) -> tuple:
     return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
 
 
-def parents_version(chosen: Chosen, group: Group) -> tuple:
-    """The same of the runs that a group's forks began from."""
+def family_version(chosen: Chosen, group: Group) -> tuple:
+    """The same of the runs that a group's forks began from, and which of its own runs were forked."""
     above = chosen.above
-    return tuple((trace.run, version(Group("", (above[trace.run],), (), {}))) for trace in group.traces
-                 if trace.run in above)
+    forked = {parent.run for parent in above.values()}
+    return tuple((trace.run in forked, version(Group("", (above[trace.run],), (), {})) if trace.run in above else ())
+                 for trace in group.traces)
 
 
 def show(chosen: Chosen, full: bool) -> None:
@@ -90,7 +91,7 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
     look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
     lines: Lines = {}
     for number, group in enumerate(chosen.groups):
-        now = version(group), parents_version(chosen, group)
+        now = version(group), family_version(chosen, group)
         lines |= sent().lines((number, look, "line"), now, lambda group=group, number=number: lines_of(
             group, number, look, above))
         if big:

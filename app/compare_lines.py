@@ -39,7 +39,8 @@ class Look:
 def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -> Lines:
     """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
 
-    One seed is a line without a band. Of several the mean is drawn where all have values; beyond, each alone.
+    One seed is a line without a band. Of several the mean is drawn where all have values; beyond, each alone. A seed
+    that was forked is drawn too: its fork begins on it.
     """
     found = {trace.run: _line(trace, look, above) for trace in group.traces}
     found = {run: line for run, line in found.items() if line[0].size}
@@ -48,9 +49,11 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -
     alone = len(found) == 1
     lines = _single(*found.values(), look) if alone else _mean(list(found.values()), look)
     end = -np.inf if look.traces or "line" not in lines else lines["line"]["x"][-1]
+    forked = {parent.run for parent in above.values()}
     for run, (x, raw, smooth) in ({} if alone else found).items():
-        if x[-1] > end:
-            lines[f"seed:{run}"] = _drawn("seed", x, smooth if look.smoothing else raw, look.most, end)
+        if x[-1] > end or run in forked:
+            lines[f"seed:{run}"] = _drawn("seed", x, smooth if look.smoothing else raw, look.most,
+                                          -np.inf if run in forked else end)
     if any(trace.run in above for trace in group.traces) and "line" in lines:
         lines["root"] = {"kind": "root", "x": lines["line"]["x"][:1], "y": lines["line"]["y"][:1]}
     return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import compare_words, theme
 from app.compare_chart import compare_chart
-from app.compare_curves import Sent, parents_version, resync, sent, version
+from app.compare_curves import Sent, family_version, resync, sent, version
 from app.compare_data import Chosen, look_of
 from app.compare_lines import Lines, digits
 from labcore.catalog.metrics import METRICS
@@ -72,7 +72,7 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent) -> Li
     ended = {point.label: point for point in points}
     for place, group in enumerate(chosen.groups):
         if point := ended.get(group.label):
-            lines |= kept.lines((place, reward, "plane"), (version(group), parents_version(chosen, group)),
+            lines |= kept.lines((place, reward, "plane"), (version(group), family_version(chosen, group)),
                                 lambda group=group, place=place, point=point: _group(group, place, point, reward))
     front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
     if len(front) > 1:

@@ -77,7 +77,8 @@ function layoutOf(chart, panel) {
     layout.yaxis2 = { ...axis, gridcolor: line, nticks: 4, domain: [0, low - 6 / inside], zeroline: true,
       zerolinecolor: chart.theme.mark, zerolinewidth: 1.5, ...(panel.gapZoom && { range: panel.gapZoom }) };
     layout.annotations.push({ text: escaped(panel.strip), xref: "paper", x: 0, xanchor: "left", yref: "paper",
-      y: low, yanchor: "bottom", showarrow: false, font: { size: 12, color: ink }, xshift: -2, borderpad: 0 });
+      y: low, yanchor: "bottom", showarrow: false, font: { size: 12, color: ink }, xshift: -2,
+      borderpad: 1, bgcolor: ground });
   }
   return layout;
 }

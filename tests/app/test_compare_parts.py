@@ -91,6 +91,14 @@ def test_a_fork_is_drawn_from_its_parent_s_point_and_its_difference_begins_at_ze
     assert gap_of(groups(traces[:1])[0], 0, None, STEPS, above) == {}
 
 
+def test_a_seed_that_was_forked_is_drawn_beside_the_mean():
+    traces = family(seeds=2)[:3]  # two parents of one setting, and a fork of the first
+    above = tree.parents(traces)
+    lines = lines_of(groups([traces[0], traces[2]])[0], 0, STEPS, above)
+    assert lines[f"0:seed:{traces[0].run}"]["x"] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert f"0:seed:{traces[2].run}" not in lines
+
+
 def test_the_difference_to_a_pinned_baseline():
     store = Store()
     runs = [tools.stored(store, [level] * 2, algorithm=key) for key, level in (("grpo", 0.75), ("ppo", 0.5))]
