@@ -38,6 +38,9 @@ tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""),
 }
 
 
+OPEN = "export"  # the run whose downloads are open in a dialog
+
+
 def metrics_csv(run_id: str) -> bytes:
     """One row per step at full resolution, exactly what was logged; works before the first checkpoint too."""
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +58,44 @@ def _capsule(run_id: str) -> bytes:
 
 
 def show(run: RunRow, feed: Feed) -> None:
-    """The downloads, how to load the model elsewhere, and for language models the same run with another tool."""
+    """The downloads, how to load the model elsewhere, and for language models the same run with another tool.
+
+    While the run is going, its page is drawn again twice a second, and a download button that is drawn again forgets
+    the file that it was asked for: then they stand in a dialog, which is drawn once.
+    """
+    if not active(run):
+        _downloads(run)
+    elif st.button("Download …", icon=":material/archive:", type="primary", disabled=run.step == 0, key="export:open"):
+        st.session_state[OPEN] = run.id
+        st.rerun()
+    st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
+               f"spec.json, and checkpoint/, {HOLDS[run.spec.kind]}.")
+    language, text = LOADS[run.spec.kind]
+    st.code(text.format(run=run.id), language=language)
+    st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
+               "number comes out the same, bit for bit, or import it on the page Runs.")
+    st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
+    if fits(run.spec):
+        _further(run, feed)
+
+
+def dialog(run: RunRow | None) -> None:
+    """The downloads of a run that is going, while they are open."""
+    if run is not None and st.session_state.get(OPEN) == run.id:
+        st.dialog(f"Download {run.id}", on_dismiss=_close)(_while_going)(run)
+
+
+def _while_going(run: RunRow) -> None:
+    _downloads(run)
+    st.caption("The run is still going: each file is made from what it has now, with its newest checkpoint."
+               if active(run) else "The run has ended: each file has all of it.")
+
+
+def _close() -> None:
+    st.session_state.pop(OPEN, None)
+
+
+def _downloads(run: RunRow) -> None:
     ready, fault = checkpoint.newest(run_folder(run.id)) is not None, capsule.fault(run)
     with st.container(horizontal=True):
         st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
@@ -66,16 +106,6 @@ def show(run: RunRow, feed: Feed) -> None:
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
-    now = " The run is still going: this is its newest checkpoint." if active(run) and ready else ""
-    st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
-               f"spec.json, and checkpoint/, {HOLDS[run.spec.kind]}.{now}")
-    language, text = LOADS[run.spec.kind]
-    st.code(text.format(run=run.id), language=language)
-    st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
-               "number comes out the same, bit for bit, or import it on the page Runs.")
-    st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
-    if fits(run.spec):
-        _further(run, feed)
 
 
 def _further(run: RunRow, feed: Feed) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import bar, empty, knobs, live, live_chart, session
+from app import bar, empty, export, knobs, live, live_chart, session
 from app.session import Draft
 
 
@@ -16,6 +16,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     draft = session.follow(run, kind)
     bar.bar(run, kind)
     session.problem()
+    export.dialog(run)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="knobs"):

@@ -12,7 +12,7 @@ from tests.runs import fake
 
 def exporting(page, run_id: str, kind: str = "llm"):
     test = page(kind, run=run_id)
-    test.session_state["why"] = "Export"
+    test.query_params["tab"] = "Export"
     return ran(test)
 
 
@@ -26,6 +26,20 @@ def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
     drive(lab.store, run_id, start=fake.start)
     assert downloads(exporting(page, run_id)) == {
         "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Download script": True}
+
+
+def test_while_a_run_is_going_the_downloads_stand_still_in_a_dialog(page, lab):
+    """The page is drawn twice a second then, and a download button that is drawn again forgets its file."""
+    run_id = lab.store.create(fake.grpo(6))
+    drive(lab.store, run_id, start=fake.start, on_record=lambda _, record, __: record.step == 3 and lab.store.ask(
+        run_id, "stop"))
+    lab.store.requeue(run_id, mine=True)
+    test = exporting(page, run_id)
+    assert downloads(test) == {"Download script": True}
+    next(button for button in test.button if button.label == "Download …").click()
+    ran(test)
+    assert downloads(test) == {"Download everything (zip)": True, "Download capsule": True, "metrics.csv": True,
+                               "Download script": True}
 
 
 def test_without_its_first_checkpoint_there_is_no_capsule_and_it_is_said_why(page, lab):
