@@ -178,6 +178,29 @@ def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
     assert (values[~mask] == 0).all()
 
 
+def test_the_critic_never_sees_the_batch_that_it_judges():
+    session = tools.session("grpo", letters=False)
+    spec, collect, seen = spec_for(session, ALGORITHMS["ppo"], 0, SIZE), online.collect, []
+
+    def collected(held):
+        batch = collect(held)
+        seen.append(batch.problems)
+        return batch
+    sampled = collect(as_of(Session, session, spec))
+    with patch.object(online, "collect", collected):
+        judge(session, [spec], sampled)
+    assert len(seen) > 1 and sampled.problems not in seen
+    assert all(problems not in seen[:place] for place, problems in enumerate(seen))
+
+
+def test_an_algorithm_that_would_sample_otherwise_gets_the_same_batch():
+    row = ALGORITHMS["rloo"]
+    cool = replace(row, knobs=tuple(knob.with_default(0.5) if knob.key == "temperature" else knob
+                                    for knob in row.knobs))
+    with patch.dict(ALGORITHMS, {"rloo": cool}):
+        assert spec_for(tools.session("grpo"), cool, 0, SIZE).knobs["temperature"] == 1.0
+
+
 # ---------------------------------------------------------------- what a step does
 
 
