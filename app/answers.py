@@ -24,7 +24,7 @@ CSS = """
 <style>
 .rl-table.rl-answers th{vertical-align:bottom;opacity:1;min-width:118px;font-weight:400}
 .rl-answers th b{display:block}.rl-answers th small{font-size:13px;opacity:.72;font-weight:400}
-.rl-answers tr>:first-child{position:sticky;left:0;background:var(--st-background-color,Canvas);padding-right:16px}
+.rl-answers tr>:first-child{position:sticky;left:0;background:light-dark(#FFFFFF,#14171B);padding-right:16px}
 .rl-answers tfoot td{border:0;padding-top:8px}
 .rl-answers .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.4rem}
 .rl-reach{position:relative;height:12px;min-width:104px;margin-top:3px}

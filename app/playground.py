@@ -107,7 +107,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
         box("Prompt", typed.value, key=typed.key, width="stretch", on_change=lambda: go(
             place, prompt=typed.taken(), answer=None))
         if spec.task_row.verifiable:
-            st.text_input("Right answer", right.value, key=right.key, width=200, help="What the verifier of the run's "
+            st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
                           "task compares with. Empty: nobody judges.", placeholder="nobody judges",
                           on_change=lambda: go(place, prompt=prompt, answer=right.taken() or None))
     chosen = held(f"playground:preset:{hash(tuple(known))}", prompt if prompt in known else None)
