@@ -31,12 +31,13 @@ from labcore.runs.rows import RunRow
 @dataclass(frozen=True)
 class View:
     """One way to look at the runs. `draw` gets them, and whether the browser may have lost what it was given; `every`
-    so many seconds it is drawn again while they go."""
+    so many seconds it is drawn again while they go. `below` is drawn once, beneath it."""
 
     label: str
     draw: Callable[[Chosen, bool], None]
     every: float = 1.0
     fits: Callable[[Chosen], bool] = lambda chosen: True
+    below: Callable[[Chosen], None] = lambda chosen: None
 
 
 def _answers(chosen: Chosen, full: bool) -> None:
@@ -53,7 +54,7 @@ def _speaks(chosen: Chosen) -> bool:
 VIEWS: dict[str, View] = {
     "curves": View("Curves", compare_curves.show),
     "sweep": View("Sweep", sweep_view.show, every=2.0, fits=sweep_view.fits),
-    "table": View("Table", compare_table.show, every=3.0),
+    "table": View("Table", compare_table.show, every=3.0, below=compare_table.files),
     "plane": View("Reward and KL", compare_plane.show, every=2.0, fits=compare_plane.fits),
     "answers": View("Answers", _answers, every=3.0, fits=_speaks),
     "batch": View("One batch", lambda chosen, full: one_batch.panel(chosen.run_ids, chosen.active), every=3.0,
@@ -81,6 +82,7 @@ def page() -> None:
     st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
         chosen, view, sources, st.query_params.to_dict())
+    view.below(chosen)
 
 
 def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
@@ -89,9 +91,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
         sources, _ = compare_data.find(chosen.place)
         if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query:
             st.rerun()
-        kept = set(chosen.run_ids)
-        sources = [source for source in sources if compare_data.name_of(source) in kept]
-        chosen = chosen.with_metrics([chosen.metric], sources)
+        chosen = chosen.again(sources)
     view.draw(chosen, full)
 
 

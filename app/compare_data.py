@@ -75,6 +75,11 @@ class Chosen:
         traces = tuple(reader().traces(sources, metrics))
         return replace(self, sources=sources, traces=traces, groups=regrouped(self, traces))
 
+    def again(self, sources: Sequence[Source] | None = None) -> Chosen:
+        """The same runs as they are now; `sources` if they were found again already. Deleted ones are left out."""
+        kept, sources = set(self.run_ids), find(self.place)[0] if sources is None else sources
+        return self.with_metrics([self.metric], [source for source in sources if name_of(source) in kept])
+
 
 def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
     """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""

@@ -24,7 +24,6 @@ def show(chosen: Chosen, full: bool) -> None:
         chosen, table = table_of(chosen)
     except LabError as error:
         st.info(literal(str(error)), icon=":material/info:")
-        _files(chosen, None)
         return
     looks = by_label(chosen, table)
     metric = METRICS[table.metric]
@@ -43,7 +42,6 @@ def show(chosen: Chosen, full: bool) -> None:
     if table.config:
         st.subheader("What differs", anchor=False)
         st.html(compare_words.settings(table, looks))
-    _files(chosen, table)
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
@@ -75,14 +73,21 @@ def by_label(chosen: Chosen, table: Table) -> dict[str, Mapping[str, Any]]:
     return {row.label: looks[chosen.place_of(row.runs[0])] for row in table.rows}
 
 
-def _files(chosen: Chosen, table: Table | None) -> None:
+def files(chosen: Chosen) -> None:
+    """The comparison as files. They stand outside of what is drawn again while runs go: a download button that is
+    drawn again forgets its file."""
+    offered = {"Curves as plotted (CSV)": ("as-plotted", ":material/show_chart:", compare_csv.plotted),
+               "All rows (CSV)": ("rows", ":material/database:", compare_csv.rows)}
+    try:
+        table_of(chosen)
+        offered = {"Table (CSV)": ("table", ":material/table:", lambda now: compare_csv.table(table_of(now)[1], now)),
+                   **offered}
+    except LabError:  # the view above has said why there is no table
+        pass
     with st.container(horizontal=True):
-        for label, name, icon, make in (
-                ("Table (CSV)", "table", ":material/table:", lambda: compare_csv.table(table, chosen)),
-                ("Curves as plotted (CSV)", "as-plotted", ":material/show_chart:", lambda: compare_csv.plotted(chosen)),
-                ("All rows (CSV)", "rows", ":material/database:", lambda: compare_csv.rows(chosen))):
-            if table is not None or name != "table":
-                st.download_button(label, make, f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", "text/csv",
-                                   icon=icon, on_click="ignore", key=f"compare:csv:{name}")
+        for label, (name, icon, make) in offered.items():
+            st.download_button(label, lambda make=make: make(chosen.again()), key=f"compare:csv:{name}", icon=icon,
+                               file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
+                               on_click="ignore")
     st.caption("As plotted: thinned, and smoothed where the chart is; each line says so. All rows: every metric of "
-               "every step as it was logged, one number a line.")
+               "every step as it was logged, one number a line. While runs go: what there is at the click.")

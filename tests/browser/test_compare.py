@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -56,6 +57,11 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     expect(said).to_be_visible(timeout=SLOW)
     page.wait_for_url(re.compile("view=table"), timeout=SLOW)
     expect(page.locator(".rl-results tbody tr").nth(2)).to_contain_text("RLOO beats it, P 1.00")
+    with page.expect_download(timeout=SLOW) as download:
+        page.get_by_role("button", name="Table (CSV)").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("group,seeds,runs,metric,final,") and [line.split(",")[0] for line in lines[1:]] == [
+        "GRPO", "RLOO", "PPO"]
     page.get_by_role("button", name="Link").click()
     copied = page.get_by_test_id("stCode").inner_text(timeout=SLOW).strip()
     page.goto(copied)
