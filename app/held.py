@@ -15,10 +15,14 @@ import streamlit as st
 
 @dataclass
 class Held:
-    """What a widget shows. Where the value was changed by something else, its next generation starts from it."""
+    """What a widget shows. Where the value was changed by something else, its next generation starts from it.
+
+    `of` is what it chooses from; with other options it is another widget too.
+    """
 
     name: str
     value: Any
+    of: Any = None
     generation: int = 0
 
     @property
@@ -36,10 +40,10 @@ class Held:
         self.generation += 1
 
 
-def held(name: str, value: Any) -> Held:
+def held(name: str, value: Any, of: Any = None) -> Held:
     """The widget called `name`, to be given `value` as its default and `key` as its key."""
-    found: Held = st.session_state.setdefault(f"held:{name}", Held(name, value))
-    if found.value != value:
-        found.value = value
+    found: Held = st.session_state.setdefault(f"held:{name}", Held(name, value, of))
+    if (found.value, found.of) != (value, of):
+        found.value, found.of = value, of
         found.generation += 1
     return found
