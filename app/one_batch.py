@@ -72,7 +72,7 @@ def _controls(batch: Batch, names: Sequence[str], to: Callable[..., None]) -> No
     """
     names = names if batch.model in names else [*names, batch.model]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
-        model = held(f"one_batch:model:{hash(tuple(names))}", batch.model)
+        model = held("one_batch:model", batch.model, tuple(names))
         st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
                      format_func=lambda each: f"{title(each)} · {parse(each).run}",
                      on_change=lambda: to(model=model.taken()))

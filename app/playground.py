@@ -110,7 +110,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
                           "task compares with. Empty: nobody judges.", placeholder="nobody judges",
                           on_change=lambda: go(place, prompt=prompt, answer=right.taken() or None))
-    chosen = held(f"playground:preset:{hash(tuple(known))}", prompt if prompt in known else None)
+    chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
              format_func=lambda text: literal(text if len(text) < 30 else f"{text[:28]}…"),
              on_change=lambda: go(place, prompt=chosen.taken() or prompt, answer=None))

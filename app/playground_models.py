@@ -74,7 +74,7 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
         st.html(f'<span class="rl-letter" style="background:{colour};color:{on(colour)}">{LETTERS[slot]}</span>',
                 width="content")
-        run = held(f"playground:run:{slot}:{hash(tuple(ids))}", model.run)
+        run = held(f"playground:run:{slot}", model.run, tuple(ids))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
                      on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
@@ -95,7 +95,7 @@ def _stage(slot: int, model: Model, to) -> None:
         name = shown.taken()
         to(model.run if name == newest and not parse(name).stage else name)
 
-    shown = held(f"playground:stage:{slot}:{hash(tuple(stages))}", present)
+    shown = held(f"playground:stage:{slot}", present, tuple(stages))
     if len(stages) > 1:
         st.select_slider("Stage", stages, shown.value, key=shown.key, on_change=moved, label_visibility="collapsed",
                          format_func=lambda name: short(name, newest))
