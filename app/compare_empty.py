@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 
 import streamlit as st
@@ -40,8 +41,8 @@ def _earlier() -> None:
         st.subheader("Latest runs on one task", anchor=False)
         for (_, task), same in tasks[:SHOWN]:
             labels = dict.fromkeys(run.spec.row.label for run in same)
-            words = (f'<div class="rl-status"><b>{same[0].spec.kind_row.label}: {task}</b> <span class="rl-muted">'
-                     f"{', '.join(labels)} · {len(same)} runs</span></div>")
+            words = (f'<div class="rl-status"><b>{same[0].spec.kind_row.label}: {html.escape(task)}</b> '
+                     f'<span class="rl-muted">{", ".join(labels)} · {len(same)} runs</span></div>')
             _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
     if not runs:
         st.subheader("What comes out", anchor=False)

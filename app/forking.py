@@ -58,11 +58,12 @@ def asked() -> bool:
     return st.session_state.pop(ASKED, False)
 
 
-def show() -> None:
-    """The dialog, while it is open. It stays open while the page around it is drawn again."""
+def show(beside: RunRow | None) -> None:
+    """The dialog, while it is open. It stays open while the page around it is drawn again, `beside` its run or a fork
+    of it, and is gone on any other page."""
     found = st.session_state.get(OPEN)
     run = lab().find(found.run_id) if found else None
-    if run is None:
+    if run is None or beside is None or run.spec.kind != beside.spec.kind:
         st.session_state.pop(OPEN, None)
         return
     st.dialog(f"Fork {run.id}", width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)

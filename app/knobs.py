@@ -52,7 +52,7 @@ def model_label(key: str) -> str:
 
 def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
     value = draft.fields[field]
-    shown = held(f"{field}:{draft.scope}:{len(options)}", value)
+    shown = held(f"{field}:{draft.scope}", value, of=tuple(options))
     if value not in options:
         options = [*options, value]
 

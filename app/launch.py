@@ -99,7 +99,7 @@ def _choose(place: dict[str, str], field: str, title: str, options: dict[str, st
 
 
 def _select(plan: Plan, field: str, title: str, options: list[str], words: Callable[[str], str], **more: Any) -> None:
-    shown = held(f"{plan.scope}:{field}:{len(options)}", plan.fields[field])
+    shown = held(f"{plan.scope}:{field}", plan.fields[field], of=tuple(options))
     if shown.value not in options:
         options = [*options, shown.value]
 
@@ -132,7 +132,7 @@ def _fitting(plan: Plan) -> list[str]:
 def _algorithms(plan: Plan) -> None:
     fitting = _fitting(plan)
     chosen = [key for key in plan.fields["algorithms"] if key in fitting]
-    shown = held(f"{plan.scope}:algorithms:{len(fitting)}", chosen)
+    shown = held(f"{plan.scope}:algorithms", chosen, of=tuple(fitting))
 
     def changed() -> None:
         plan.fields["algorithms"] = shown.taken()
@@ -172,7 +172,7 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
     key, text = kept[place] if place < len(kept) else ("", "")
     taken = {other for index, (other, _) in enumerate(kept) if index != place}
     offered = [each for each in ([""] if place else []) + list(known) if each not in taken]
-    knob_box = held(f"{plan.scope}:{plan.row.key}:axis{place}:{hash(tuple(offered))}", key)
+    knob_box = held(f"{plan.scope}:{plan.row.key}:axis{place}", key, of=tuple(offered))
     values_box = held(f"{plan.scope}:{plan.row.key}:values{place}:{key}", text)
 
     def knob_chosen() -> None:

@@ -83,7 +83,7 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
-    told = (f"{spec.row.label} · {spec.task_row.label} · {html.escape(spec.model)} · seed {spec.seed} · "
+    told = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(spec.model)} · seed {spec.seed} · "
             f"step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{told}</span></span></div>'

@@ -12,11 +12,12 @@ from app.lab import lab
 from app.runs_place import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.tokens import literal
+from labcore.runs import sweep
 from labcore.runs.rows import ACTIVE, RESUMABLE
 from labcore.shelf import marks
 from labcore.shelf.entries import IMPORTED, Entry
 
-MOST_COMPARED, MOST_PLAYED = 8, 3
+MOST_COMPARED, MOST_PLAYED = sweep.MOST_RUNS, 3  # Compare says which of them it leaves out
 PLAYABLE = "llm"  # the kind whose checkpoints answer prompts
 
 
@@ -62,9 +63,9 @@ def _of_selected(chosen: Sequence[Entry]) -> None:
     st.markdown(f"**{len(ids)} selected**", width="content")
     if one and one.kind != IMPORTED:
         st.page_link(page_of(one.kind), label="Open", icon=":material/open_in_full:", query_params={"run": one.id})
-    st.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:",
-                 query_params={"runs": ",".join(ids)}, disabled=len(ids) > MOST_COMPARED,
-                 help=f"Up to {MOST_COMPARED} runs" if len(ids) > MOST_COMPARED else None)
+    many = len(ids) > MOST_COMPARED
+    st.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:", disabled=many,
+                 query_params={"runs": ",".join(ids)}, help=f"Up to {MOST_COMPARED} runs" if many else None)
     if all(entry.kind == PLAYABLE for entry in chosen) and len(ids) <= MOST_PLAYED:
         st.page_link("../pages/playground.py", label="Playground", icon=":material/forum:",
                      query_params={"runs": ",".join(ids)}, help="Let them answer the same prompts")
@@ -134,9 +135,13 @@ def _tags(chosen: Sequence[Entry]) -> None:
 
 def _note(entry: Entry) -> None:
     shown = held(f"runs:note:{entry.id}", entry.note)
+
+    def typed() -> None:
+        marks.note(lab().store, entry.id, st.session_state[shown.key])  # where it is refused, the words stay in the box
+        shown.taken()
+
     st.text_area("Note", shown.value, key=shown.key, height=140, width=340, placeholder="What did you learn from it?",
-                 max_chars=marks.MOST_NOTE, on_change=lambda: done(
-                     lambda: marks.note(lab().store, entry.id, shown.taken())))
+                 max_chars=marks.MOST_NOTE, on_change=lambda: done(typed))
     st.caption("Kept when you click elsewhere.")
 
 

@@ -172,7 +172,7 @@ def _filters(now: View) -> None:
 
 def _arrangement(entries: Sequence[Entry], now: View) -> None:
     options = ["", *groups_of(entries)]
-    group = held(f"runs:group:{hash(tuple(options))}", now.group if now.group in options else "")
+    group = held("runs:group", now.group if now.group in options else "", of=tuple(options))
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else key or "Nothing",
                  on_change=lambda: put("group", group.taken()), help="A field or any knob; each group tells its means")

@@ -212,8 +212,8 @@ def test_what_was_stopped_goes_on(page, lab):
     assert lab.launcher.resumed == [run_id]
 
 
-@pytest.mark.parametrize("count, compared", [(1, True), (8, True), (9, False)])
-def test_up_to_eight_runs_can_be_compared(page, lab, count, compared):
+@pytest.mark.parametrize("count, compared", [(1, True), (9, True), (65, False)])
+def test_as_many_runs_can_be_compared_as_a_comparison_starts(page, lab, count, compared):
     ids = [seed(lab.store, "finished", steps=1) for _ in range(count)]
     test = select(page("runs"), *ids)
     link = next(link.proto for link in test.get("page_link") if link.proto.label == "Compare")
