@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -95,10 +96,13 @@ def bar(run: RunRow | None, kind: str) -> None:
         if run:
             st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
                       help="An empty page; this run goes on")
-            with st.popover("Link", icon=":material/link:", help="This run's address"):
-                st.code(f"{(st.context.url or '').split('?')[0]}?run={run.id}", language=None, wrap_lines=True)
-                st.caption("Opens this run again, in any browser on this machine.")
-    forking.show()
+            with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
+                            on_change="rerun") as link:
+                if link.open:  # what is looked at may have changed since the page was drawn
+                    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(st.query_params.to_dict(), safe=',')}",
+                            language=None, wrap_lines=True)
+                    st.caption("Opens the same view again, in any browser on this machine.")
+    forking.show(run)
 
 
 def _do(action: Action, run: RunRow | None, kind: str) -> None:
@@ -115,7 +119,7 @@ def _picker(run: RunRow | None, kind: str) -> None:
     if run and run.id not in words:
         words[run.id] = f"{run.id} · {run.state}"
     # The widget keeps its words as its value: new words, new widget.
-    shown = held(f"picker:{hash(tuple(words.items()))}", run.id if run else "")
+    shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
 
     def picked() -> None:
         if chosen := shown.taken():
