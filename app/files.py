@@ -8,6 +8,8 @@ from typing import Any
 
 import streamlit as st
 
+from app.held import held
+from app.session import set_place, whole_place
 from labcore.runs.paths import run_folder
 
 
@@ -44,10 +46,17 @@ def _read(path: str, written: int) -> dict[str, Any]:
 
 
 def picker(run_id: str, kind: str, title: str, steps: list[int] | None = None) -> dict[str, Any] | None:
-    """The newest file (of `steps`, if given), or an earlier one that the user picks; None where there is none yet."""
+    """The newest file (of `steps`, if given), or an earlier one that the user picks; None where there is none yet.
+
+    The link remembers the step; 0 is always the newest.
+    """
     steps = steps_of(run_id, kind) if steps is None else steps
     if not steps:
         return None
-    chosen = st.selectbox(title, [0, *reversed(steps)], key=f"{kind}:{run_id}", width=190,
-                          format_func=lambda step: f"newest (step {steps[-1]:,})" if step == 0 else f"step {step:,}")
-    return read(run_id, kind, chosen or steps[-1])
+    options = [0, *reversed(steps)]
+    chosen = whole_place(kind)
+    shown = held(f"{kind}:{run_id}", chosen if chosen in options else 0)
+    st.selectbox(f"{title} step {shown.value or steps[-1]:,}", options, options.index(shown.value), key=shown.key,
+                 format_func=lambda step: f"step {step:,}" if step else "the newest", width=190,
+                 on_change=lambda: set_place(kind, shown.taken(), 0))
+    return read(run_id, kind, shown.value or steps[-1])

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import forking, tabs
 from app.feed import Feed, payload
+from app.held import held
 from app.knobs import values_of
 from app.lab import active, lab
 from app.live_chart import live_chart
@@ -98,13 +99,13 @@ def _steered_elsewhere(run: RunRow) -> bool:
 
 def _view(kind: str, axes: dict[str, str]) -> None:
     """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = axis(axes), smoothing()
-    with st.popover(axes[x] + (f" · {smooth:g}" if smooth else ""), icon=":material/tune:", width="stretch",
-                    help="The axis and the smoothing of all charts"):
-        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x, required=True,
-                             key=f"view:x:{kind}:{len(axes)}", on_change=lambda: set_place(
-                                 "x", st.session_state[f"view:x:{kind}:{len(axes)}"], next(iter(axes))))
-        st.slider("Smoothing", 0.0, SMOOTHEST, smooth, 0.01, key="view:smooth",
-                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker.",
-                  on_change=lambda: set_place("smooth", st.session_state["view:smooth"], 0.0))
-        st.caption("Drag on a chart to zoom all of them; double-click for the whole run.")
+    x, smooth = held(f"view:x:{kind}:{len(axes)}", axis(axes)), held("view:smooth", smoothing())
+    with st.popover(axes[x.value] + (f" · {smooth.value:g}" if smooth.value else ""), icon=":material/tune:",
+                    width="stretch", help="The axis and the smoothing of all charts"):
+        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
+                             key=x.key, on_change=lambda: set_place("x", x.taken(), next(iter(axes))))
+        st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
+                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
+                  "fork.", on_change=lambda: set_place("smooth", smooth.taken(), 0.0))
+        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
+                   "fork from before it.")

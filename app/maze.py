@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,10 +11,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import files, maze_cell, maze_editor, maze_view
 from app.feed import Feed
+from app.held import held
 from app.lab import active
 from app.maze_board import maze_board
-from app.session import Draft
+from app.session import Draft, place, set_place, whole_place
 from labcore.runs.rows import RunRow
+from labcore.worlds.maze import Maze
 from labcore.worlds.maze_presets import build
 from labcore.worlds.maze_text import from_text
 
@@ -43,13 +46,12 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
         maze_editor.show(Draft(run, run.spec.kind))
         return None
     maze = from_text(sample["maze"]) if sample else build(run.spec.task_row, run.spec.knobs)
-    key = f"picked:{run.id}"
-    picked = st.session_state.get(key)
+    picked = _picked(maze)
     left, right = st.columns(COLUMNS, gap="medium")
     with left:
         maze_board(maze_view.board(maze, run.id, sample, view, picked, steps, pinned), key="maze_board",
-                   on_picked=lambda state: st.session_state.update({key: state}),
-                   on_wanted=lambda step: st.session_state.update({f"maze_step:{run.id}": step}))
+                   on_picked=lambda state: set_place("cell", state, None),
+                   on_wanted=lambda step: set_place("at", step, 0))
     with right:
         if sample:
             st.html(maze_cell.panel(maze, sample, maze.start if picked is None else picked))
@@ -65,9 +67,15 @@ def _sample(run_id: str, begun: bool) -> tuple[list[int], dict[str, Any] | None,
     until = time.monotonic() + FIRST_SECONDS * begun
     while not (steps := files.steps_of(run_id, "samples")) and time.monotonic() < until:
         time.sleep(0.01)  # a step's picture is written just after its row
-    wanted = st.session_state.get(f"maze_step:{run_id}", 0)
+    wanted = whole_place("at")
     pinned = wanted in steps
     return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned
+
+
+def _picked(maze: Maze) -> int | None:
+    """The state of the cell that the link names, if the maze has it."""
+    state = whole_place("cell")
+    return state if state is not None and state < maze.height * maze.width else None
 
 
 def _words(sample: dict[str, Any], picked: int | None) -> str:
@@ -81,7 +89,7 @@ def _words(sample: dict[str, Any], picked: int | None) -> str:
 
 
 def _view(sample: dict[str, Any]) -> maze_view.View:
-    """How the board is looked at, kept while the tab is open."""
+    """How the board is looked at: in the link, and kept while the browser's tab is open."""
     present = {"values": True, "visits": bool(sample["visits"]), "error": bool(maze_view.truth(sample)[0])}
     heat = _choice("heat", "Colours", {key: name for key, name in maze_view.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", maze_view.ARROWS,
@@ -90,26 +98,36 @@ def _view(sample: dict[str, Any]) -> maze_view.View:
     return maze_view.View(heat, arrows, bool(sample["path"]) and _switch("path", "Path"))
 
 
-def _switch(field: str, title: str) -> bool:
-    """A switch, on at first, that a page change does not reset."""
+def _kept(field: str, options: Sequence[str]) -> str:
+    """A choice of how the board is looked at: the link's, else the one of before, on any page; else the first."""
     kept = st.session_state.setdefault("maze_look", {})
-    key = f"look:{field}"
+    chosen = next((each for each in (place(field), kept.get(field)) if each in options), options[0])
+    if kept.get(field) != chosen:
+        kept[field] = chosen
+    if chosen != options[0] and not place(field):  # this page's link does not say it yet
+        set_place(field, chosen, options[0])
+    return chosen
+
+
+def _switch(field: str, title: str) -> bool:
+    """A switch, on at first."""
+    shown = held(f"look:{field}", _kept(field, ("on", "off")) == "on")
 
     def switched() -> None:
-        kept[field] = st.session_state[key]
+        st.session_state["maze_look"][field] = chosen = "on" if shown.taken() else "off"
+        set_place(field, chosen, "on")
 
-    return st.toggle(title, kept.get(field, True), key=key, on_change=switched)
+    return st.toggle(title, shown.value, key=shown.key, on_change=switched)
 
 
 def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:
-    """A choice that a page change does not reset."""
-    kept = st.session_state.setdefault("maze_look", {})
-    present = kept.get(field) if kept.get(field) in options else next(iter(options))
-    key = f"look:{field}:{len(options)}"
+    first = next(iter(options))
+    shown = held(f"look:{field}:{len(options)}", _kept(field, tuple(options)))
 
     def chosen() -> None:
-        kept[field] = st.session_state[key]
+        st.session_state["maze_look"][field] = shown.taken()
+        set_place(field, shown.value, first)
 
-    st.segmented_control(title, list(options), format_func=options.get, default=present, required=True, key=key,
-                         on_change=chosen, help=help, label_visibility="collapsed")
-    return present
+    st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
+                         key=shown.key, on_change=chosen, help=help, label_visibility="collapsed")
+    return shown.value

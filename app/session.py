@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,9 +19,12 @@ from labcore.errors import LabError
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
 
-PLACES = ("x", "smooth")  # how the charts are looked at: the horizontal axis and the smoothing
+# How runs are looked at, kept from run to run: the charts' axis and smoothing, the open tab, the maze's board.
+PLACES = ("x", "smooth", "tab", "heat", "arrows", "path")
 SMOOTHEST = 0.99
 RECENT = 40  # runs to choose from
+LATE_SECONDS = 5.0  # a refresh with the link of before comes no later
+MOST_DIGITS = 10  # of a whole number in a link
 PROBLEM = "problem"
 
 
@@ -87,30 +91,49 @@ def forget(run_id: str) -> None:
 
 
 def _view() -> dict[str, str]:
-    return {key: st.query_params[key] for key in PLACES if key in st.query_params}
+    return {key: value for key in PLACES if (value := place(key))}
+
+
+def place(key: str) -> str:
+    """What the link says of `key`, or this tab just now; empty where neither says anything.
+
+    A refresh that was under way when the user chose still brings the link of before: then the choice counts.
+    """
+    said = st.query_params.get(key, "")
+    value, before, until = st.session_state.get(f"place:{key}", ("", (), 0.0))
+    return value if said in before and time.monotonic() < until else said
+
+
+def whole_place(key: str) -> int | None:
+    """A whole number of the link, as `place`; None where it says none."""
+    said = place(key)
+    return int(said) if said.isdecimal() and len(said) < MOST_DIGITS else None
+
+
+def set_place(key: str, value: Any, default: Any) -> None:
+    """Put a choice of how things are looked at into the URL, unless it is the default."""
+    said = "" if value == default else str(value)
+    before = {st.query_params.get(key, ""), place(key)} - {said}
+    st.session_state[f"place:{key}"] = said, before, time.monotonic() + LATE_SECONDS
+    if said:
+        st.query_params[key] = said
+    else:
+        st.query_params.pop(key, None)
 
 
 def axis(axes: Mapping[str, str]) -> str:
     """The horizontal axis of the charts, from the URL; the first of `axes` where the URL holds none that fits."""
-    chosen = st.query_params.get("x")
+    chosen = place("x")
     return chosen if chosen in axes else next(iter(axes))
 
 
 def smoothing() -> float:
     """The smoothing of the charts, from the URL; none where the URL holds none that fits."""
     try:
-        value = float(st.query_params.get("smooth", 0.0))
+        value = float(place("smooth") or 0.0)
     except ValueError:
         return 0.0
     return value if 0 <= value <= SMOOTHEST else 0.0
-
-
-def set_place(key: str, value: Any, default: Any) -> None:
-    """Put a choice of how the charts are looked at into the URL, unless it is the default."""
-    if value == default:
-        st.query_params.pop(key, None)
-    else:
-        st.query_params[key] = str(value)
 
 
 class Draft:

@@ -10,7 +10,9 @@ import streamlit as st
 
 from app import cartpole_tabs, charts, equation, export, files, theme, tokens
 from app.feed import Feed
+from app.held import held
 from app.lab import active
+from app.session import place, set_place, whole_place
 from labcore.runs.rows import RunRow
 
 
@@ -18,7 +20,12 @@ def show(run: RunRow, feed: Feed) -> None:
     """The tabs of a run; those that have nothing to show for its algorithm are left out."""
     own = OWN.get(run.spec.kind, {})
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
-    for name, tab in zip(offered, st.tabs(list(offered), on_change="rerun", key="why"), strict=True):
+    first = next(iter(offered))
+    shown = held(f"why:{'-'.join(offered)}", chosen if (chosen := place("tab")) in offered else first)
+    at_first = st.session_state.setdefault(f"tab:{shown.key}", shown.value)  # with another default they are other tabs
+    tabs = st.tabs(list(offered), default=at_first, key=shown.key,
+                   on_change=lambda: set_place("tab", shown.taken(), first))
+    for name, tab in zip(offered, tabs, strict=True):
         if tab.open:
             with tab:
                 offered[name](run, feed)
@@ -32,7 +39,7 @@ def _samples(run: RunRow, feed: Feed) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         samples = files.picker(run.id, "samples", "Samples of") or {}
         groups = samples.get("groups", [])
-        inside = st.toggle("Look inside one completion", key=f"inside:{run.id}") if groups else False
+        inside = _switch("inside", "Look inside one completion") if groups else False
     if inside:
         _inside(groups)
     if pairs := samples.get("pairs"):
@@ -47,25 +54,46 @@ def _samples(run: RunRow, feed: Feed) -> None:
         st.caption("Advantage: how much better than its baseline a completion is; blue is pushed up, orange down.")
 
 
+def _switch(key: str, title: str) -> bool:
+    """A switch that the link remembers, off at first."""
+    shown = held(f"switch:{key}", place(key) == "1")
+    return st.toggle(title, shown.value, key=shown.key, on_change=lambda: set_place(key, int(shown.taken()), 0))
+
+
+def _choice(key: str, title: str, options: list[int], words: Callable[[int], str], width: int) -> int:
+    """One of some numbers, which the link remembers; the first at first."""
+    chosen, told = whole_place(key), {each: words(each) for each in options}
+    # The browser keeps the words as its value: other words, another widget.
+    shown = held(f"choice:{key}:{hash(tuple(told.items()))}", chosen if chosen in options else options[0])
+    st.selectbox(title, options, options.index(shown.value), format_func=told.get, key=shown.key, width=width,
+                 on_change=lambda: set_place(key, shown.taken(), options[0]))
+    return shown.value
+
+
 def _inside(groups: list[dict]) -> None:
     """One completion, token by token."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        place = st.selectbox("Prompt", range(len(groups)), format_func=lambda index: groups[index]["prompt"],
-                             key="inside:group", width=220)
-        group = groups[min(place, len(groups) - 1)]
+        group = groups[_choice("prompt", "Prompt", [*range(len(groups))], lambda each: groups[each]["prompt"], 220)]
         order = [index for index, _ in tokens.ranked(group)]
-        index = st.selectbox("Completion", order, key="inside:completion", width=260,
-                             format_func=lambda each: f"{each + 1}: {group['completions'][each]['text']!r}")
-        completion = group["completions"][index]
+        completion = group["completions"][_choice("completion", "Completion", order, lambda each:
+                                                  f"{each + 1}: {group['completions'][each]['text']!r}", 260)]
         offered = tokens.offered(completion)
-        chosen = st.segmented_control("Coloured by", offered, format_func=lambda key: tokens.VIEWS[key].label,
-                                      default=offered[0], required=True, key="inside:view") if offered else None
+        chosen = _colour(offered) if offered else None
     if chosen is None:
         st.caption("This file holds no numbers per token.")
         return
     view = tokens.VIEWS[chosen]
     st.html(tokens.strip(completion, view))
     st.caption(f"{view.label}{f', {view.unit}' if view.unit else ''}. Hover over a token for all its numbers.")
+
+
+def _colour(offered: list[str]) -> str:
+    chosen = place("colour")
+    shown = held(f"colour:{'-'.join(offered)}", chosen if chosen in offered else offered[0])
+    st.segmented_control("Coloured by", offered, format_func=lambda key: tokens.VIEWS[key].label, required=True,
+                         default=shown.value, key=shown.key,
+                         on_change=lambda: set_place("colour", shown.taken(), offered[0]))
+    return shown.value
 
 
 def _surrogate(run: RunRow, feed: Feed) -> None:

@@ -110,7 +110,7 @@ def test_each_state_says_what_it_is(page, lab, state):
 @pytest.mark.parametrize("tab", ["Surrogate", "Value", "Variance", "Equation", "Events", "Data", "Export"])
 def test_tabs(page, lab, algorithm, tab):
     test = page("cartpole", run=seed(lab.store, "finished", algorithm))
-    test.session_state["why"] = tab
+    test.query_params["tab"] = tab
     ran(test)
 
 
@@ -143,7 +143,7 @@ def test_a_run_of_another_kind_opens_on_its_own_page(page, lab):
 
 def said(test, tab: str) -> str:
     """The captions of a tab."""
-    test.session_state["why"] = tab
+    test.query_params["tab"] = tab
     ran(test)
     return " ".join(element.value for element in test.caption)
 
@@ -201,7 +201,7 @@ def test_a_random_episode_that_is_cut_is_not_out_of_time():
 
 def test_the_table_counts_environment_steps(page, lab):
     test = page("cartpole", run=seed(lab.store, "finished"))
-    test.session_state["why"] = "Data"
+    test.query_params["tab"] = "Data"
     ran(test)
     columns = list(test.dataframe[0].value.columns)
     assert "env_steps" in columns and "tokens" not in columns

@@ -231,6 +231,23 @@ def test_colours_and_arrows_are_kept_when_the_page_is_left(page, lab):
     assert colours.value == "error"
 
 
+def board(test) -> dict:
+    """The data of the board."""
+    return next(data for each in test.get("bidi_component") if (data := json.loads(each.proto.json)) and "rows" in data)
+
+
+def test_a_link_opens_the_same_board(page, lab):
+    run_id = seed(lab.store, steps=4)
+    test = page("maze", run=run_id, heat="visits", arrows="none", path="off", cell="5", at="2")
+    assert board(test)["heat"]["label"] == "visits" and board(test)["arrows"] is None and not board(test)["path"]
+    assert board(test)["picked"] == 5 and board(test)["history"] == {"steps": [1, 2, 3, 4], "shown": 2, "pinned": True}
+    assert link(test) == {"run": run_id, "heat": "visits", "arrows": "none", "path": "off", "cell": "5", "at": "2"}
+    for nonsense in ("x", "9999", "-1", "9" * 5000):
+        test = page("maze", run=run_id, heat=nonsense, arrows=nonsense, path=nonsense, cell=nonsense, at=nonsense)
+        assert board(test)["picked"] is None and board(test)["history"]["shown"] == 4
+        assert board(test)["heat"]["label"] == "max Q(s,·)" and board(test)["path"]
+
+
 @pytest.mark.parametrize("algorithm, axes", [("value_iteration", ["Steps", "Seconds"]),
                                              ("q_learning", ["Steps", "Moves", "Seconds"])])
 def test_an_axis_on_which_nothing_moves_is_not_offered(page, lab, algorithm, axes):

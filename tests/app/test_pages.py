@@ -2,6 +2,7 @@
 
 import pytest
 
+from app import session
 from app.status import STATES
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.runs.rows import ACTIVE, RESUMABLE
@@ -142,7 +143,8 @@ def test_a_link_with_a_view_that_there_is_not_shows_the_usual_one(page, lab):
     run_id = seed(lab.store)
     for x, smooth in (("nonsense", "nan"), ("", "5"), ("tokens", "-1")):
         test = page("llm", run=run_id, x=x, smooth=smooth)
-        assert test.slider(key="view:smooth").value == 0
+        [smoothing] = [slider for slider in test.slider if slider.label == "Smoothing"]
+        assert smoothing.value == 0
 
 
 def test_what_a_link_says_is_shown_as_it_stands(page):
@@ -162,9 +164,51 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
 
 @pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
 def test_tabs(page, lab, tab):
+    test = page("llm", run=seed(lab.store, "finished"), tab=tab)
+    assert [each.label for each in test.tabs] == ["Samples", "Surrogate", "Equation", "Events", "Data", "Export"]
+    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "steps; metrics.csv",
+             "Export": "metrics.csv"}
+    assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
+    assert "What the model writes" not in " ".join(element.value for element in test.caption)
+
+
+def test_a_link_opens_the_same_completion_in_the_same_colours(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = page("llm", run=run_id, inside="1", prompt="1", completion="1", colour="entropy", samples="5")
+    picked = {box.label: box.value for box in test.selectbox}
+    assert (picked["Prompt"], picked["Completion"], picked["Samples of step 5"]) == (1, 1, 5)
+    assert "Entropy, nats" in test.caption[-1].value
+    next(box for box in test.selectbox if box.label == "Completion").select(0)
+    assert "completion" not in _link(ran(test)) and _link(test)["prompt"] == "1"
+    for nonsense in ("9", "-1", "x", "9" * 5000):
+        test = page("llm", run=run_id, inside="1", prompt=nonsense, completion=nonsense, colour=nonsense,
+                    samples=nonsense)
+        assert {box.label: box.value for box in test.selectbox}["Prompt"] == 0
+
+
+def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_next_run(page, lab):
+    first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
+    test = page("llm", run=first, tab="Events", x="tokens", samples="5")
+    next(box for box in test.selectbox if box.label == "Run").select(second)
+    link = _link(ran(test))
+    assert link == {"run": second, "tab": "Events", "x": "tokens"}
+
+
+def test_a_refresh_with_the_link_of_before_does_not_undo_a_choice(page, lab, monkeypatch):
+    """The browser's next refresh may be on its way when the choice is made."""
     test = page("llm", run=seed(lab.store, "finished"))
-    test.session_state["why"] = tab
+    [smoothing] = [slider for slider in test.slider if slider.label == "Smoothing"]
+    smoothing.set_value(0.5)
     ran(test)
+    assert _link(test)["smooth"] == "0.5"
+    del test.query_params["smooth"]
+
+    def shown():
+        return [slider.value for slider in ran(test).slider if slider.label == "Smoothing"]
+
+    assert shown() == [0.5]
+    monkeypatch.setattr(session.time, "monotonic", lambda: float("inf"))  # much later: a new link
+    assert shown() == [0.0]
 
 
 def test_a_number_box_starts_from_the_run_s_value_even_if_it_is_mounted_late(page, lab):
