@@ -25,6 +25,7 @@ from app.compare_chart import warm
 from app.compare_data import Chosen, Source
 from app.theme import ground
 from app.tokens import literal
+from labcore.errors import LabError
 from labcore.runs.rows import RunRow
 
 
@@ -79,6 +80,7 @@ def page() -> None:
     fitting = {key: view.label for key, view in VIEWS.items() if view.fits(chosen)}
     compare_controls.row(chosen, fitting)
     view = VIEWS[place.view if place.view in fitting else compare_place.CURVES]
+    st.session_state["compare:new"] = True  # the runs were just read
     st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
         chosen, view, sources, st.query_params.to_dict())
@@ -87,12 +89,28 @@ def page() -> None:
 
 def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
     full = st.session_state.pop("compare:all", False)
-    if not full:
-        sources, _ = compare_data.find(chosen.place)
-        if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query:
-            st.rerun()
-        chosen = chosen.again(sources)
-    view.draw(chosen, full)
+    try:
+        if not st.session_state.pop("compare:new", False):
+            chosen = _again(chosen, seen, query)
+        view.draw(chosen, full)
+    except LabError as error:  # what was there a moment ago is gone
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
+    """The runs as they are now; where the page around the view would be another one, it is run again."""
+    sources, _ = compare_data.find(chosen.place)
+    if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query:
+        st.rerun()
+    now = chosen.again(sources)
+    if _moved(now) != _moved(chosen):
+        st.rerun()
+    return now
+
+
+def _moved(chosen: Chosen) -> list[tuple]:
+    """The knobs that were moved by hand: the groups, and so the legend and the controls, depend on them."""
+    return [trace.changes for trace in chosen.traces]
 
 
 def _shape(sources: list[Source]) -> list[tuple]:

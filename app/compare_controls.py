@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import compare_place
 from app.compare_data import Chosen, axes_of, panel_metrics, runs_of
-from app.compare_place import CURVES, Place
+from app.compare_place import CURVES
 from app.held import Held, held
 from app.session import SMOOTHEST
 from labcore.catalog.metrics import METRICS
@@ -21,9 +21,9 @@ def row(chosen: Chosen, views: Mapping[str, str]) -> None:
     """One line of controls; each writes its choice into the URL, which the page is drawn from."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
-        shown = held(f"compare:view:{'-'.join(views)}", present)
+        shown = held("compare:view", present, tuple(views))
         st.segmented_control("View", list(views), format_func=views.get, default=shown.value, key=shown.key,
-                             required=True, label_visibility="collapsed", on_change=moved(chosen.place, "view", shown))
+                             required=True, label_visibility="collapsed", on_change=moved("view", shown))
         _metric(chosen)
         _baseline(chosen)
         _look(chosen)
@@ -32,9 +32,9 @@ def row(chosen: Chosen, views: Mapping[str, str]) -> None:
             st.caption("Opens this view again, in any browser on this machine.")
 
 
-def moved(place: Place, field: str, shown: Held, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
+def moved(field: str, shown: Held, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
     """What a widget does when it is changed: `field` of the link becomes what `to` makes of its value."""
-    return lambda: compare_place.go(place, **{field: to(shown.taken())})
+    return lambda: compare_place.change(**{field: to(shown.taken())})
 
 
 def _metric(chosen: Chosen) -> None:
@@ -42,9 +42,9 @@ def _metric(chosen: Chosen) -> None:
     there = set().union(*chosen.logged.values())
     offered = [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
     words = _words(offered)
-    shown = held(f"compare:metric:{hash(tuple(offered))}", chosen.metric)
+    shown = held("compare:metric", chosen.metric, tuple(offered))
     st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.get, key=shown.key, width=230,
-                 on_change=moved(chosen.place, "metric", shown), label_visibility="collapsed",
+                 on_change=moved("metric", shown), label_visibility="collapsed",
                  help="What the big chart and the table judge by")
 
 
@@ -60,10 +60,10 @@ def _baseline(chosen: Chosen) -> None:
     if len(chosen.groups) < 2:
         return
     runs = {NONE: "", **{group.label: runs_of(group)[0] for group in chosen.groups}}
-    shown = held(f"compare:baseline:{hash(tuple(runs))}", chosen.baseline.label if chosen.baseline else NONE)
+    shown = held("compare:baseline", chosen.baseline.label if chosen.baseline else NONE, tuple(runs.items()))
     st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
                  format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=230,
-                 on_change=moved(chosen.place, "baseline", shown, runs.get),
+                 on_change=moved("baseline", shown, runs.get),
                  help="Pin a group: the others are shown as differences to it")
 
 
@@ -72,13 +72,13 @@ def _look(chosen: Chosen) -> None:
     said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
     with st.popover(said, icon=":material/tune:", help="The axis and the smoothing of all charts"):
         if axes:
-            x = held(f"compare:x:{'-'.join(axes)}", chosen.axis)
+            x = held("compare:x", chosen.axis, tuple(axes))
             st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, key=x.key,
                                  required=True, on_change=moved(
-                                     place, "x", x, lambda axis: "" if axis == next(iter(axes)) else axis))
+                                     "x", x, lambda axis: "" if axis == next(iter(axes)) else axis))
         smooth = held("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
-                  on_change=moved(place, "smooth", smooth),
+                  on_change=moved("smooth", smooth),
                   help="Exponential average, never across a knob's marker or a fork. The rows stay faint behind it.")
         traces = held("compare:traces", place.traces)
-        st.toggle("Draw each seed", traces.value, key=traces.key, on_change=moved(place, "traces", traces))
+        st.toggle("Draw each seed", traces.value, key=traces.key, on_change=moved("traces", traces))

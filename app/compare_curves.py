@@ -68,8 +68,7 @@ def show(chosen: Chosen, full: bool) -> None:
     keys = small_panels(chosen)
     with right:
         data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
-        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: compare_place.go(
-            chosen.place, metric=key))
+        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: compare_place.change(metric=key))
     st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click for everything.")
 
 

@@ -28,27 +28,27 @@ def row(place: Place, sources: Sequence[Source]) -> None:
     if place.sweep:
         _sweep(place, [source for source in sources if isinstance(source, RunRow)])
     else:
-        _box(place, sources)
+        _box(sources)
 
 
-def _box(place: Place, sources: Sequence[Source]) -> None:
+def _box(sources: Sequence[Source]) -> None:
     words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
     words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
-    shown = held(f"compare:runs:{hash(tuple(words.items()))}", present)
+    shown = held("compare:runs", present, tuple(words.items()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         st.multiselect("Runs", list(words), shown.value, format_func=words.get, key=shown.key, width="stretch",
-                       label_visibility="collapsed", on_change=moved(place, "runs", shown, tuple),
+                       label_visibility="collapsed", on_change=moved("runs", shown, tuple),
                        placeholder="Add runs: search by algorithm, task, knob, seed or state")
         if above := parents_of(sources):
             st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
                       help="The runs that these were forked from, to see them as one tree",
-                      on_click=lambda: compare_place.go(place, runs=(*above, *present)))
+                      on_click=lambda: compare_place.change(runs=(*above, *present)))
         if more := other_seeds(sources):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
-                      on_click=lambda: compare_place.go(place, runs=(*present, *more)))
+                      on_click=lambda: compare_place.change(runs=(*present, *more)))
 
 
 def parents_of(sources: Sequence[Source]) -> list[str]:
@@ -95,7 +95,7 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
             st.html(sweep_words(place.sweep, runs), width="stretch")
             sweep_queue.buttons(place.sweep, runs)
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
-                      on_click=lambda: compare_place.go(place, sweep="", runs=tuple(run.id for run in runs)))
+                      on_click=lambda: compare_place.change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: compare_place.go(Place()))
 
 

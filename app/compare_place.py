@@ -91,9 +91,15 @@ def _view(name: str, views: tuple[str, ...]) -> str:
     return name
 
 
-def go(place: Place, **changes: Any) -> None:
+def go(place: Place) -> None:
     """Put another place into the URL."""
-    st.query_params.from_dict(replace(place, **changes).to_url())
+    st.query_params.from_dict(place.to_url())
+
+
+def change(**parts: Any) -> None:
+    """Other parts of the place that the URL names by now: two choices may be made before the page is drawn again."""
+    now, _ = of(st.query_params.to_dict(), (st.query_params.get("view") or CURVES,))
+    go(replace(now, **parts))
 
 
 def address(place: Place) -> str:

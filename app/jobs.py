@@ -57,7 +57,11 @@ def _wait_a_moment(job: str) -> None:
 
 
 def _waiting(job: str, spec: jobs.Spec, doing: str) -> None:
-    lab().launcher.compute(spec)  # asked again: the process that had it may be gone
+    try:
+        lab().launcher.compute(spec)  # asked again: the process that had it may be gone
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+        return
     if jobs.ended(job):
         st.rerun()
     _line(job, doing)

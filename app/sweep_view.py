@@ -85,11 +85,10 @@ def _verdict(chosen: Chosen, stand: Standing | None, names: Mapping[str, str], a
     """What the settings are judged by, and who is best by it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="sweep_verdict"):
         if able:
-            shown = held(f"sweep:by:{'-'.join(able)}", criterion)
+            shown = held("sweep:by", criterion, tuple(able))
             st.selectbox("Judged", able, able.index(shown.value), key=shown.key, width=230,
                          label_visibility="collapsed", format_func=lambda key: f"Best {WAYS.get(key) or judged(key)}",
-                         on_change=lambda: compare_place.go(
-                             chosen.place, by="" if shown.taken() == FINAL else shown.value))
+                         on_change=lambda: compare_place.change(by="" if shown.taken() == FINAL else shown.value))
         st.html(f'<div class="rl-status">{html.escape(verdict(stand, chosen, names))}</div>', width="stretch")
 
 

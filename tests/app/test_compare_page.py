@@ -6,10 +6,13 @@ import re
 import pytest
 import streamlit as st
 
+from app import compare, compare_curves
 from labcore.compare import imported
+from labcore.errors import LabError
 from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.sweep import queue
+from tests.app.asking import Answering, trained
 from tests.app.seeding import ran, seed
 from tests.app.test_pages import _link, html
 from tests.compare import tools
@@ -33,6 +36,11 @@ def charts(test) -> dict:
     return found
 
 
+def views(test) -> list[str]:
+    """What the first control offers."""
+    return [option.content for option in test.get("button_group")[0].proto.options]
+
+
 def warnings(test) -> list[str]:
     return [element.value for element in test.warning]
 
@@ -46,7 +54,7 @@ def test_nothing_chosen_offers_what_there_is(page, lab, pair):
 
 def test_an_empty_lab_leads_to_an_action(page, lab):
     test = page("compare")
-    assert test.button or test.get("page_link")
+    assert any(button.label.startswith("Start") and not button.disabled for button in test.button)
     assert not test.multiselect[0].options
 
 
@@ -143,6 +151,24 @@ def test_every_choice_is_in_the_link_and_the_link_shows_it_again(page, lab, pair
     assert [group["bold"] for group in charts(again)["main"]["groups"]] == [False, True]
 
 
+def test_two_choices_before_the_page_is_drawn_again_are_both_in_the_link(page, lab, pair):
+    test = page("compare", runs=",".join(pair))
+    test.slider[0].set_value(0.5)
+    test.toggle[0].set_value(True)
+    assert _link(ran(test)) == {"runs": ",".join(pair), "smooth": "0.5", "traces": "1"}
+    assert test.slider[0].value == 0.5 and test.toggle[0].value
+
+
+def test_widgets_with_other_options_keep_one_name_in_the_session(page, lab, pair):
+    test = page("compare", runs=pair[0])
+    names = {key for key in test.session_state if key.startswith("held:")}
+    tools.stored(lab.store, [0.5] * 3, algorithm="ppo")  # one more to choose
+    test.multiselect[0].set_value([pair[0], pair[3]])
+    ran(test)
+    after = {key for key in test.session_state if key.startswith("held:")}
+    assert after - names == {"held:compare:baseline"}  # one run has none
+
+
 def test_a_baseline_that_is_not_compared(page, lab, pair):
     test = page("compare", runs=",".join(pair[:3]), baseline=pair[4])
     assert f"The baseline {pair[4]} is none of the runs" in warnings(test)[0]
@@ -174,13 +200,14 @@ def test_a_table_of_nothing_is_a_sentence(page, lab):
 def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="plane")
     panel, = charts(test)["main"]["panels"]
+    assert "Reward and KL" in views(test)
     assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
     assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
     assert "front" not in panel["lines"] and "on the front" in html(test)  # GRPO alone is on it: no line
     plain = tools.stored(lab.store, [0.5] * 3)
     test = page("compare", runs=plain, view="plane")
-    assert "plane" not in test.get("button_group")[0].proto.options.__str__() and "main" in charts(test)
+    assert "Reward and KL" not in views(test) and "main" in charts(test)
 
 
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):
@@ -199,3 +226,68 @@ def test_only_runs_that_go_are_polled(page, lab, pair, monkeypatch):
     assert every["compare"] is None
     page("compare", runs=tools.stored(lab.store, [0.5], state="running"))
     assert every["compare"] == 1.0
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """The first draw of the page is followed by what `ticks.between` does and a tick; `drawn` is what a view got."""
+    class Ticks:
+        between, drawn = None, []
+
+        def fragment(self, draw, run_every=None, key=None):
+            def twice(*args):
+                draw(*args)
+                if key == "compare" and self.between:
+                    between, self.between = self.between, None
+                    between()
+                    draw(*args)
+            return twice
+
+    found = Ticks()
+    found.drawn = []
+    monkeypatch.setattr(st, "fragment", found.fragment)
+    monkeypatch.setitem(compare.VIEWS, "curves", compare.View(
+        "Curves", lambda chosen, full: found.drawn.append((chosen, full))))
+    return found
+
+
+def row(store, run, step, **metrics):
+    store.append(run, Record(step, 100 * step, {"reward": 0.5, "updates": float(step), **metrics}), float(step))
+
+
+def test_a_browser_that_lost_its_lines_gets_them_as_they_are_now(page, lab, ticks):
+    run = tools.stored(lab.store, [0.5], state="running")
+    ticks.between = lambda: (row(lab.store, run, 2), compare_curves.resync())
+    page("compare", runs=run)
+    assert [(chosen.traces[0].axes["step"].size, full) for chosen, full in ticks.drawn] == [(1, True), (2, True)]
+
+
+def test_a_knob_that_is_moved_is_another_group_around_the_view_too(page, lab, ticks):
+    runs = [tools.stored(lab.store, [0.5], seed=number, state="running") for number in range(2)]
+    ticks.between = lambda: lab.store.log(runs[0], "knob", {"knob": "beta", "from": 0.0, "to": 0.2, "text": "β"}, 1)
+    test = page("compare", runs=",".join(runs))
+    assert [(len(chosen.groups), full) for chosen, full in ticks.drawn] == [(1, True), (2, True)]  # a run of the page
+    assert any(box.label == "Baseline" for box in test.selectbox)
+
+
+def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeypatch):
+    def gone(chosen, full):
+        raise LabError("The checkpoint [x] is gone: choose another one.")
+
+    monkeypatch.setitem(compare.VIEWS, "curves", compare.View("Curves", gone))
+    assert [each.value for each in page("compare", runs=pair[0]).error] == [
+        "The checkpoint \\[x\\] is gone: choose another one."]
+
+
+def test_a_job_that_cannot_be_asked_again_is_a_sentence(page, lab):
+    asked = Answering(lab.launcher, lambda spec: None)
+    put = asked.compute
+
+    def once(spec):
+        if asked.asked:
+            raise LabError("The file is gone: restore it.")
+        return put(spec)
+
+    lab.launcher.compute = once
+    assert [each.value for each in page("compare", runs=trained(lab.store), view="answers").error] == [
+        "The file is gone: restore it."]
