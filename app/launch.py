@@ -26,7 +26,7 @@ from labcore.runs.spec import WHOLE, RunSpec, knobs_of
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
          "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}
-MOST_SEEDS = 20
+NEW = "new"  # the link's key
 EARLIER = 200  # runs that an estimate looks at
 
 
@@ -35,9 +35,12 @@ class Plan(Draft):
 
     def __init__(self, kind: str) -> None:
         self.kind, self.scope, self.new = kinds.kind(kind), f"launch-{kind}", False
-        known = {"steps": {}, "data": {}, "knobs": {}, "seeds": 3, "limit": None, "axes": {},
-                 "algorithms": [key for key in FIRST[kind] if key in self.kind.algorithms]}
-        self.fields = st.session_state.setdefault(f"draft:{self.scope}", {**defaults(self.kind), **known})
+        self.fields = st.session_state.setdefault(f"draft:{self.scope}", self.usual())
+
+    def usual(self) -> dict[str, Any]:
+        """The fields where nothing is chosen."""
+        return {**defaults(self.kind), "steps": {}, "data": {}, "knobs": {}, "seeds": 3, "limit": None, "axes": {},
+                "algorithms": list(FIRST[self.kind.key])}
 
     @property
     def steps(self) -> int:
@@ -54,6 +57,15 @@ class Plan(Draft):
         self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {
             key: value for key, value in self.kind.unwatched.items() if key in known})
         return super().values
+
+    def untouched(self) -> dict[str, dict[str, Value]]:
+        """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
+        found = {}
+        for place in self.fields["knobs"]:
+            algorithm_key, _, task_key = place.partition(":")
+            known = knobs_of(self.kind.algorithms[algorithm_key], kinds.task(task_key, self.kind.key))
+            found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
+        return found
 
     @contextmanager
     def turned_to(self, algorithm: str) -> Iterator[None]:
@@ -74,7 +86,7 @@ class Plan(Draft):
 @st.fragment
 def form() -> None:
     """The whole form, down to the one button that starts everything."""
-    place = st.session_state.setdefault("launch", {"way": "algorithms", "kind": "llm"})
+    place = st.session_state.get("launch") or _opened()
     with st.container(border=True, key="launch"):
         left, right = st.columns([1, 1.1], vertical_alignment="bottom")
         with left:
@@ -85,7 +97,29 @@ def form() -> None:
         _task(plan)
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
+        _to_url(place, plan)
         _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
+
+
+def _opened() -> dict[str, str]:
+    """The plan of the link, where it holds one."""
+    place = st.session_state["launch"] = {"way": "algorithms", "kind": "llm"}
+    try:
+        found = launch_plan.of_link(st.query_params[NEW]) if NEW in st.query_params else {}
+    except LabError as error:
+        st.warning(literal(str(error)), icon=":material/error:")
+        return place
+    place |= {key: found.pop(key) for key in tuple(place) if key in found}
+    Plan(place["kind"]).fields.update(found)
+    return place
+
+
+def _to_url(place: dict[str, str], plan: Plan) -> None:
+    """Every choice that is not usual, so that a copied link opens the same form."""
+    link = launch_plan.to_link(place["way"], place["kind"], plan.fields, plan.usual() | {"knobs": plan.untouched()})
+    wanted = {NEW: link} if link else {}
+    if not set(st.query_params) - {NEW} and st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
 
 
 def _choose(place: dict[str, str], field: str, title: str, options: dict[str, str]) -> None:
@@ -192,7 +226,7 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
 
 def _counts(plan: Plan) -> None:
-    boxes = (("seeds", "Seeds", (1, MOST_SEEDS), "Three are the fewest for a verdict: one run may be luck."),
+    boxes = (("seeds", "Seeds", (1, launch_plan.MOST_SEEDS), "Three are the fewest for a verdict: one may be luck."),
              ("seed", "First seed", WHOLE["seed"], None),
              ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
     for column, (field, title, (low, high), help) in zip(st.columns(3, gap="small"), boxes, strict=True):

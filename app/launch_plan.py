@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs.rows import RunRow
-from labcore.runs.spec import RunSpec, base_spec, knobs_of
+from labcore.runs.spec import WHOLE, RunSpec, base_spec, knobs_of
 
+MOST_SEEDS = 20
 SUGGESTED = 5  # values of a knob that a sweep starts from
 
 
@@ -109,3 +113,59 @@ def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
         if changes:
             told.append(f"{spec.row.label}: {', '.join(changes)}")
     return told
+
+
+def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """What a plan has that is not usual, as text for a link; empty where it is the plan that one starts with."""
+    told = {"way": way, "kind": kind, **fields, "knobs": {
+        key: values for key, values in fields["knobs"].items() if values != usual["knobs"].get(key)}}
+    usual = {"way": "algorithms", "kind": "llm", **usual, "knobs": {}}
+    apart = {key: value for key, value in told.items() if key in LINKED and value != usual[key]}
+    return json.dumps(apart, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if apart else ""
+
+
+def of_link(text: str) -> dict[str, Any]:
+    """The fields that `to_link` wrote; whether they go together is the form's to say.
+
+    Raises:
+        LabError: the text is no such link.
+    """
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not all(key in LINKED and LINKED[key](value) for key, value in found.items()):
+            raise ValueError
+    except (LabError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise LabError("The link's new comparison cannot be read, so the form is as usual: copy the link again.") \
+            from error
+    return found
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _whole(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _knobs(value: Any) -> bool:
+    """{"algorithm:task": {knob: value}}, each value one that its knob can be."""
+    for place, values in value.items():
+        algorithm_key, _, task_key = place.partition(":")
+        (kind, *_) = [row for row in kinds.KINDS.values() if algorithm_key in row.algorithms]
+        known = {knob.key: knob for knob in knobs_of(kind.algorithms[algorithm_key], kinds.task(task_key, kind.key))}
+        for key in values:
+            values[key] = known[key].check(values[key])
+    return True
+
+
+# What of a plan is in a link, and whether a value can be one; the user's own files are not.
+LINKED: dict[str, Callable[[Any], bool]] = {
+    "way": lambda value: value in ("algorithms", "sweep"), "kind": lambda value: value in kinds.KINDS,
+    "task": lambda value: isinstance(value, str) and bool(value), "model": lambda value: isinstance(value, str),
+    "algorithm": lambda value: any(value in row.algorithms for row in kinds.KINDS.values()), "algorithms": _texts,
+    "seeds": _whole(1, MOST_SEEDS), "seed": _whole(*WHOLE["seed"]),
+    "limit": lambda value: value is None or _whole(*WHOLE["steps"])(value),
+    "axes": lambda value: all(_texts(pair) and len(pair) == 2 for pairs in value.values() for pair in pairs),
+    "knobs": _knobs,
+}

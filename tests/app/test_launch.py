@@ -86,3 +86,24 @@ def test_a_cost_is_an_estimate_from_earlier_runs_of_the_same(lab):
     found = launch_plan.cost([spec, spec, other], lab.store.runs("finished"), 2)
     assert found == launch_plan.Cost(5.0, ("RLOO",))
     assert launch_plan.cost([spec] * 5, lab.store.runs("finished"), 2).seconds == 12.5
+
+
+def test_the_form_is_in_the_link_and_comes_back_from_it(page, lab):
+    test = page("compare")
+    assert not test.query_params
+    next(each for each in test.segmented_control if each.label == "Compare").set_value("sweep")
+    ran(test)
+    next(box for box in test.text_input if box.label == "Values of beta").set_value("0, 0.1")
+    next(box for box in test.number_input if box.label == "Seeds").set_value(2)
+    ran(test)
+    link = "".join(test.query_params["new"])
+    again = page("compare", new=link)
+    assert button(again, "Start 4 runs") and "".join(again.query_params["new"]) == link
+    assert next(box for box in again.text_input if box.label == "Values of beta").value == "0, 0.1"
+
+
+@pytest.mark.parametrize("link", ["{", "[]", '{"seeds":0}', '{"seeds":true}', '{"way":"x"}', '{"axes":{"grpo":[1]}}',
+                                  '{"knobs":{"grpo:sort":{"beta":-1}}}', '{"knobs":{"x:y":{}}}', '{"else":1}'])
+def test_a_link_that_is_none_is_said_and_the_form_is_as_usual(page, link):
+    test = page("compare", new=link)
+    assert any("cannot be read" in warning.value for warning in test.warning) and button(test, "Start 15 runs")
