@@ -139,18 +139,22 @@ def clean_up(options: argparse.Namespace) -> int:
         plan = cleanup.beyond_newest(entries, _natural(options.keep, "--keep"))
     else:
         plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
-    what = f"files of {len(plan.ids)} runs" if plan.files else f"{len(plan.ids)} runs"
-    told = f"{what}, {plan.size / MEGABYTE:.1f} MB"
+    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size)
     if not options.yes:
         print("\n".join([*plan.ids, f"Would delete {told}: add --yes to do it."]))
         return 0
     if options.trash:
-        marks.delete(store, plan.ids)
+        gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
+        told = _told(len(gone), sum(entry.digest.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
     print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
                                 "back, clean --trash frees the room."))
     return 0
+
+
+def _told(count: int, size: int) -> str:
+    return f"{count} runs, {size / MEGABYTE:.1f} MB"
 
 
 def _natural(value: float, name: str) -> float:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -160,6 +161,21 @@ def rows(run_id: str) -> tuple[Step, ...]:
 def forget(run_id: str) -> None:
     """Delete an imported run for good, in the trash or not. Raises LabError where there is none."""
     shutil.rmtree(place(run_id))
+
+
+def purge(run_id: str, before: float) -> bool:
+    """Delete an imported run for good if it lies in the trash since `before` or longer; whether it did."""
+    if run_id not in _names(_trash()):
+        return False
+    path = _trash() / run_id
+    with tempfile.TemporaryDirectory(prefix=".", dir=_trash()) as doomed:
+        try:
+            if path.stat().st_mtime > before:
+                return False
+            path.rename(Path(doomed) / run_id)  # whole: what was restored meanwhile is not here any more
+        except FileNotFoundError:
+            return False
+    return True
 
 
 def _folder() -> Path:

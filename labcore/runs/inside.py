@@ -56,6 +56,12 @@ def trash(connection: sa.Connection, run_id: str) -> None:
     connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": time.time()})
 
 
+def in_trash_since(connection: sa.Connection, run_id: str, before: float) -> bool:
+    """Whether the run is in the trash, and was put there at `before` or earlier."""
+    query = sa.select(runs.c.id).where(runs.c.id == run_id, runs.c.deleted <= before)
+    return connection.execute(query).first() is not None
+
+
 def forget(connection: sa.Connection, run_id: str) -> None:
     """Delete all rows of the run. Raises LabError where it is going."""
     found = known(connection, run_id, in_trash=True)

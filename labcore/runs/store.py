@@ -24,7 +24,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs import checkpoint, inside, schema
 from labcore.runs.database import Database
-from labcore.runs.paths import home, run_folder
+from labcore.runs.paths import home, is_run_id, run_folder
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
 from labcore.runs.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
@@ -252,15 +252,26 @@ class Store(Database):
             return [_run_row(row) for row in connection.execute(query)]
 
     def delete(self, run_id: str) -> None:
-        """Forget an ended or queued run for good: its rows and its folder.
+        """Forget an ended or queued run for good: its rows and its folder, where that can be a run's (see `is_run_id`).
 
         Raises:
             LabError: it is going, or is not there.
         """
         with self._writing() as connection:
             inside.forget(connection, run_id)
-        if run_folder(run_id).exists():
+        if is_run_id(run_id) and run_folder(run_id).exists():
             shutil.rmtree(run_folder(run_id))
+
+    def purge(self, run_ids: Iterable[str], before: float) -> list[str]:
+        """Forget for good those runs that lie in the trash since `before`, a unix time, or longer; return their ids."""
+        with self._writing() as connection:  # where they lie is asked here: somebody may have restored one meanwhile
+            gone = [run_id for run_id in run_ids if inside.in_trash_since(connection, run_id, before)]
+            for run_id in gone:
+                inside.forget(connection, run_id)
+        for run_id in gone:
+            if run_folder(run_id).exists():
+                shutil.rmtree(run_folder(run_id))
+        return gone
 
     def digests(self) -> dict[str, str]:
         """What `keep_digests` was given for each run, those in the trash as well."""

@@ -64,12 +64,16 @@ def delete(store: Store, run_ids: Iterable[str]) -> None:
             store.delete(run_id)
 
 
-def purge(store: Store, days: float = TRASH_DAYS) -> list[str]:
-    """Delete for good what has been in the trash for `days`; return the ids."""
+def purge(store: Store, days: float = TRASH_DAYS, run_ids: Sequence[str] | None = None) -> list[str]:
+    """Delete for good what has been in the trash for `days`, of `run_ids` or of all; return the ids.
+
+    Whoever lists the trash may do so long before: a run that was restored meanwhile stays.
+    """
     before = time.time() - days * DAY
-    old = [run.id for run in (*store.trashed(), *imported.trashed()) if run.deleted <= before]
-    delete(store, old)
-    return old
+    old = run_ids if run_ids is not None else [
+        run.id for run in (*store.trashed(), *imported.trashed()) if run.deleted <= before]
+    own = store.purge(old, before) if old else []
+    return own + [run_id for run_id in old if imported.purge(run_id, before)]
 
 
 def _of(store: Store, run_id: str):

@@ -181,6 +181,28 @@ def test_the_trash_is_purged_after_a_week(store):
     assert marks.purge(store) == [old] and [row.id for row in store.trashed()] == [new]
 
 
+@pytest.mark.parametrize("purge", [lambda store, ids: marks.purge(store, 0, ids),
+                                   lambda store, ids: marks.purge(store, 0)], ids=["those", "all"])
+def test_a_run_restored_after_the_trash_was_listed_is_not_purged(store, monkeypatch, purge):
+    own, other = ended(store, files=10), imported.keep("trl.csv", CSV)[0].id
+    gone, also = ended(store), imported.keep("trl.csv", CSV, "another")[0].id
+    marks.trash(store, [own, other, gone, also])
+    listed = store.trashed(), imported.trashed()
+    marks.restore(store, [own, other])
+    monkeypatch.setattr(store, "trashed", lambda: listed[0])
+    monkeypatch.setattr(imported, "trashed", lambda: listed[1])
+    assert sorted(purge(store, [own, other, gone, also])) == sorted([gone, also])
+    assert store.run(own).id == own and run_folder(own).exists() and imported.known(other)
+    assert not list((home() / "imported" / ".trash").iterdir()) and not run_folder(gone).exists()
+
+
+def test_a_run_deleted_anew_after_the_trash_was_listed_has_its_whole_week(store):
+    own, other = ended(store), imported.keep("trl.csv", CSV)[0].id
+    marks.trash(store, [own, other])
+    assert marks.purge(store, 1, [own, other]) == []
+    assert [row.id for row in store.trashed()] == [own] and [run.id for run in imported.trashed()] == [other]
+
+
 @pytest.fixture
 def many(store):
     """Four ended runs of 4,000 bytes, the oldest first, the second starred; and one that goes."""
