@@ -171,9 +171,10 @@ def _restore(ids: Sequence[str]) -> None:
 
 
 def _purge(ids: Sequence[str]) -> None:
-    marks.delete(lab().store, ids)
+    gone = marks.purge(lab().store, 0, ids)
     st.session_state[PICKED] = []
-    said(f"{_runs(ids)} deleted for good.")
+    said((f"{_runs(gone)} deleted for good." if gone else "Nothing was deleted.")
+         + (" What was restored meanwhile stays." if len(gone) < len(ids) else ""))
 
 
 def empty_trash(entries: Sequence[Entry]) -> None:
