@@ -16,7 +16,7 @@ from labcore.runs import capsule_file, checkpoint, uploads, versions
 from labcore.runs.capsule import CHECKPOINTS, SEEN
 from labcore.runs.capsule_file import Capsule
 from labcore.runs.faults import disk_full
-from labcore.runs.paths import home, made, run_folder
+from labcore.runs.paths import home, is_run_id, made, run_folder
 from labcore.runs.rows import Event, RunRow, Step
 from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
@@ -25,7 +25,8 @@ TAG = "imported"
 
 
 def take_in(store: Store, path: Path | str) -> str:
-    """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is taken.
+    """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is
+    taken or no run may have it.
 
     Raises:
         LabError: it is no sound capsule, this lab cannot run it, or it cannot be written.
@@ -33,7 +34,7 @@ def take_in(store: Store, path: Path | str) -> str:
     with capsule_file.unpacked(path) as capsule:
         for run_id in _names(capsule):
             folder = run_folder(run_id)
-            if folder.exists():
+            if not is_run_id(run_id) or folder.exists():
                 continue
             spec = _spec(capsule, folder)
             _write(capsule, spec, folder)

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from labcore.errors import LabError
 
+# What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
+RESERVED = frozenset({"base", "imported", "jobs", "supervisor.log", "uploads", "votes"})
+RESERVED_PREFIXES = ("imported-", "sweep-", "lab.db")
+
 
 def home() -> Path:
     """The lab's folder: `RL_LAB_HOME`, else `runs` in the working directory. Absolute; not made here."""
@@ -16,6 +20,12 @@ def home() -> Path:
 def run_folder(run_id: str) -> Path:
     """Where run `run_id` keeps its spec, checkpoints, samples, lines and log."""
     return home() / run_id
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a run may be called `name`. Some disks take upper and lower case, and dots at the end, for the same."""
+    plain = name.casefold().rstrip(".")
+    return plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
 
 
 def log_file(run_id: str) -> Path:

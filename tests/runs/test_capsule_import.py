@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labcore.cli.main import main
@@ -70,6 +72,23 @@ def test_a_name_that_is_taken(store, tmp_path):
     assert second != run_id and second.startswith("q_learning-corridors-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
+
+
+@pytest.mark.parametrize("name", ["votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db",
+                                  "supervisor.log", "imported-x", "sweep-abc123"])
+def test_a_name_that_no_run_may_have(store, tmp_path, name):
+    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    run_id = take_in(store, sealed(path, run=name))
+    assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
+
+
+def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
+    run_id = ran(store, maze(4))
+    (home() / "votes").mkdir()
+    row = replace(store.run(run_id), id="votes")
+    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
+    store.delete("votes")
+    assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
 
 
 def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
