@@ -1,0 +1,70 @@
+"""The settings of a comparison that is being put together. Kept in the session, like the draft of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import streamlit as st
+
+from app.session import Draft, defaults
+from labcore.catalog import kinds
+from labcore.catalog.knob import Value
+from labcore.runs.spec import RunSpec, knobs_of
+
+FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
+         "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}
+
+
+class Plan(Draft):
+    """The settings of a comparison: those of a run, and what differs between its runs. Kept in the session."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.scope, self.new = kinds.kind(kind), f"launch-{kind}", False
+        self.fields = st.session_state.setdefault(f"draft:{self.scope}", self.usual())
+
+    def usual(self) -> dict[str, Any]:
+        """The fields where nothing is chosen."""
+        return {**defaults(self.kind), "steps": {}, "data": {}, "knobs": {}, "seeds": 3, "limit": None, "axes": {},
+                "algorithms": list(FIRST[self.kind.key])}
+
+    @property
+    def steps(self) -> int:
+        return self.fields["limit"] or self.row.steps
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(range(self.fields["seed"], self.fields["seed"] + self.fields["seeds"]))
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
+        known = {knob.key for knob in self.row.knobs}
+        self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {
+            key: value for key, value in self.kind.unwatched.items() if key in known})
+        return super().values
+
+    def untouched(self) -> dict[str, dict[str, Value]]:
+        """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
+        found = {}
+        for place in self.fields["knobs"]:
+            algorithm_key, _, task_key = place.partition(":")
+            known = knobs_of(self.kind.algorithms[algorithm_key], kinds.task(task_key, self.kind.key))
+            found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
+        return found
+
+    @contextmanager
+    def turned_to(self, algorithm: str) -> Iterator[None]:
+        """The plan speaks of another algorithm for a while."""
+        before = self.fields["algorithm"]
+        self.choose("algorithm", algorithm)
+        try:
+            yield
+        finally:
+            self.fields["algorithm"] = before
+
+    def of(self, algorithm: str) -> RunSpec:
+        """The run of one algorithm. Raises LabError where its settings do not go together."""
+        with self.turned_to(algorithm):
+            return self.spec()
