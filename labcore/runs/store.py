@@ -259,8 +259,7 @@ class Store(Database):
         """
         with self._writing() as connection:
             inside.forget(connection, run_id)
-        if is_run_id(run_id) and run_folder(run_id).exists():
-            shutil.rmtree(run_folder(run_id))
+        _remove_folder(run_id)
 
     def purge(self, run_ids: Iterable[str], before: float) -> list[str]:
         """Forget for good those runs that lie in the trash since `before`, a unix time, or longer; return their ids."""
@@ -269,8 +268,7 @@ class Store(Database):
             for run_id in gone:
                 inside.forget(connection, run_id)
         for run_id in gone:
-            if run_folder(run_id).exists():
-                shutil.rmtree(run_folder(run_id))
+            _remove_folder(run_id)
         return gone
 
     def digests(self) -> dict[str, str]:
@@ -396,6 +394,11 @@ class Store(Database):
         with self._reading() as connection:
             rows = connection.execute(query).all()
         return [Control(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows]
+
+
+def _remove_folder(run_id: str) -> None:
+    if is_run_id(run_id) and run_folder(run_id).exists():
+        shutil.rmtree(run_folder(run_id))
 
 
 def _run_row(row: sa.Row) -> RunRow:
