@@ -53,6 +53,23 @@ def take(page: Page, url: str) -> None:
     page.get_by_text("Finished").first.wait_for(timeout=WAIT)
     page.wait_for_timeout(4000)  # the players swing the pole
     page.screenshot(path=IMAGES / "cartpole.png")
+    compare(page, url)
+
+
+def compare(page: Page, url: str) -> None:
+    """The comparison that the form proposes, as curves and as a table; then one of its models beside its base."""
+    page.goto(f"{url}/compare")
+    page.get_by_role("button", name=re.compile("^Start 15 runs")).click(timeout=WAIT)
+    page.get_by_text("15 finished").first.wait_for(timeout=10 * WAIT)
+    page.get_by_role("radio", name="Table").click()
+    page.get_by_text("What differs").wait_for(timeout=WAIT)
+    page.mouse.move(5, 790)
+    page.wait_for_timeout(2500)
+    page.screenshot(path=IMAGES / "compare.png")
+    page.goto(f"{url}/playground")
+    page.get_by_text(re.compile("right")).first.wait_for(timeout=WAIT)
+    page.wait_for_timeout(2500)
+    page.screenshot(path=IMAGES / "playground.png")
 
 
 def run(page: Page, address: str) -> None:
