@@ -16,7 +16,7 @@ from app.compare_lines import Lines, digits
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.frontier import Point
-from labcore.compare.table import Group
+from labcore.compare.table import LAST, Group
 
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
@@ -44,8 +44,8 @@ def show(chosen: Chosen, full: bool) -> None:
     if points:
         right.html(f"{compare_words.CSS}{listed(chosen, reward, points)}")
     right.caption("Up and to the left is better: more reward for less KL. Thin: the way of each run, smoothed; small: "
-                  "where each seed ended; large: the mean of a group's seeds; dotted: the front, groups that no other "
-                  "one beats at both." if points else "The plane is drawn when the runs have rows with a reward and "
+                  f"where each seed ended, the mean of its last {LAST} rows; large: the mean of a group's "
+                  "seeds; dotted: the front, groups that no other one beats at both." if points else "The plane is drawn when the runs have rows with a reward and "
                   "a KL to the reference.")
 
 

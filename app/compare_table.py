@@ -37,6 +37,7 @@ def show(chosen: Chosen, full: bool) -> None:
         st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ is a coin's toss. A "
                    "beats B only where the 95 % interval of P leaves ½ out, both have three seeds or more, and seeds "
                    "dealt at random would come apart as far in at most one case of ten; anything else is a tie.")
+    st.caption(compare_words.measured(table.better))
     if table.notes:
         st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
     if table.config:

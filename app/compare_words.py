@@ -11,7 +11,7 @@ from app.theme import number
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
-from labcore.compare.table import FINAL, Row, Table
+from labcore.compare.table import FINAL, LAST, Row, Table
 from labcore.compare.traces import AXES
 from labcore.runs.rows import ACTIVE
 
@@ -93,6 +93,18 @@ def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, s
     band = "" if duel.low is None else f", 95 % interval {duel.low:.2f} to {duel.high:.2f}"
     return (f"{said}, P {duel.p:.2f}", f"P({a} > {b}) = {duel.p:.2f}{band}. Seeds dealt to the two sides at random "
             f"come apart as far in {duel.chance:.0%} of cases.")
+
+
+def measured(better: str) -> str:
+    """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
+
+    >>> measured("")
+    "At the end, and wherever else all are judged: the mean of a run's last 5 rows up to there."
+    """
+    point = "lowest" if better == "lower" else "highest"
+    best = f" Best: the {point} point of its curve, averaged over about {LAST} rows."
+    return (f"At the end, and wherever else all are judged: the mean of a run's last {LAST} rows up to there."
+            f"{best if better else ''}")
 
 
 def going(table: Table) -> bool:

@@ -58,6 +58,7 @@ def show(chosen: Chosen, full: bool) -> None:
         with right:
             _front(chosen, points, looks, names, kind)
     st.html(compare_words.CSS + table(chosen, stand, names, looks))
+    st.caption(compare_words.measured(METRICS[chosen.metric].better))
 
 
 def _with_plane(chosen: Chosen) -> Chosen:
@@ -168,8 +169,9 @@ def _front(chosen: Chosen, points: Sequence[Point], looks: Sequence[Look], names
 
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look]) -> str:
-    """Every setting with its runs, each a link, as HTML."""
-    digits, body = METRICS[chosen.metric].digits, ""
+    """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better."""
+    metric, body = METRICS[chosen.metric], ""
+    digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = stand.shares and stand.shares.get(group.label)
@@ -177,15 +179,15 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
                           stand.values.get(group.label, ()), strict=True))
         links = " ".join(_link(source_of(chosen, trace.run), values.get(trace.run), digits) for trace in group.traces)
         label = html.escape(names[group.label])
+        cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
         body += (f"<tr><th>{compare_words.dot(look)}{label}"
-                 f"{'<small class=rl-under>has the best mean</small>' if group.label == stand.leader else ''}</th>"
-                 f"<td>{compare_words.mean(mean, digits)}</td><td>{'–' if share is None else f'{share:.0%}'}</td>"
+                 f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
+                 f"<td>{compare_words.mean(mean, digits)}</td>{cell}"
                  f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
-    metric = METRICS[chosen.metric]
+    head = '<th title="How often its mean is the best when the seeds are drawn again">Best in</th>' if better else ""
     return ('<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Setting</th>'
             f"<th>{html.escape(metric.label)} {html.escape(way(stand, chosen.active))}</th>"
-            '<th title="How often its mean is the best when the seeds are drawn again">Best in</th>'
-            f'<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
+            f'{head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
 
 
 def _link(run: RunRow, value: float | None, digits: int) -> str:

@@ -196,6 +196,24 @@ def test_the_table_as_a_file(three):
     assert float(pinned[2]["delta_final"]) == pytest.approx(-0.4) and pinned[0]["delta_final"] == ""
 
 
+def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
+    chosen = chosen_of(three)
+    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no verdict"]  # REINFORCE has one seed
+    assert rows[3]["states"] == "finished"
+    chosen = chosen_of([*three, tools.stored(Store(), [0.4], seed=9, algorithm="ppo", state="running")])
+    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    assert [row["verdict"] for row in rows] == ["no verdict", "", "no verdict", "no verdict"]
+    assert rows[2]["states"] == "finished finished finished running"
+
+
+def test_a_group_of_which_one_run_has_begun_is_one_seed_in_the_file(lab):
+    waiting, begun = (tools.stored(lab.store, rewards, seed=seed, state="running")
+                      for seed, rewards in enumerate(([], [0.5, 0.75])))
+    rows = read(compare_csv.plotted(chosen_of([waiting, begun])))
+    assert {(row["what"], row["run"]) for row in rows} == {("one seed", begun)}
+
+
 def test_the_curves_as_they_are_drawn_as_a_file(three):
     rows = read(compare_csv.plotted(chosen_of(three, smooth=0.5)))
     line = [row for row in rows if row["group"] == "GRPO" and row["what"] == "mean" and row["smoothing"] == "0.5"]

@@ -15,7 +15,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import standing
 from labcore.compare.loading import load
-from labcore.compare.table import groups
+from labcore.compare.table import LAST, groups
 from labcore.runs import sweep
 from labcore.runs.record import Record
 from labcore.runs.spec import make
@@ -161,6 +161,22 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     box.select("tokens")
     ran(test)
     assert test.query_params["by"] in ("tokens", ["tokens"]) and "Reward at 300 tokens" in told(test)
+
+
+def test_nothing_is_the_best_by_a_metric_that_has_no_better(page, lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    said = told(page("compare", sweep=sweep_id, view="sweep", metric="updates"))
+    assert "Neither more nor less" in said and "best mean" not in said and "Best in" not in said
+    assert "has the best mean" in told(page("compare", sweep=sweep_id, view="sweep", metric="reward"))
+
+
+def test_captions_say_what_the_numbers_are(page, lab):
+    sweep_id = queued(lab.store, {"beta": list(REWARDS)})
+    done(lab.store, sweep_id)
+    for view in ("sweep", "table", "plane"):
+        words = " ".join(each.value for each in page("compare", sweep=sweep_id, view=view).caption)
+        assert f"last {LAST} rows" in words and ("Best: the highest point" in words) == (view != "plane"), view
 
 
 def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page, lab):
