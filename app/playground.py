@@ -13,7 +13,7 @@ import streamlit as st
 from app import jobs, playground_models, playground_vote, session
 from app.held import held
 from app.playground_models import title
-from app.playground_place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, of
+from app.playground_place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
 from app.playground_view import payload, playground_view
 from app.tokens import literal
 from labcore.catalog.algorithms import MAX_NEW_TOKENS, TOP_K, TOP_P
@@ -33,7 +33,7 @@ CSS = """
 
 def page() -> None:
     """The whole page."""
-    place, faults = of(st.query_params.to_dict())
+    place, faults = of(here())
     session.problem()
     for sentence in faults:
         st.warning(literal(sentence), icon=":material/error:")
@@ -43,7 +43,7 @@ def page() -> None:
         return
     if not place.models:
         place = replace(place, models=playground_models.usual(runs))
-        go(place)  # tomorrow another run is the newest
+        go(models=place.models)  # tomorrow another run is the newest
     st.html(CSS)
     st.checkbox("Show the models and the sampling", key="show_knobs", on_change="ignore")  # seen on a phone only
     left, right = st.columns([1, 3.7], gap="medium")
@@ -75,13 +75,14 @@ def _right(place: Place) -> None:
         shown = held("playground:view", place.view)
         st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
                              format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.get, label_visibility="collapsed",
-                             on_change=lambda: go(place, view=shown.taken()))
+                             on_change=lambda: go(view=shown.taken()))
         with st.popover("Link", icon=":material/link:", help="This page's address"):
             query = urlencode(place.to_url(), safe=",:@")
             st.code(f"{(st.context.url or '').split('?')[0]}?{query}", language=None, wrap_lines=True)
             st.caption("Opens this again, in any browser on this machine.")
-        own = voting and playground_vote.own_prompt()
-    asked = _prompt(place, spec) if own or not voting else None
+        if voting:
+            playground_vote.own_prompt(place)
+    asked = _prompt(place, spec) if place.own or not voting else None
     if voting:
         playground_vote.show(place, settings, asked)
     else:
@@ -100,21 +101,28 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
     """What is asked and what would be right, typed or picked; without either the task's first prompt."""
     known = dict(presets(parse(place.models[0]).run))
     prompt = next(iter(known)) if place.prompt is None else place.prompt
-    answer = known.get(prompt) if place.prompt is None or place.answer is None else place.answer
+    answer = known.get(prompt) if place.answer is None else place.answer or None
     typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
     box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
-        box("Prompt", typed.value, key=typed.key, width="stretch", on_change=lambda: go(
-            place, prompt=typed.taken(), answer=None))
+        box("Prompt", typed.value, key=typed.key, width="stretch",
+            on_change=lambda: go(prompt=typed.taken(), answer=None))
         if spec.task_row.verifiable:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
                           "task compares with. Empty: nobody judges.", placeholder="nobody judges",
-                          on_change=lambda: go(place, prompt=prompt, answer=right.taken() or None))
+                          on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
              format_func=lambda text: literal(text if len(text) < 30 else f"{text[:28]}…"),
-             on_change=lambda: go(place, prompt=chosen.taken() or prompt, answer=None))
+             on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None))
     return prompt, answer
+
+
+def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
+    """What is right from now on: the task's own answer is not in the link, an empty one means that nobody judges."""
+    chosen = now().prompt
+    prompt = drawn if chosen is None else chosen
+    go(prompt=prompt, answer=None if answer == (known.get(prompt) or "") else answer)
 
 
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
@@ -152,23 +160,23 @@ def _sampling(place: Place) -> None:
     """How the models draw. Each control writes into the link."""
     warm = held("playground:t", place.temperature)
     st.slider("Temperature **τ**", 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
-              on_change=lambda: go(place, temperature=float(warm.taken())),
+              on_change=lambda: go(temperature=float(warm.taken())),
               help="Higher: more varied, more mistakes. 0: always the likeliest token.")
     if place.view != VOTE:  # which draws its own questions
         left, right = st.columns(2, gap="small", wrap=False)
         with left:
-            _number(place, "count", "Answers", 1, MOST_ANSWERS, place.count)
+            _number("count", "Answers", 1, MOST_ANSWERS, place.count)
         with right:
-            _number(place, "seed", "Seed", *WHOLE["seed"], place.seed)
+            _number("seed", "Seed", *WHOLE["seed"], place.seed)
     usual = int(spec_of(parse(place.models[0]).run).knobs["max_new_tokens"])
     with st.expander("More sampling"):
-        _number(place, "limit", "Length limit, tokens", int(MAX_NEW_TOKENS.low), int(MAX_NEW_TOKENS.high),
+        _number("limit", "Length limit, tokens", int(MAX_NEW_TOKENS.low), int(MAX_NEW_TOKENS.high),
                 place.limit or usual)
-        _number(place, "top_k", "Top-k", int(TOP_K.low), int(TOP_K.high), place.top_k, help=TOP_K.help)
-        _number(place, "top_p", "Top-p", TOP_P.low, TOP_P.high, place.top_p, step=0.05, help=TOP_P.help)
+        _number("top_k", "Top-k", int(TOP_K.low), int(TOP_K.high), place.top_k, help=TOP_K.help)
+        _number("top_p", "Top-p", TOP_P.low, TOP_P.high, place.top_p, step=0.05, help=TOP_P.help)
 
 
-def _number(place: Place, field: str, words: str, low, high, value, **more) -> None:
+def _number(field: str, words: str, low, high, value, **more) -> None:
     shown = held(f"playground:{field}", value)
     st.number_input(words, low, high, shown.value, key=shown.key, on_change=lambda: go(
-        place, **{field: shown.taken()}), **more)
+        **{field: shown.taken()}), **more)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.held import held
 from app.lab import lab
-from app.playground_place import MOST_MODELS, Place, go
+from app.playground_place import MOST_MODELS, Place, go, now
 from app.session import page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
@@ -60,14 +60,34 @@ def pick(place: Place, runs: Sequence[RunRow]) -> None:
         _slot(place, slot, parse(name), runs)
     if len(place.models) < MOST_MODELS:
         more = next((run.id for run in runs if run.id not in place.models), Model(runs[0].id, BASE).name)
-        st.button("Add a model", icon=":material/add:", on_click=lambda: go(place, models=(*place.models, more)),
+        st.button("Add a model", icon=":material/add:", on_click=_add, args=(more, len(place.models)),
                   help="Up to three answer side by side", width="stretch")
+
+
+def _answering() -> list[str]:
+    """The models of the link as it is by now, without what `fitting` leaves out."""
+    found = [(name, lab().find(parse(name).run)) for name in now().models]
+    return [name for name, run in found if run is not None and run.spec.kind == "llm"]
+
+
+def _add(name: str, drawn: int) -> None:
+    """One more model, once: a second click may come before the page with `drawn` models is drawn again."""
+    names = _answering()
+    if len(names) == drawn:
+        go(models=(*names, name))
+
+
+def _put(slot: int, drawn: str, name: str | None) -> None:
+    """Another model in the slot that shows `drawn`, or none. Slots before it may have gone since it was drawn."""
+    names = _answering()
+    at = names.index(drawn) if drawn in names and names[slot:slot + 1] != [drawn] else slot
+    if at < len(names) and (name or len(names) > 1):
+        go(models=(*names[:at], *([name] if name else []), *names[at + 1:]))
 
 
 def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None:
     def to(name: str | None) -> None:
-        rest = [*place.models[:slot], *([name] if name else []), *place.models[slot + 1:]]
-        go(place, models=tuple(rest))
+        _put(slot, place.models[slot], name)
 
     colour, ids = palette(ground())[slot], [run.id for run in runs]
     ids += [] if model.run in ids else [model.run]

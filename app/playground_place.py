@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,14 +15,17 @@ from labcore.jobs.models import parse
 from labcore.runs.spec import WHOLE
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
+LATE_SECONDS = 5.0  # a rerun with the link of before comes no later
+CHOSEN = "playground:chosen"
 ANSWERS, VOTE = "answers", "vote"
 
 
 @dataclass(frozen=True)
 class Place:
-    """`models` as `labcore.jobs.models` names them. `prompt` None: the task's first; `answer` None: nobody judges.
+    """`models` as `labcore.jobs.models` names them. `prompt` None: the task's first; `answer` None: the task's own,
+    "": nobody judges.
 
-    `limit` None is the length limit of the first run.
+    `limit` None is the length limit of the first run. `own`: each vote is on the prompt.
     """
 
     models: tuple[str, ...] = ()
@@ -34,12 +38,13 @@ class Place:
     count: int = 3
     limit: int | None = None
     view: str = ANSWERS
+    own: bool = False
 
     def to_url(self) -> dict[str, str]:
         """The query that opens this again."""
         there = {key: getattr(self, field) for key, (field, _) in KEYS.items()
                  if getattr(self, field) != getattr(Place(), field)}
-        return {"runs": ",".join(self.models), **{key: f"{value:g}" if isinstance(value, float) else str(value)
+        return {"runs": ",".join(self.models), **{key: f"{value:g}" if isinstance(value, float | bool) else str(value)
                                                   for key, value in there.items()}}
 
 
@@ -61,11 +66,18 @@ def _view(text: str) -> str:
     return text
 
 
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise LabError(f"it must be 1 or 0, not {text!r}")
+    return text == "1"
+
+
 # The key in the link: the field, and what reads it.
 KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "prompt": ("prompt", str), "answer": ("answer", str), "t": ("temperature", _temperature),
     "top_k": ("top_k", TOP_K.parse), "top_p": ("top_p", TOP_P.parse), "seed": ("seed", _whole("seed", *WHOLE["seed"])),
     "n": ("count", _whole("n", 1, MOST_ANSWERS)), "max": ("limit", MAX_NEW_TOKENS.parse), "view": ("view", _view),
+    "own": ("own", _switch),
 }
 
 
@@ -89,6 +101,28 @@ def of(query: dict[str, str]) -> tuple[Place, list[str]]:
     return replace(place, models=tuple(names[:MOST_MODELS])), faults
 
 
-def go(place: Place, **changes: Any) -> None:
-    """Put another place into the URL."""
-    st.query_params.from_dict(replace(place, **changes).to_url())
+def here() -> dict[str, str]:
+    """The query of the link, or the one that this tab has just put there.
+
+    A rerun that was under way when the user chose still brings the link of before: then the choice counts.
+    """
+    said = st.query_params.to_dict()
+    query, before, until = st.session_state.get(CHOSEN, ({}, [], 0.0))
+    if said not in before or time.monotonic() >= until:
+        return said
+    st.query_params.from_dict(query)
+    return query
+
+
+def now() -> Place:
+    """Where the tab is at this moment, which a widget's closure cannot know: it was drawn before."""
+    return of(here())[0]
+
+
+def go(**changes: Any) -> None:
+    """Put other values of these fields into the URL; the others stay as they are by now."""
+    was = here()
+    query = replace(of(was)[0], **changes).to_url()
+    st.session_state[CHOSEN] = query, [each for each in (was, st.query_params.to_dict()) if each != query], (
+        time.monotonic() + LATE_SECONDS)
+    st.query_params.from_dict(query)

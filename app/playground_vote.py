@@ -11,8 +11,9 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, session
+from app.held import held
 from app.playground_models import title
-from app.playground_place import Place
+from app.playground_place import Place, go
 from app.session import begin, page_of, tell
 from app.tokens import readable
 from labcore.compare.proportion import interval
@@ -43,10 +44,11 @@ CSS = """
 </style>"""
 
 
-def own_prompt() -> bool:
+def own_prompt(place: Place) -> None:
     """The switch between new prompts of the task and the user's own, drawn anew for each vote."""
-    return st.toggle("Always ask my prompt", key="vote:own",
-                     help="Off: each vote is on a new prompt of the task. On: on your prompt, answered anew.")
+    shown = held("vote:own", place.own)
+    st.toggle("Always ask my prompt", shown.value, key=shown.key, on_change=lambda: go(own=shown.taken()),
+              help="Off: each vote is on a new prompt of the task. On: on your prompt, answered anew.")
 
 
 def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
@@ -75,7 +77,7 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     if not ballots:
         st.info(f"To {ROUNDS} questions in a row the models gave the very same answers, so there is nothing to choose "
                 "between.", icon=":material/info:")
-        st.button("Ask others", icon=":material/refresh:", on_click=_next, args=(0,), key="vote:others")
+        st.button("Ask others", icon=":material/refresh:", on_click=_next, args=(0, _where(state)), key="vote:others")
         return
     question, *sides = ballots[state["round"] % len(ballots)]
     if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
@@ -96,7 +98,8 @@ def _state(of: tuple) -> dict[str, Any]:
 
 def _ballot(prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any], ballots: int) -> None:
     """The two answers; after the vote their names and the verifier's verdicts."""
-    choice = st.session_state[STATE]["choice"]
+    state = st.session_state[STATE]
+    choice = state["choice"]
     st.html(f'{CSS}<div class="rl-status"><span class="rl-muted" style="margin:0 .5rem 0 0">Prompt</span>'
             f'<code class="rl-mono" style="font-size:17px">{readable(prompt)}</code></div>')
     for place, (column, (model, answer)) in enumerate(zip(st.columns(2, gap="medium"), sides, strict=True)):
@@ -105,10 +108,10 @@ def _ballot(prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any], b
         if choice is None:
             for words, value, shortcut in (("1 is better", 0, "1"), ("Tie", "tie", "0"), ("2 is better", 1, "2")):
                 st.button(words, key=f"vote:{value}", shortcut=shortcut, on_click=_vote, width="stretch",
-                          args=(value, prompt, sides, about))
+                          args=(value, _where(state), prompt, sides, about))
         else:
             st.button("Next", key="vote:next", icon=":material/arrow_forward:", shortcut="Enter", type="primary",
-                      on_click=_next, args=(ballots,), width="stretch")
+                      on_click=_next, args=(ballots, _where(state)), width="stretch")
 
 
 def _card(place: int, model: str, answer: dict, choice: int | str | None) -> str:
@@ -123,8 +126,16 @@ def _card(place: int, model: str, answer: dict, choice: int | str | None) -> str
             f"<code>{readable(answer['text'])}</code>{cut}{told}</div>")
 
 
-def _vote(choice: int | str, prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any]) -> None:
-    """Keep the vote; only then are the names shown."""
+def _where(state: dict[str, Any]) -> tuple:
+    """Which question is on the page: a key that is hit twice before the page is drawn again counts once."""
+    return state["of"], state["seed"], state["round"]
+
+
+def _vote(choice: int | str, where: tuple, prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any]) -> None:
+    """Keep the vote, the first on its question; only then are the names shown."""
+    state = st.session_state[STATE]
+    if state["choice"] is not None or _where(state) != where:
+        return
     one, other = (Side(model, answer["text"]) for model, answer in sides)
     try:
         if choice == "tie":
@@ -135,11 +146,13 @@ def _vote(choice: int | str, prompt: str, sides: list[tuple[str, dict]], about: 
     except LabError as error:
         tell(str(error))
         return
-    st.session_state[STATE]["choice"] = choice
+    state["choice"] = choice
 
 
-def _next(ballots: int) -> None:
+def _next(ballots: int, where: tuple) -> None:
     state = st.session_state[STATE]
+    if _where(state) != where:
+        return
     state["choice"], state["round"] = None, state["round"] + 1
     if state["round"] >= ballots:
         state["round"], state["seed"] = 0, state["seed"] + 1

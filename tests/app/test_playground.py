@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app import playground_vote
 from app.playground_place import Place, of
 from app.playground_view import payload, reach
 from labcore.jobs import jobs, votes
@@ -43,10 +44,10 @@ def by_key(elements, start: str):
 
 def test_a_link_and_back():
     query = {"runs": "a,b@40,base:c", "prompt": "x=", "answer": "y", "t": "0.5", "top_k": "3", "top_p": "0.9",
-             "seed": "7", "n": "2", "max": "9", "view": "vote"}
+             "seed": "7", "n": "2", "max": "9", "view": "vote", "own": "1"}
     place, faults = of(query)
     assert not faults and place.to_url() == query
-    assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote")
+    assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote", True)
     assert of({"runs": "a"})[0].to_url() == {"runs": "a"}
 
 
@@ -103,6 +104,49 @@ def test_every_choice_is_in_the_link_and_in_the_question(page, lab, grpo, asked)
     link = {"runs": f"{grpo}@2,start:{grpo}", "prompt": "cab=", "answer": "abc", "t": "0.5", "seed": "4", "max": "5"}
     assert _link(test) == link
     assert page("playground", **link) and len([spec for spec in asked.asked if spec == asked.asked[-1]]) == 1
+
+
+def test_a_second_choice_before_the_redraw_keeps_the_first(page, lab, grpo, asked):
+    test = page("playground", runs=f"base:{grpo},{grpo}")
+    by_key(test.text_input, "playground:prompt").set_value("cab=")
+    by_key(test.number_input, "playground:seed").set_value(4)
+    by_key(test.select_slider, "playground:stage:0").set_value(f"start:{grpo}")
+    by_key(test.select_slider, "playground:stage:1").set_value(f"{grpo}@2")
+    ran(test)
+    assert _link(test) == {"runs": f"start:{grpo},{grpo}@2", "prompt": "cab=", "seed": "4"}
+
+
+def test_a_rerun_that_still_brings_the_link_of_before_does_not_undo_a_choice(page, lab, grpo, asked):
+    test = page("playground", runs=grpo)
+    by_key(test.number_input, "playground:seed").set_value(4)
+    ran(test)
+    test.query_params.clear()
+    test.query_params["runs"] = grpo
+    by_key(test.text_input, "playground:prompt").set_value("cab=")
+    ran(test)
+    assert _link(test) == {"runs": grpo, "prompt": "cab=", "seed": "4"}
+
+
+def test_a_slot_that_is_taken_away_and_the_next_one_that_is_moved(page, lab, grpo, asked):
+    test = page("playground", runs=f"gone,{grpo},base:{grpo}")
+    test.button(key="remove:0").click()
+    by_key(test.select_slider, "playground:stage:1").set_value(f"{grpo}@2")
+    ran(test)
+    assert _link(test)["runs"] == f"{grpo}@2"
+
+
+def test_an_empty_right_answer_means_that_nobody_judges(page, lab, grpo, asked):
+    test = page("playground", runs=grpo)
+    known = asked.asked[-1]["answer"]
+    by_key(test.text_input, "playground:answer").set_value("")
+    ran(test)
+    assert asked.asked[-1]["answer"] is None and by_key(test.text_input, "playground:answer").value == ""
+    assert _link(test)["answer"] == ""
+    again = page("playground", **_link(test))
+    assert by_key(again.text_input, "playground:answer").value == ""
+    by_key(again.text_input, "playground:answer").set_value(known)
+    ran(again)
+    assert "answer" not in _link(again)
 
 
 def test_the_stage_slider_walks_the_training_and_the_newest_stays_the_newest(page, lab, grpo, asked):
@@ -226,6 +270,22 @@ def test_a_vote_is_blind_until_it_is_cast_and_becomes_a_pair(page, lab, grpo, as
     assert "1 tie" in html(ran(test)) and votes.count() == 1
 
 
+def test_the_second_of_two_fast_votes_does_not_count(page, lab, grpo, asked):
+    test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
+    test.button(key="vote:0").click()
+    test.button(key="vote:1").click()
+    ran(test)
+    assert votes.count() == 1
+
+
+def test_next_goes_on_from_the_question_that_it_stands_under(monkeypatch):
+    state = {"of": (), "seed": 3, "round": 0, "choice": 0}
+    monkeypatch.setattr(playground_vote.st, "session_state", {playground_vote.STATE: state})
+    for _ in range(2):
+        playground_vote._next(5, ((), 3, 0))
+    assert state["round"] == 1
+
+
 def test_sides_are_shuffled(page, lab, grpo, asked):
     places = set()
     test = page("playground", runs=f"base:{grpo},{grpo}", view="vote")
@@ -259,9 +319,10 @@ def test_one_model_cannot_be_voted_on(page, lab, grpo, asked):
 def test_my_own_prompt_every_time(page, lab, grpo, asked):
     test = page("playground", runs=f"base:{grpo},{grpo}", view="vote", prompt="bca=")
     assert "prompt" not in asked.asked[-1] and asked.asked[-1]["job"] == "quiz"
-    test.toggle(key="vote:own").set_value(True)
+    by_key(test.toggle, "vote:own").set_value(True)
     ran(test)
     assert (asked.asked[-1]["prompt"], asked.asked[-1]["answer"]) == ("bca=", None)
+    assert _link(test)["own"] == "1" and by_key(page("playground", **_link(test)).toggle, "vote:own").value
 
 
 def test_the_votes_open_a_dpo_run_with_the_file_and_the_model_in_place(page, lab, grpo, asked):
