@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from labcore.errors import LabError
@@ -26,6 +27,12 @@ def is_run_id(name: str) -> bool:
     """Whether a run may be called `name`. Some disks take upper and lower case, and dots at the end, for the same."""
     plain = name.casefold().rstrip(".")
     return plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
+
+
+def remove_run_folder(run_id: str) -> None:
+    """Delete the folder of a run, where there is one that can be a run's (see `is_run_id`)."""
+    if is_run_id(run_id) and run_folder(run_id).exists():
+        shutil.rmtree(run_folder(run_id))
 
 
 def log_file(run_id: str) -> Path:

@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs import checkpoint, inside, schema
 from labcore.runs.database import Database
-from labcore.runs.paths import home, is_run_id, run_folder
+from labcore.runs.paths import home, remove_run_folder, run_folder
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
 from labcore.runs.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
@@ -259,7 +258,7 @@ class Store(Database):
         """
         with self._writing() as connection:
             inside.forget(connection, run_id)
-        _remove_folder(run_id)
+        remove_run_folder(run_id)
 
     def purge(self, run_ids: Iterable[str], before: float) -> list[str]:
         """Forget for good those runs that lie in the trash since `before`, a unix time, or longer; return their ids."""
@@ -268,7 +267,7 @@ class Store(Database):
             for run_id in gone:
                 inside.forget(connection, run_id)
         for run_id in gone:
-            _remove_folder(run_id)
+            remove_run_folder(run_id)
         return gone
 
     def digests(self) -> dict[str, str]:
@@ -318,6 +317,11 @@ class Store(Database):
                      for run_id, step in after.items()}
         return {run_id: [Step(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
                 for run_id, rows in found.items()}
+
+    def logged(self, run_id: str, after: int = 0) -> set[str]:
+        """The metrics that any of a run's rows beyond step `after` has."""
+        with self._reading() as connection:
+            return inside.logged(connection, run_id, after)
 
     def columns(self, run_ids: Sequence[str], keys: Sequence[str], after: int = 0) -> dict[str, list[Sequence[Any]]]:
         """For each run step, tokens, environment steps and seconds of the rows beyond `after`, then the metrics `keys`.
@@ -394,11 +398,6 @@ class Store(Database):
         with self._reading() as connection:
             rows = connection.execute(query).all()
         return [Control(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows]
-
-
-def _remove_folder(run_id: str) -> None:
-    if is_run_id(run_id) and run_folder(run_id).exists():
-        shutil.rmtree(run_folder(run_id))
 
 
 def _run_row(row: sa.Row) -> RunRow:
