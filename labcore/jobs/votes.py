@@ -82,18 +82,34 @@ def count() -> int:
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        if line.endswith(b"}"):  # else it was being written when the power went
-            yield json.loads(line)
+        if (row := _row(line)) is not None:  # else it was being written when the power went
+            yield row
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The vote that a line holds; None where it is not a whole one."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
-    """Add a line, and have it on the disk. What an interrupted writer left of a line is cut off first."""
+    """Add a line, and have it on the disk. What an interrupted writer left of a line is cut off first.
+
+    A whole vote that only lacks the end of its line, as an editor may leave it, gets that and stays.
+    """
     made(path.parent)
     line = json.dumps({**row, "time": round(time.time(), 3)}, ensure_ascii=False) + "\n"
     try:
         with FileLock(f"{path}.lock"), path.open("a+b") as file:
             file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
+            tail = (there := file.read())[there.rfind(b"\n") + 1:]
+            if tail and _row(tail) is None:
+                file.truncate(len(there) - len(tail))
+            elif tail:
+                file.write(b"\n")
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())

@@ -48,6 +48,26 @@ def test_what_a_power_cut_left_of_a_line_is_cut_off():
     assert [json.loads(line)["prompt"] for line in votes.pairs_file().read_text().splitlines()] == ["a=", "c="]
 
 
+@pytest.mark.parametrize("half", [b'{"prompt": "b=", "about": {}', b'{"prompt": "b={}', b'{"prompt": "\xc3', b'"b="',
+                                  b"}"])
+def test_half_a_line_counts_as_nothing_however_it_ends(half):
+    votes.prefer("a=", Side(A, "x"), Side(B, "y"))
+    with votes.pairs_file().open("ab") as file:
+        file.write(half)
+    assert votes.count() == 1 and votes.tally(A, B) == Tally(1, 0, 0)
+    votes.prefer("c=", Side(A, "x"), Side(B, "y"))
+    assert [json.loads(line)["prompt"] for line in votes.pairs_file().read_text().splitlines()] == ["a=", "c="]
+
+
+def test_a_whole_vote_without_the_end_of_its_line_stays():
+    for prompt in ("a=", "b="):
+        votes.prefer(prompt, Side(A, "x"), Side(B, "y"))
+    votes.pairs_file().write_text(votes.pairs_file().read_text().rstrip("\n"))
+    assert votes.count() == 2
+    votes.prefer("c=", Side(A, "x"), Side(B, "y"))
+    assert [json.loads(line)["prompt"] for line in votes.pairs_file().read_text().splitlines()] == ["a=", "b=", "c="]
+
+
 def test_a_vote_is_synced_before_the_next(monkeypatch):
     synced = []
     monkeypatch.setattr(votes.os, "fsync", synced.append)
