@@ -29,7 +29,7 @@ JOBS = {
     "quiz": "labcore.llm.answer:quiz",
     "one_batch": "labcore.llm.one_batch:one_batch",
 }
-VERSION = 1  # part of every id: counts up when a job gives another result for the same spec
+VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
 
 Spec = Mapping[str, Any]

@@ -26,6 +26,7 @@ from labcore.llm.session import Session
 from labcore.worlds.task import Problem, Score
 
 TOP = 5  # likeliest tokens told of each position
+QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
 MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
 
 
@@ -58,8 +59,8 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
 def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
 
-    The problems are drawn by `seed` alone, so that they are the same whoever answers them; of a file with fewer each
-    is asked once. Settings as in `answer`.
+    The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
+    of a run with that seed; of a file with fewer each is asked once. Settings as in `answer`.
 
     Raises:
         LabError: as `answer`; also where the models' tasks differ.
@@ -127,7 +128,8 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int) -> int:
 def _problems(spec: Mapping[str, Any], session: Session, count: int) -> list[Problem]:
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
-    return session.task.problems(min(count, session.task.size or count), np.random.default_rng(int(spec["seed"])))
+    stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
+    return session.task.problems(min(count, session.task.size or count), stream)
 
 
 def _judged(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 
@@ -139,6 +140,17 @@ def test_all_models_get_the_same_questions(run):
         assert question["answer"] == "".join(sorted(question["prompt"][:-1]))
         assert each["exact"] == (each["text"] == question["answer"])
     assert quiz({"models": [run], **QUIZ, "seed": 1})["questions"] != found["questions"]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_questions_are_none_of_the_batches_of_the_run_with_that_seed(seed):
+    """default_rng(seed) would be the stream of the first batch. Of 12! prompts two streams have none in common."""
+    run = saved("grpo-sort-dddd", letters=12, seed=seed)
+    asked = {question["prompt"] for question in quiz({"models": [run], **QUIZ, "count": 64, "seed": seed})["questions"]}
+    session = learner(f"base:{run}")
+    trained = {problem.prompt for step in range(3)
+               for problem in session.task.problems(64, np.random.default_rng((session.prompt_seed, step)))}
+    assert len(asked) == 64 and not asked & trained
 
 
 def test_a_file_with_few_prompts_is_asked_once(tmp_path):
