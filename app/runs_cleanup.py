@@ -30,7 +30,7 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
     what = st.radio("What goes", (AGE, NUMBER, FILES), key="clean:what", captions=(
         "They go into the trash", "They go into the trash",
-        "Curves, results and each run's newest checkpoint stay; forks can then start only from the end"))
+        "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these"))
     if what == AGE:
         plan = older_than(entries, st.number_input("Days", 0, 3650, 30, key="clean:days"))
     elif what == NUMBER:

@@ -47,7 +47,7 @@ def add_to(add) -> None:
     what.add_argument("--older-than", type=float, metavar="DAYS", help="delete runs that ended before")
     what.add_argument("--keep", type=int, metavar="N", help="delete all runs but the newest N")
     what.add_argument("--files", action="store_true", help="delete old checkpoints, samples and exports; curves, "
-                      "results and the newest checkpoint stay")
+                      "results, the first and the newest checkpoint stay")
     what.add_argument("--trash", action="store_true", help="delete for good what is in the trash")
     clean.add_argument("--yes", action="store_true", help="do it")
 

@@ -36,7 +36,7 @@ def take_in(store: Store, path: Path | str) -> str:
             folder = run_folder(run_id)
             if not is_run_id(run_id) or folder.exists():
                 continue
-            spec = _spec(capsule, folder)
+            spec = _spec(capsule)
             _write(capsule, spec, folder)
             try:
                 if store.take_in(*_rows(capsule, run_id, spec)):
@@ -65,15 +65,26 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
     return row, capsule.rows, [*capsule.events, Event(0, last.step, "imported", {"text": told}, now)]
 
 
-def _spec(capsule: Capsule, folder: Path) -> RunSpec:
+def _spec(capsule: Capsule) -> RunSpec:
     """The spec with this lab's places: of the user's file, and of a model that came with the capsule."""
-    own = capsule.spec.model.startswith(f"{CHECKPOINTS}/")
+    own = _brings_model(capsule)
     if own and (not capsule.first or capsule.spec.model != f"{CHECKPOINTS}/{capsule.first.name}/policy"):
         raise LabError(f"{capsule.name} is not a sound capsule (its spec.json names a model that it does not hold): "
                        "copy it again, or export the run again.")
     data = uploads.keep(capsule.data.name, capsule.data.read_bytes()) if capsule.data else None
     spec = capsule.located(str(capsule.first / "policy") if own else capsule.spec.model, data)
-    return replace(spec, model=str(folder / capsule.spec.model)) if own else spec
+    return replace(spec, model=str(_model_folder(capsule))) if own else spec
+
+
+def _brings_model(capsule: Capsule) -> bool:
+    return capsule.spec.model.startswith(f"{CHECKPOINTS}/")
+
+
+def _model_folder(capsule: Capsule) -> Path:
+    """Where the model is kept that the run began with: apart from the run, whose forks need it longer than it lives."""
+    seals = sorted((file, seal["sha256"]) for file, seal in capsule.manifest["files"].items()
+                   if file.startswith(f"{capsule.spec.model}/"))
+    return uploads.place(json.dumps(seals).encode()) / "model"
 
 
 def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
@@ -81,6 +92,9 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
         for part in (CHECKPOINTS, *SEEN):
             if (capsule.folder / part).exists():
                 shutil.copytree(capsule.folder / part, target / part)
+        if _brings_model(capsule) and not Path(spec.model).exists():
+            checkpoint.write_folder(Path(spec.model), lambda model: shutil.copytree(
+                target / capsule.spec.model, model, copy_function=checkpoint.link, dirs_exist_ok=True))
         (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
 

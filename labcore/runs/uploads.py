@@ -10,13 +10,18 @@ from labcore.errors import LabError
 from labcore.runs.paths import home, made
 
 
+def place(content: bytes) -> Path:
+    """The folder in which what has this content is kept."""
+    return home() / "uploads" / hashlib.sha256(content).hexdigest()[:16]
+
+
 def keep(name: str, content: bytes) -> Path:
     """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name.
 
     Raises:
         LabError: it cannot be written.
     """
-    folder = made(home() / "uploads" / hashlib.sha256(content).hexdigest()[:16])
+    folder = made(place(content))
     target = folder / (Path(name.replace("\\", "/")).name or "upload")
     try:
         if not target.exists():

@@ -31,9 +31,11 @@ def spare(run_id: str) -> int:
 
 
 def lighten(run_id: str) -> int:
-    """Delete an ended run's samples, exports and all its checkpoints but the newest; return the bytes that it freed.
+    """Delete an ended run's samples, exports and all its checkpoints but the first and the newest; return the bytes
+    that it freed.
 
-    Its curves, its events and its result stay: it can be opened, exported, played and resumed, and forked from its end.
+    Its curves, its events and its result stay: it can be opened, exported, also as a capsule, played and resumed, and
+    forked from its start and its end.
     """
     freed = 0
     for folder in list(_spare_folders(run_id)):
@@ -45,4 +47,4 @@ def lighten(run_id: str) -> int:
 def _spare_folders(run_id: str) -> Iterator[Path]:
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE if (folder / name).is_dir())
-    yield from (path for _, path in checkpoint.steps(folder)[:-1])
+    yield from (path for _, path in checkpoint.steps(folder)[1:-1])

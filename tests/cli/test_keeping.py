@@ -70,12 +70,12 @@ def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
     old, new = ended(store, files=1_000_000), ended(store, files=1_000_000)
     with store._writing() as connection:
         connection.execute(runs.update().where(runs.c.id == old), {"created": 1.0, "ended": time.time() - 40 * 86_400})
-    assert f"{old}\nWould delete 1 runs, 4.0 MB" in printed(capsys, "clean", "--older-than", "30")
+    assert f"{old}\nWould delete 1 runs, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
     assert len(store.runs()) == 2
     assert "Deleted files of 2 runs, 6.0 MB" in printed(capsys, "clean", "--files", "--yes")
-    assert "Deleted 1 runs, 1.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")
+    assert "Deleted 1 runs, 2.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")
     assert [row.id for row in store.runs()] == [new] and [row.id for row in store.trashed()] == [old]
-    assert "Deleted 1 runs, 1.0 MB." in printed(capsys, "clean", "--trash", "--yes")
+    assert "Deleted 1 runs, 2.0 MB." in printed(capsys, "clean", "--trash", "--yes")
     assert store.trashed() == [] and not run_folder(old).exists()
     assert main(["clean", "--keep", "-1"]) == 1 and "give a number from 0" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from labcore.cli.main import main
 from labcore.errors import LabError
+from labcore.jobs import jobs
 from labcore.runs import capsule, capsule_file, checkpoint, uploads
 from labcore.runs.capsule_import import take_in
 from labcore.runs.fork import fork_spec
@@ -15,6 +17,7 @@ from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
+from labcore.shelf import disk
 from tests.runs.test_capsule import sealed
 from tests.runs.test_replay import SMALL, maze, ran
 
@@ -87,6 +90,9 @@ def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     (home() / "votes").mkdir()
     row = replace(store.run(run_id), id="votes")
     assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
+    store.trash(["votes"])
+    assert store.purge(["votes"], time.time()) == ["votes"]
+    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))
     store.delete("votes")
     assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
 
@@ -103,9 +109,19 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
     other = elsewhere()
     assert take_in(other, path) == run_id
     spec = other.run(run_id).spec
-    assert spec.data.startswith(str(home() / "uploads")) and spec.model.startswith(str(run_folder(run_id)))
+    assert all(place.startswith(str(home() / "uploads")) for place in (spec.data, spec.model))
+    child = other.create(fork_spec(other, run_id, 0, steps=3))
+    second = take_in(other, path)  # shares the weights
+    assert other.run(second).spec.model == spec.model
+    disk.lighten(run_id)
     other.requeue(run_id)
     assert drive(other, run_id) == "finished", other.run(run_id).message
+    other.delete(run_id)
+    other.requeue(second)
+    for each in (child, second):
+        assert drive(other, each) == "finished", other.run(each).message
+    assert jobs.compute({"job": "answer", "models": [f"base:{child}"], "temperature": 1.0, "max_new_tokens": 4,
+                         "seed": 0, "prompt": "1+1=", "count": 1})
 
 
 def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def test_entries_show_runs_and_imported_ones_newest_first(store, shelf):
     other, own = shelf.entries()
     assert (own.id, own.state, own.algorithm, own.seed, own.step, own.steps) == (run_id, "finished", "GRPO", 3, 3, 500)
     assert own.knobs["beta"] == 0.1 and own.seconds == 1.5
-    assert (own.digest.metric, own.digest.last, own.digest.best, own.digest.size) == ("reward", 0.3, 0.5, 4000)
+    assert (own.digest.metric, own.digest.last, own.digest.best, own.digest.size) == ("reward", 0.3, 0.5, 5000)
     assert (other.id, other.kind, other.state, other.algorithm) == (about.id, "imported", "imported", "trl")
     assert (other.digest.metric, other.digest.last, other.step) == ("reward", 0.4, 20) and other.digest.size > len(CSV)
     assert other.told.unmapped == ("secret",)
@@ -119,15 +119,15 @@ def test_without_time_entries_come_bare_and_are_digested_later(store, shelf):
 
 def test_a_size_is_counted_again_when_the_run_has_gone_on_or_was_cleaned_up(store, shelf):
     run_id = ended(store, state="stopped", files=1000)
-    assert shelf.entries()[0].digest.size == 4000
+    assert shelf.entries()[0].digest.size == 5000
     store.requeue(run_id, mine=True)
     (run_folder(run_id) / "worker.log").write_text("12345")
     store.set_state(run_id, "running")
     store.set_state(run_id, "finished")
-    assert shelf.entries()[0].digest.size == 4005
+    assert shelf.entries()[0].digest.size == 5005
     disk.lighten(run_id)
     shelf.recount([run_id])
-    assert shelf.entries()[0].digest.size == Shelf(store).entries()[0].digest.size == 1005
+    assert shelf.entries()[0].digest.size == Shelf(store).entries()[0].digest.size == 2005
 
 
 def test_stars_tags_and_notes_are_set_on_own_and_imported_runs_alike(store, shelf):
@@ -219,23 +219,24 @@ def many(store):
 
 def test_a_clean_up_by_age_or_number_spares_stars_and_what_goes(shelf, many):
     entries = shelf.entries()
-    assert cleanup.older_than(entries, 5) == cleanup.Plan((many[0], many[2]), 8000)
+    assert cleanup.older_than(entries, 5) == cleanup.Plan((many[0], many[2]), 10_000)
     assert cleanup.older_than(entries, 40) == cleanup.Plan((), 0)
-    assert cleanup.beyond_newest(entries, 1) == cleanup.Plan((many[0], many[2]), 8000)
+    assert cleanup.beyond_newest(entries, 1) == cleanup.Plan((many[0], many[2]), 10_000)
     assert cleanup.beyond_newest(entries, 3) == cleanup.Plan((), 0)
     assert cleanup.carry_out(shelf, cleanup.older_than(entries, 5)) == 8000
     assert {entry.id for entry in shelf.trashed()} == {many[0], many[2]}
 
 
-def test_spare_files_go_and_curves_and_the_newest_checkpoint_stay(store, shelf, many):
+def test_spare_files_go_and_curves_and_the_first_and_newest_checkpoint_stay(store, shelf, many):
     plan = cleanup.spare_files(shelf.entries())
     assert plan == cleanup.Plan((many[0], many[2], many[3]), 9000, files=True)
     assert cleanup.carry_out(shelf, plan) == 9000
     left = sorted(path.relative_to(run_folder(many[0])).as_posix() for path in run_folder(many[0]).rglob("*")
                   if path.is_file())
-    assert left == ["checkpoints/step-000002/content"] and len(store.steps_after(many[0])) == 2
-    assert {entry.id: entry.digest.size for entry in shelf.entries()}[many[0]] == 1000
-    assert disk.size(run_folder(many[1])) == 4000
+    assert left == ["checkpoints/step-000000/content", "checkpoints/step-000002/content"]
+    assert len(store.steps_after(many[0])) == 2
+    assert {entry.id: entry.digest.size for entry in shelf.entries()}[many[0]] == 2000
+    assert disk.size(run_folder(many[1])) == 5000
     assert cleanup.spare_files(shelf.entries()).ids == ()
 
 
@@ -243,7 +244,7 @@ def test_a_run_that_was_taken_up_again_meanwhile_keeps_its_files(store, shelf):
     run_id = ended(store, state="stopped", files=1000)
     plan = cleanup.spare_files(shelf.entries())
     store.requeue(run_id)
-    assert cleanup.carry_out(shelf, plan) == 0 and disk.size(run_folder(run_id)) == 4000
+    assert cleanup.carry_out(shelf, plan) == 0 and disk.size(run_folder(run_id)) == 5000
 
 
 def test_what_is_kept_of_a_digest_is_plain_json(store, shelf):

@@ -15,13 +15,13 @@ CSV = b"step,reward,secret\n10,0.2,1\n20,0.4,2\n"
 
 
 def ended(store: Store, rewards: Sequence[float] = (0.1, 0.2), state: str = "finished", files: int = 0, **more) -> str:
-    """A run of as many steps as rewards. `files`: two checkpoints, samples and an export of so many bytes each."""
+    """A run of as many steps as rewards. `files`: three checkpoints, samples and an export of so many bytes each."""
     spec = make(algorithm_key="grpo", task_key="sort", steps=500, **more)
     run_id = store.create(spec, mine=True)
     store.set_state(run_id, "running")
     for step, reward in enumerate(rewards, start=1):
         store.append(run_id, Record(step, 10 * step, {"reward": reward, "kl": 0.0}), 0.5 * step)
-    for name in ("checkpoints/step-000001", "checkpoints/step-000002", "samples", "export") if files else ():
+    for name in (*(f"checkpoints/step-{step:06d}" for step in range(3)), "samples", "export") if files else ():
         folder = run_folder(run_id) / name
         folder.mkdir(parents=True)
         (folder / "content").write_bytes(b"x" * files)
