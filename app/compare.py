@@ -100,7 +100,8 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     """The runs as they are now; where the page around the view would be another one, it is run again."""
     sources, _ = compare_data.find(chosen.place)
-    if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query:
+    if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query or (
+            compare_data.logged_by(sources) != chosen.logged):
         st.rerun()
     now = chosen.again(sources)
     if _moved(now) != _moved(chosen):

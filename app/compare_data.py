@@ -22,7 +22,6 @@ from labcore.runs.rows import ACTIVE, RunRow
 
 MOST_SETTINGS = 8
 DASHES = ("solid", "dot", "dash", "dashdot")
-PROBED = 50  # newest rows of a run that tell which metrics it logs
 
 Source = RunRow | str  # a run of the store, or the name of an imported one
 
@@ -45,7 +44,7 @@ class Chosen:
     groups: tuple[Group, ...]
     metric: str
     axis: str
-    logged: Mapping[str, set[str]]
+    logged: Mapping[str, frozenset[str]]
 
     @property
     def run_ids(self) -> list[str]:
@@ -152,24 +151,20 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     return chosen, faults
 
 
-def logged_by(sources: Iterable[Source]) -> dict[str, set[str]]:
-    """Run -> the metrics that it logs, by its newest rows; runs without rows are left out."""
-    sources = list(sources)
-    own = {source.id: max(0, source.step - PROBED) for source in sources if not isinstance(source, str)}
-    found = {run: {key for step in steps for key in step.metrics}
-             for run, steps in lab().store.steps_after_many(own).items() if steps}
-    for name in sources:
-        if isinstance(name, str):
-            try:
-                found[name] = set(reader().traces([name], [])[0].metrics)
-            except LabError:
-                continue  # `choose` says so
-    return found
+def logged_by(sources: Iterable[Source]) -> dict[str, frozenset[str]]:
+    """Run -> the metrics that any of its rows has; runs without rows are left out."""
+    found = {}
+    for source in sources:
+        try:
+            found[name_of(source)] = reader().logged(source)
+        except LabError:  # an imported run: `choose` says so
+            continue
+    return {run: keys for run, keys in found.items() if keys}
 
 
-def _metric(sources: Sequence[Source], logged: Mapping[str, set[str]]) -> str:
+def _metric(sources: Sequence[Source], logged: Mapping[str, frozenset[str]]) -> str:
     """The first metric of the first run's charts that all runs log and that is better when higher; else any."""
-    shared = set.intersection(*logged.values()) if logged else set()
+    shared = frozenset.intersection(*logged.values()) if logged else frozenset()
     order = [key for key in panel_metrics(sources) if key in METRICS and METRICS[key].about == "training"]
     for among in (shared, set().union(*logged.values()), set(order)):
         ranked = [key for key in order if key in among and METRICS[key].better]

@@ -45,8 +45,8 @@ def show(chosen: Chosen, full: bool) -> None:
         right.html(f"{compare_words.CSS}{listed(chosen, reward, points)}")
     right.caption("Up and to the left is better: more reward for less KL. Thin: the way of each run, smoothed; small: "
                   f"where each seed ended, the mean of its last {LAST} rows; large: the mean of a group's "
-                  "seeds; dotted: the front, groups that no other one beats at both." if points else "The plane is drawn when the runs have rows with a reward and "
-                  "a KL to the reference.")
+                  "seeds; dotted: the front, groups that no other one beats at both." if points else
+                  "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
 
 
 def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dict[str, Any]:

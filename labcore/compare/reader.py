@@ -6,20 +6,20 @@ For those who look at runs again and again while they go. One reader may be shar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
-from labcore.runs.rows import ACTIVE, Event, RunRow
+from labcore.runs.rows import ACTIVE, COUNTERS, Event, RunRow
 from labcore.runs.store import Store
 
 MOST = 200  # runs whose columns are kept: some MB each where they are long
-COUNTERS = ("step", "tokens", "env_steps", "seconds")
 
 
 @dataclass
@@ -30,7 +30,7 @@ class _Kept:
     columns: dict[str, np.ndarray] = field(default_factory=lambda: {key: np.empty(0) for key in COUNTERS})
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    state: str = ""  # in which the events were read
+    stood: tuple[Any, ...] = ()  # how the run stood when the events were read
 
     @property
     def step(self) -> int:
@@ -48,8 +48,8 @@ class Reader:
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._imported: dict[str, Trace] = {}
+        self._kept: OrderedDict[str, _Kept | Trace] = OrderedDict()  # own and imported runs, the latest looked at last
+        self._logged: dict[str, tuple[int, frozenset[str]]] = {}  # run -> (up to which step, what it logs)
 
     def traces(self, rows: Sequence[RunRow | str], metrics: Sequence[str]) -> list[Trace]:
         """The runs as they stand now, in order, with these metrics and what they were given before.
@@ -62,18 +62,35 @@ class Reader:
         with self._lock:
             return [self._foreign(row) if isinstance(row, str) else self._own(row, metrics) for row in rows]
 
-    def _foreign(self, name: str) -> Trace:
-        if name not in self._imported:
-            self._imported[name] = imported.load(name)
-        return self._imported[name]
+    def logged(self, row: RunRow | str) -> frozenset[str]:
+        """The metrics that any of a run's rows has, however few; rows that were looked through are not read again.
 
-    def _own(self, row: RunRow, metrics: Sequence[str]) -> Trace:
-        if row.id not in self._kept:
-            self._kept[row.id] = _Kept(origin(self._store, row.spec))
-        self._kept.move_to_end(row.id)
+        Raises:
+            LabError: an imported run is gone or damaged.
+        """
+        with self._lock:
+            if isinstance(row, str):
+                return frozenset(self._foreign(row).metrics)
+            step, found = self._logged.get(row.id, (0, frozenset()))
+            if row.step > step:
+                found |= self._store.logged(row.id, step)
+                self._logged[row.id] = row.step, found
+            return found
+
+    def _foreign(self, name: str) -> Trace:
+        imported.check(name)  # whatever is kept of one that was deleted
+        return self._remembered(name, lambda: imported.load(name))
+
+    def _remembered(self, name: str, read: Callable[[], _Kept | Trace]) -> Any:
+        if name not in self._kept:
+            self._kept[name] = read()
+        self._kept.move_to_end(name)
         while len(self._kept) > MOST:
             self._kept.popitem(last=False)
-        kept = self._kept[row.id]
+        return self._kept[name]
+
+    def _own(self, row: RunRow, metrics: Sequence[str]) -> Trace:
+        kept: _Kept = self._remembered(row.id, lambda: _Kept(origin(self._store, row.spec)))
         self._read(row, kept, [key for key in (*metrics, "updates") if key not in kept.metrics])
         axes = axes_of(*kept.columns.values(), kept.metrics)
         there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
@@ -82,9 +99,10 @@ class Reader:
 
     def _read(self, row: RunRow, kept: _Kept, missing: Sequence[str]) -> None:
         """Bring what is kept up to date, then read the metrics that were never asked for."""
-        if row.state in ACTIVE or kept.state != row.state:  # nothing happens to a run that has ended
+        stands = (row.state, row.started, row.ended, row.step)  # it may have gone on, and ended in the same way again
+        if row.state in ACTIVE or kept.stood != stands:  # nothing happens to a run that has ended
             kept.events += self._store.events_after(row.id, kept.events[-1].id if kept.events else 0)
-            kept.state = row.state
+            kept.stood = stands
         if kept.columns["step"].size and row.step > kept.step:
             kept.grow(self._columns(row, [*kept.metrics], kept.step))
         if not missing or not row.step:

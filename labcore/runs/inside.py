@@ -123,6 +123,15 @@ def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[s
         "asked": time.time()}).inserted_primary_key[0]
 
 
+def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
+    """The metrics that any of a run's rows beyond step `after` has."""
+    query = sa.select(steps.c.metrics).where(steps.c.run_id == run_id, steps.c.step > after)
+    found: set[str] = set()
+    for text in connection.scalars(query):
+        found.update(text.split('"')[1::2])  # all values are numbers, so names alone are quoted; faster than reading
+    return found
+
+
 def columns(connection: sa.Connection, run_id: str, keys: Sequence[str], after: int = 0) -> list[Sequence[Any]]:
     """Step, tokens, environment steps and seconds of a run's rows beyond step `after`, then the metrics `keys`; None
     where there is none.

@@ -270,6 +270,19 @@ def test_a_knob_that_is_moved_is_another_group_around_the_view_too(page, lab, ti
     assert any(box.label == "Baseline" for box in test.selectbox)
 
 
+def test_a_metric_that_is_logged_once_long_ago_or_late_is_offered(page, lab, ticks):
+    ended = tools.stored(lab.store, [0.5], state="running")
+    row(lab.store, ended, 2, exact_match=0.5)
+    for step in range(3, 80):
+        row(lab.store, ended, step)
+    going = tools.stored(lab.store, [0.5], seed=1, state="running")
+    ticks.between = lambda: row(lab.store, going, 2, kl=0.1)
+    test = page("compare", runs=f"{ended},{going}")
+    assert [full for _, full in ticks.drawn] == [True, True]  # the page was run again
+    options = next(box for box in test.selectbox if box.label == "Metric").options
+    assert any("KL to the reference" in each for each in options) and any("xact" in each for each in options), options
+
+
 def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeypatch):
     def gone(chosen, full):
         raise LabError("The checkpoint [x] is gone: choose another one.")

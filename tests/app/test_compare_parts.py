@@ -137,7 +137,7 @@ def test_only_lines_that_are_new_are_sent():
 def chosen_of(names, baseline="", **place):
     traces = load(Store(), names)
     return Chosen(Place(runs=tuple(names), baseline=baseline, **place), tuple(Store().run(name) for name in names),
-                  tuple(traces), tuple(groups(traces)), "reward", "step", {name: {"reward"} for name in names})
+                  tuple(traces), tuple(groups(traces)), "reward", "step", dict.fromkeys(names, frozenset({"reward"})))
 
 
 @pytest.fixture
