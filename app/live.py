@@ -99,7 +99,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
 
 def _view(kind: str, axes: dict[str, str]) -> None:
     """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = held(f"view:x:{kind}:{len(axes)}", axis(axes)), held("view:smooth", smoothing())
+    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", smoothing())
     with st.popover(axes[x.value] + (f" · {smooth.value:g}" if smooth.value else ""), icon=":material/tune:",
                     width="stretch", help="The axis and the smoothing of all charts"):
         st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,

@@ -122,7 +122,7 @@ def _switch(field: str, title: str) -> bool:
 
 def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:
     first = next(iter(options))
-    shown = held(f"look:{field}:{len(options)}", _kept(field, tuple(options)))
+    shown = held(f"look:{field}", _kept(field, tuple(options)), of=tuple(options))
 
     def chosen() -> None:
         st.session_state["maze_look"][field] = shown.taken()

@@ -21,7 +21,7 @@ def show(run: RunRow, feed: Feed) -> None:
     own = OWN.get(run.spec.kind, {})
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
-    shown = held(f"why:{'-'.join(offered)}", chosen if (chosen := place("tab")) in offered else first)
+    shown = held("why", chosen if (chosen := place("tab")) in offered else first, of=tuple(offered))
     at_first = st.session_state.setdefault(f"tab:{shown.key}", shown.value)  # with another default they are other tabs
     tabs = st.tabs(list(offered), default=at_first, key=shown.key,
                    on_change=lambda: set_place("tab", shown.taken(), first))
@@ -64,7 +64,7 @@ def _choice(key: str, title: str, options: list[int], words: Callable[[int], str
     """One of some numbers, which the link remembers; the first at first."""
     chosen, told = whole_place(key), {each: words(each) for each in options}
     # The browser keeps the words as its value: other words, another widget.
-    shown = held(f"choice:{key}:{hash(tuple(told.items()))}", chosen if chosen in options else options[0])
+    shown = held(f"choice:{key}", chosen if chosen in options else options[0], of=tuple(told.items()))
     st.selectbox(title, options, options.index(shown.value), format_func=told.get, key=shown.key, width=width,
                  on_change=lambda: set_place(key, shown.taken(), options[0]))
     return shown.value
@@ -89,7 +89,7 @@ def _inside(groups: list[dict]) -> None:
 
 def _colour(offered: list[str]) -> str:
     chosen = place("colour")
-    shown = held(f"colour:{'-'.join(offered)}", chosen if chosen in offered else offered[0])
+    shown = held("colour", chosen if chosen in offered else offered[0], of=tuple(offered))
     st.segmented_control("Coloured by", offered, format_func=lambda key: tokens.VIEWS[key].label, required=True,
                          default=shown.value, key=shown.key,
                          on_change=lambda: set_place("colour", shown.taken(), offered[0]))

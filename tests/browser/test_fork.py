@@ -1,0 +1,89 @@
+"""What if? Forks made on the page, by a click on a marker's words and by the key F."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from labcore.catalog.metrics import METRICS
+from labcore.runs import paths
+from labcore.runs.spec import make
+from labcore.runs.store import Store
+from labcore.runs.worker import drive
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000
+SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
+KL = "KL to the reference"
+# {line's name: [[x, y], …]} of all charts
+LINES = """() => Object.fromEntries([...document.querySelectorAll('.rl-live-chart .js-plotly-plot')]
+    .flatMap(plot => plot.data).filter(trace => trace.name).map(trace => [trace.name,
+        [...trace.x].map((x, at) => [x, trace.y[at]])]))"""
+
+
+@pytest.fixture
+def parent(server: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, str]:
+    """A finished run of the server's lab whose β was moved from 0.04 to 0.5 after step 5."""
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    assert paths.home() == server.home
+    store = Store()
+    run_id = store.create(make(algorithm_key="grpo", task_key="add", steps=12, knobs=SMALL))
+
+    def on_record(_run, record, _seconds):
+        if record.step == 5:
+            store.ask(run_id, "set", {"knob": "beta", "value": 0.5})
+
+    assert drive(store, run_id, on_record=on_record) == "finished", store.run(run_id).message
+    return store, run_id
+
+
+def learnt(store: Store, run_id: str) -> list[dict[str, float]]:
+    """What a run learnt, step by step from the sixth on: all but speed and memory."""
+    return [{key: value for key, value in step.metrics.items() if METRICS[key].about == "training"}
+            for step in store.steps_after(run_id, 5)]
+
+
+def fork(page: Page, server: Server, parent: str, beta: str) -> str:
+    """Click the marker's words, give β another value, fork; wait for the child's end. Returns its id."""
+    page.goto(f"{server.url}/llm?run={parent}")
+    page.locator(".rl-live-chart .annotation-text-g").first.click(timeout=SLOW)
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("What if β had been … from step 5 on?")).to_be_visible(timeout=SLOW)
+    price = dialog.get_by_role("spinbutton", name=re.compile("KL price"))
+    expect(price).to_have_value("0.04")
+    price.fill(beta)
+    price.press("Enter")
+    expect(dialog.get_by_text(f"β 0.04 → {beta}").last).to_be_visible(timeout=SLOW)
+    dialog.get_by_role("button", name="Fork from step 5").click()
+    expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
+    return re.search(r"run=([\w-]+)", page.url)[1]
+
+
+def test_a_fork_with_the_parents_value_repeats_it_and_with_another_one_it_does_not(
+        page: Page, server: Server, parent: tuple[Store, str]) -> None:
+    store, run_id = parent
+    same = fork(page, server, run_id, "0.5")
+    assert learnt(store, same) == learnt(store, run_id)
+    page.wait_for_function(f"() => ({LINES})()['{same} · {KL}']?.length === 8", timeout=SLOW)
+    lines = page.evaluate(LINES)
+    assert lines[f"{same} · {KL}"] == lines[f"{run_id} · {KL}"][4:]  # from the parent's point of step 5 on
+
+    other = fork(page, server, run_id, "2")
+    assert learnt(store, other)[0]["reward"] == learnt(store, run_id)[0]["reward"]  # sampled before β counted
+    assert learnt(store, other) != learnt(store, run_id)
+    page.wait_for_function(f"() => ({LINES})()['{other} · {KL}']?.length === 8", timeout=SLOW)
+    lines = page.evaluate(LINES)
+    assert lines[f"{other} · {KL}"][0] == lines[f"{run_id} · {KL}"][4]
+    assert lines[f"{other} · {KL}"] != lines[f"{run_id} · {KL}"][4:]
+
+    page.keyboard.press("f")
+    expect(page.get_by_role("dialog").get_by_role("button", name=re.compile("Fork from step"))).to_be_visible(
+        timeout=SLOW)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name=re.compile("Compare with its parent")).click(timeout=SLOW)
+    page.wait_for_url(re.compile(rf"compare\?runs={run_id}(,|%2C){other}"), timeout=SLOW)
