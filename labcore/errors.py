@@ -16,3 +16,9 @@ class Diverged(LabError):
         self.step = step
         super().__init__(f"The {what} was not a finite number at step {step}: resume from the last good checkpoint "
                          f"with {remedy}.")
+
+
+def first_line(error: Exception) -> str:
+    """What an error of others says first, to stand within a sentence of ours: without its capital and its full stop."""
+    line = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    return line[:1].lower() + line[1:]

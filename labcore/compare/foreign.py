@@ -16,7 +16,7 @@ from typing import Any
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs.rows import Step
+from labcore.runs.rows import COUNTERS, Step
 from labcore.worlds.jsonl import LIMIT
 
 SUFFIXES = (".csv", ".tsv")
@@ -53,7 +53,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 _MOST_STEPS = 10**15
 csv.field_size_limit(LIMIT)  # a table of completions has long texts in it
 
-COUNTERS = ("step", "tokens", "env_steps", "seconds")
 _UPDATES = ("step", "train/global_step", "global_step", "trainer/global_step")  # steps that are optimizer updates
 _BOTH = ("num_tokens", "total_tokens")  # counts of prompts and completions together
 _MISSING = frozenset(("", "nan", "none", "null", "na", "n/a", "inf", "-inf", "infinity", "-infinity"))

@@ -118,7 +118,7 @@ def mark(run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = 
 
 def trash(run_id: str) -> None:
     """Put an imported run into the trash. Raises LabError where there is none."""
-    _check(run_id)
+    check(run_id)
     os.utime(_folder() / run_id)  # the trash tells by it since when it is there
     (_folder() / run_id).rename(made(_trash()) / run_id)
 
@@ -190,7 +190,7 @@ def place(run_id: str) -> Path:
     """The folder of an imported run, in the trash or not."""
     if run_id in _names(_trash()) and not known(run_id):
         return _trash() / run_id
-    _check(run_id)
+    check(run_id)
     return _folder() / run_id
 
 
@@ -198,7 +198,8 @@ def _text(told: Imported) -> str:
     return json.dumps(asdict(told), ensure_ascii=False, indent=2)
 
 
-def _check(run_id: str) -> None:
+def check(run_id: str) -> None:
+    """Raise LabError where no imported run has this name."""
     if not known(run_id):
         raise LabError(f"There is no imported run {run_id!r}: import its CSV first.")
 

@@ -22,10 +22,8 @@ from labcore.errors import LabError
 from labcore.runs import capsule, capsule_zip
 from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.runs.capsule_zip import RUN_ID, TEXT_BYTES, fault, read_json
-from labcore.runs.rows import ENDED, Event, Step
+from labcore.runs.rows import COUNTERS, ENDED, Event, Step
 from labcore.runs.spec import RunSpec, make
-
-_COUNTERS = ("step", "tokens", "seconds", "env_steps")
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def _sound_parent(parent: object) -> bool:
 
 def _rows(name: str, folder: Path) -> Iterator[Step]:
     header, *lines = _table(name, folder, capsule.METRICS)
-    unknown = [key for key in header if key not in METRICS and key not in _COUNTERS]
+    unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
     if unknown:
         raise LabError(f"{name} has the metric {unknown[0]!r}, which this lab does not know: use the lab that wrote "
                        "it, or a newer one.")
@@ -123,7 +121,7 @@ def _rows(name: str, folder: Path) -> Iterator[Step]:
     last = 0
     for line in lines:
         values = {key: _number(name, text) for key, text in zip(header, line, strict=True) if text}
-        counters = {key: values.pop(key, 0) for key in _COUNTERS}
+        counters = {key: values.pop(key, 0) for key in COUNTERS}
         if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or counters["step"] <= last:
             raise fault(name, f"its {capsule.METRICS} does not count its steps")
         last = counters["step"]

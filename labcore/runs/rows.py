@@ -22,6 +22,7 @@ MOVES: dict[str, tuple[str, ...]] = {
     **{state: () for state in ENDED},  # only a resume leads out of an ending
 }
 
+COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 
 

@@ -12,7 +12,7 @@ import json
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 
 VERSION = "3"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
@@ -81,7 +81,7 @@ def open_engine(url: str) -> sa.Engine:
         sqlite = sa.make_url(url).get_backend_name() == "sqlite"
         engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
     except (SQLAlchemyError, ImportError, ValueError) as error:
-        raise LabError(f"RL_LAB_STORE is not a database that can be used here ({_first_line(error)}): give an "
+        raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
                        "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
     if sqlite:
         sa.event.listen(engine, "connect", _on_connect)
@@ -168,7 +168,3 @@ def in_words(error: DBAPIError, url: str) -> Exception:
         return LabError(f"The store {where} cannot be opened for writing: check its folder's permissions, or set "
                         "RL_LAB_HOME to another folder.")
     return error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

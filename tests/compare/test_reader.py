@@ -73,3 +73,42 @@ def test_an_imported_run_is_read_whole():
     assert trace.imported and trace.metrics["reward"].tolist() == [0.5, 0.75]
     with pytest.raises(LabError, match="import its CSV"):
         Reader(Store()).traces(["imported-gone"], [])
+
+
+@pytest.mark.parametrize("further", [0, 1], ids=["no step", "a step"])
+def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(further):
+    store = Store()
+    run = tools.stored(store, [0.1, 0.2, 0.3], state="stopped")
+    reader = Reader(store)
+    assert reader.traces([store.run(run)], ["reward"])[0].changes == ()
+    store.requeue(run, mine=True)
+    store.set_state(run, "running")
+    store.log(run, "knob", {"knob": "beta", "from": 0.0, "to": 0.1, "text": "beta"}, 4)
+    for step in range(4, 4 + further):
+        store.append(run, Record(step, 100 * step, {"reward": 0.4, "updates": float(step)}), float(step))
+    store.set_state(run, "stopped")
+    again = reader.traces([store.run(run)], ["reward"])[0]
+    same(again, load(store, [run])[0])
+    assert again.changes == ((3, "beta", 0.1),)
+
+
+@pytest.mark.parametrize("away", [imported.trash, imported.forget])
+def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away):
+    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    reader = Reader(Store())
+    reader.traces([kept.id], [])
+    away(kept.id)
+    with pytest.raises(LabError, match="import its CSV"):
+        reader.traces([kept.id], [])
+
+
+def test_no_more_runs_are_kept_than_said_own_and_imported(monkeypatch):
+    monkeypatch.setattr("labcore.compare.reader.MOST", 2)
+    store = Counting()
+    own = tools.stored(store, [0.1, 0.2])
+    others = [imported.keep("log.csv", b"step,reward\n1,0.5\n", label)[0].id for label in ("a", "b")]
+    reader = Reader(store)
+    reader.traces([store.run(own), *others], ["reward"])
+    assert len(reader._kept) == 2
+    reader.traces([store.run(own)], ["reward"])
+    assert store.asked == 4, "it was the oldest, so it was read again"
