@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.runs import capsule
 from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.runs.faults import disk_full
@@ -50,7 +50,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise LabError(f"{path.name} is not a whole zip file ({_first_line(error)}): copy it again, or export the "
+        raise LabError(f"{path.name} is not a whole zip file ({first_line(error)}): copy it again, or export the "
                        "run again.") from error
     except OSError as error:
         why = "the disk is full" if disk_full(error) else error.strerror
@@ -165,8 +165,3 @@ def read_json(name: str, file: str, content: bytes) -> Any:
 def fault(name: str, what: str) -> LabError:
     """What is wrong with the capsule `name`, to be raised."""
     return LabError(f"{name} is not a sound capsule ({what}): copy it again, or export the run again.")
-
-
-def _first_line(error: Exception) -> str:
-    line = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-    return line[:1].lower() + line[1:]
