@@ -108,7 +108,8 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) 
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
                 "left_out": checkpoints.left_out}
     while True:
-        newest = checkpoint.newest(run_folder(row.id))[1]
+        # a run that is going may have newer ones, and imported with those it would go on with a hole in its rows
+        newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
         try:
             return _pack(packed, files | checkpoints.files(newest), manifest)
         except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones

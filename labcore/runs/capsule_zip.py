@@ -30,7 +30,7 @@ MOST_SHRUNK = 200  # how many times smaller than its content a zip of more than 
 SMALL = 100 * 2**20  # bytes
 TEXT_BYTES = 512 * 2**20  # the largest manifest, spec or table
 _BLOCK = 2**20
-_CHECKPOINT, _SEEN = re.compile(r"step-(\d{6,})"), re.compile(r"step-(\d{6,})\.json")
+_CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]{6,15})\.json")
 RUN_ID = re.compile(r"\w[\w.-]{0,99}")
 
 
@@ -119,6 +119,8 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
             raise fault(name, f"its manifest has no hash of {file!r}")
         if not _belongs(file):
             raise fault(name, f"{file!r} is no part of a capsule")
+        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
+            raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
     for part in (SPEC, EVENTS, capsule.METRICS):
         if part not in manifest["files"]:
             raise fault(name, f"{part!r} is missing")

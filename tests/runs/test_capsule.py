@@ -169,14 +169,24 @@ def test_a_newest_checkpoint_deleted_meanwhile_is_replaced_by_the_next(store, tm
     folder, real, moved = run_folder(run_id) / "checkpoints", capsule.sha256, []
 
     def sha256(path):
-        if not moved:  # the worker has just written a newer one
-            moved.append((folder / "step-000025").rename(folder / "step-000030"))
+        if not moved:  # the worker has just deleted it
+            moved.append((folder / "step-000025").rename(folder / "step-000024"))
         return real(path)
 
     monkeypatch.setattr(capsule, "sha256", sha256)
     names = set(content(capsule.write(store, run_id, tmp_path / "c.zip")))
-    assert moved and "checkpoints/step-000030/state.json" in names
+    assert moved and "checkpoints/step-000024/state.json" in names
     assert not [name for name in names if name.startswith("checkpoints/step-000025")]
+
+
+def test_a_going_runs_checkpoint_is_not_newer_than_its_rows(store, tmp_path, monkeypatch):
+    run_id = ran(store)
+    rows = [row for row in store.steps_after(run_id) if row.step <= 7]  # read just before step 8 was made
+    monkeypatch.setattr(store, "steps_after", lambda _: rows)
+    path = capsule.write(store, run_id, tmp_path / "c.zip")
+    assert {name.split("/")[1] for name in content(path) if name.startswith("checkpoints/")} == {"step-000000"}
+    later = {name.replace("000000", "000025"): text for name, text in content(path).items() if "step-000000" in name}
+    assert "is of a later step than its last, 7" in refused(sealed(path, later))
 
 
 def test_what_cannot_be_packed_is_told_and_nothing_is_left(store, tmp_path):
@@ -333,7 +343,7 @@ def test_manifests_that_make_no_sense(packed):
         broken = files | {"manifest.json": json.dumps(told | {key: value}).encode()}
         assert "is not a sound capsule" in refused(rewritten(packed, broken)), key
     rewritten(packed, files)
-    assert "does not end with step 24" in refused(sealed(packed, step=24))
+    assert "does not end with step 26" in refused(sealed(packed, step=26))
 
 
 @pytest.mark.parametrize("change, words", [
