@@ -68,7 +68,7 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     rerun, and returns what is to be called after each of its steps.
 
     Raises:
-        LabError: it is no sound capsule, it cannot be run here, or there is no such step in it.
+        LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
     """
     with capsule_file.unpacked(path) as capsule, _lab_of_its_own():
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
@@ -118,6 +118,9 @@ class _Rerun:
         self._capsule, self._last = capsule, last
         self._rows = {row.step: row for row in capsule.rows}
         self._overtaken = overtaken(capsule.events)
+        if not any(step <= last and step not in self._overtaken for step in self._rows):
+            raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
+                           "them and changed a knob, so replay more of its steps, or another run.")
         self._difference: Difference | None = None
         self._steps, self._metrics = 0, set()
         self._store = Store()

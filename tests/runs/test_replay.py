@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from labcore.catalog.metrics import METRICS
+from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.runs import capsule, checkpoint, replay, uploads
 from labcore.runs.faults import Ended
@@ -232,6 +233,14 @@ def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monke
     assert [event.payload["from"] for event in store.events_after(run_id) if event.kind == "resumed"] == [5]
     verdict = again(store, run_id, tmp_path)
     assert verdict.matches and verdict.overtaken == (6, 7, 8) and verdict.steps == 9
+
+
+def test_where_nothing_can_be_compared_there_is_no_answer(store, tmp_path, monkeypatch, capsys):
+    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    monkeypatch.setattr(replay, "overtaken", lambda events: {1, 2, 3})
+    assert replay.replay(path).steps == 1
+    assert main(["replay", str(path), "--steps", "3"]) == 2
+    assert "can be compared" in capsys.readouterr().err
 
 
 def test_steps_overtaken_by_a_change_after_a_resume():
