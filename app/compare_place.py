@@ -11,6 +11,7 @@ import streamlit as st
 
 from app.session import SMOOTHEST
 from labcore.catalog.metrics import METRICS
+from labcore.compare.best import CRITERIA
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
 
@@ -47,11 +48,12 @@ def of(query: dict[str, str], views: tuple[str, ...]) -> tuple[Place, list[str]]
     """The place that a query names, and a sentence for each part that cannot be."""
     place = Place(tuple(dict.fromkeys(part for part in query.get("runs", "").split(",") if part)),
                   query.get("sweep", ""), baseline=query.get("baseline", ""), traces=query.get("traces") == "1",
-                  batch=query.get("batch", ""), by=query.get("by", ""))
+                  batch=query.get("batch", ""))
     if place.sweep:
         place = replace(place, runs=())
     faults = []
-    checks = {"metric": _metric, "x": _axis, "smooth": _smooth, "view": lambda name: _view(name, views)}
+    checks = {"metric": _metric, "x": _axis, "smooth": _smooth, "by": _criterion,
+              "view": lambda name: _view(name, views)}
     for key, check in checks.items():
         if key in query:
             try:
@@ -72,6 +74,13 @@ def _metric(key: str) -> str:
 def _axis(key: str) -> str:
     if key not in AXES:
         raise LabError(f"The link asks for the axis {key!r}, which there is not: choose one of {', '.join(AXES)}.")
+    return key
+
+
+def _criterion(key: str) -> str:
+    if key not in CRITERIA:
+        raise LabError(f"The link asks to judge a sweep by {key!r}, which there is not: "
+                       f"choose one of {', '.join(CRITERIA)}.")
     return key
 
 

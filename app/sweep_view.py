@@ -44,6 +44,9 @@ def show(chosen: Chosen, full: bool) -> None:
     looks, kind = look_of(chosen), theme.ground()
     able = criteria(chosen.groups, chosen.metric)
     criterion = chosen.place.by if chosen.place.by in able else FINAL
+    if able and chosen.place.by not in ("", *able) and not chosen.active:
+        st.warning(f"These runs cannot be judged {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
+                   f"judged {WAYS[FINAL]}.", icon=":material/error:")
     stand = standing(chosen.groups, chosen.metric, criterion) if able else None
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
     _verdict(chosen, stand, names, able, criterion)

@@ -14,11 +14,12 @@ import numpy as np
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
 from labcore.compare.statistics import FEWEST, Mean
-from labcore.compare.table import FINAL, Group, equal_places, values_of
+from labcore.compare.table import EQUAL, FINAL, Group, equal_places, values_of
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
 
 BEST = "best"
+CRITERIA = (FINAL, BEST, *EQUAL)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from labcore.errors import LabError
 LAST = 5  # rows that a run's value is the mean of
 SMOOTHING = 2 / 3  # of the curve whose peak is a run's best: it averages as many rows as LAST, (1 + s)/(1 − s)
 FINAL = "final"
-_MEASURES = (FINAL, "updates", "tokens", "env_steps", "seconds")  # what groups are compared at
+EQUAL = ("updates", "tokens", "env_steps", "seconds")  # what is made equal where groups are compared
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
 _TOLD = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
@@ -225,7 +225,7 @@ def _pinned(found: Sequence[Group], baseline: str | None) -> Group | None:
 def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
     """Axis -> the largest place that all runs have reached."""
     places = {}
-    for axis in _MEASURES[1:]:
+    for axis in EQUAL:
         columns = [trace.column(metric, axis)[0] for group in found for trace in group.traces]
         if all(x.size for x in columns):
             place = min(x[-1] for x in columns)

@@ -38,7 +38,7 @@ def test_doctests(name):
 
 @pytest.mark.parametrize("place", [
     Place(), Place(runs=("a", "b"), metric="kl", x="tokens", smooth=0.9, baseline="a", traces=True, view="table"),
-    Place(sweep="sweep-1")])
+    Place(sweep="sweep-1", by="tokens")])
 def test_a_place_and_its_link_are_one(place):
     assert of(place.to_url(), VIEWS) == (place, [])
     assert Place().to_url() == {} and "smooth" not in Place(runs=("a",)).to_url()
@@ -47,7 +47,7 @@ def test_a_place_and_its_link_are_one(place):
 @pytest.mark.parametrize("query, words", [
     ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "the axis 'days'"),
     ({"smooth": "1.5"}, "the smoothing '1.5'"), ({"smooth": "nan"}, "the smoothing 'nan'"),
-    ({"view": "pie"}, "the view 'pie'")])
+    ({"view": "pie"}, "the view 'pie'"), ({"by": "nonsense"}, "to judge a sweep by 'nonsense'")])
 def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(query, words):
     place, faults = of({"runs": "a,b,a", "traces": "1", **query}, VIEWS)
     assert place == Place(runs=("a", "b"), traces=True)

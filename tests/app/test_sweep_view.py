@@ -183,7 +183,11 @@ def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page,
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     assert "Reward at its best" in told(page("compare", sweep=sweep_id, view="sweep", by="best"))
-    assert "Reward at the end" in told(page("compare", sweep=sweep_id, view="sweep", by="nonsense"))
+    test = page("compare", sweep=sweep_id, view="sweep", by="nonsense")
+    assert "Reward at the end" in told(test) and "'nonsense'" in test.warning[0].value
+    test = page("compare", sweep=sweep_id, view="sweep", by="env_steps")
+    assert test.warning[0].value == (
+        "These runs cannot be judged at equal environment steps: they are judged at the end.")
 
 
 def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
