@@ -7,7 +7,6 @@ Known are TRL's `log_history`, W&B's run history and chart export, Stable-Baseli
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs.rows import COUNTERS, Step
-from labcore.worlds.jsonl import LIMIT
+from labcore.worlds.jsonl import LIMIT, csv_reader
 
 SUFFIXES = (".csv", ".tsv")
 
@@ -51,7 +50,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "epsilon": ("rollout/exploration_rate",),
 }
 _MOST_STEPS = 10**15
-csv.field_size_limit(LIMIT)  # a table of completions has long texts in it
 
 _UPDATES = ("step", "train/global_step", "global_step", "trainer/global_step")  # steps that are optimizer updates
 _BOTH = ("num_tokens", "total_tokens")  # counts of prompts and completions together
@@ -111,7 +109,7 @@ def _table(name: str, content: bytes) -> tuple[list[str], list[tuple[int, list[s
     first = text.lstrip().partition("\n")[0]
     if not first.strip():
         raise LabError(f"{name} is empty: export the run again.")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
+    reader = csv_reader(text, delimiter=max(",;\t", key=first.count), strict=True)
     header: list[str] = []
     body = []
     try:

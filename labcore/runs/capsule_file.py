@@ -7,7 +7,6 @@ validated as if they were typed in. Imports no torch.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import tempfile
@@ -24,6 +23,7 @@ from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.runs.capsule_zip import RUN_ID, TEXT_BYTES, fault, read_json
 from labcore.runs.rows import COUNTERS, ENDED, Event, Step
 from labcore.runs.spec import RunSpec, make
+from labcore.worlds.jsonl import csv_reader
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _sound_change(payload: Mapping[str, Any]) -> bool:
 
 def _table(name: str, folder: Path, file: str) -> list[list[str]]:
     try:
-        rows = list(csv.reader(io.StringIO(_text(name, folder, file), newline="")))
+        rows = list(csv_reader(_text(name, folder, file)))
     except csv.Error as error:
         raise fault(name, f"its {file} is no table ({error})") from error
     if not rows or any(len(row) != len(rows[0]) for row in rows):

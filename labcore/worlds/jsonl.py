@@ -1,4 +1,4 @@
-"""Read the user's files: JSON lines with text fields, and plain text. Every fault is told with its line.
+"""Read the user's files: JSON lines with text fields, plain text, and CSV. Every fault is told with its line.
 
 Left out: other encodings than UTF-8, and files above `LIMIT`, which would not fit beside a model in a laptop's
 memory.
@@ -6,9 +6,12 @@ memory.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from labcore.errors import LabError
 
@@ -44,6 +47,12 @@ def read_text(path: Path) -> str:
         raise LabError(f"{path.name} is not UTF-8: line {_line(content, error.start)} has the byte "
                        f"0x{content[error.start]:02x}; save the file as UTF-8.") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def csv_reader(text: str, **options: Any) -> Any:
+    """csv.reader with these options over `text`, whose cells may be as long as a file: completions are long texts."""
+    csv.field_size_limit(LIMIT)  # it holds for the whole process, and is 128 kB where nobody has set it
+    return csv.reader(io.StringIO(text, newline=""), **options)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -386,6 +386,14 @@ def test_events_that_make_no_sense(packed, line):
     assert "is not a sound capsule" in refused(sealed(packed, {"events.csv": table.encode()}))
 
 
+def test_a_long_cell_is_read_whatever_was_imported_before(packed):
+    csv.field_size_limit(128 * 1024)
+    payload = json.dumps(json.dumps({"text": "x" * 200_000}))[1:-1].replace('\\"', '""')
+    table = f'step,time,kind,text,payload\n1,0.0,failed,,"{payload}"\n'
+    with capsule_file.unpacked(sealed(packed, {"events.csv": table.encode()})) as found:
+        assert len(found.events[0].payload["text"]) == 200_000
+
+
 # ---------------------------------------------------------------- what a run was made with
 
 
