@@ -132,7 +132,8 @@ function draw(chart, panel) {
 function aboutPanel(chart, panel) {
   const runs = Object.values(chart.runs).map((run) => run.label).join(", ");
   const smoothed = chart.smooth ? `, smoothed ${chart.smooth}` : "";
-  return { title: [panel.title, panel.unit && `(${panel.unit})`].filter(Boolean).join(" "),
+  const unit = panel.unit.toLowerCase() === panel.title.toLowerCase() ? "" : panel.unit;
+  return { title: [panel.title, unit && `(${unit})`].filter(Boolean).join(" "),
     caption: `${runs}, over ${unitOf[chart.x]}${smoothed}`, name: panel.title.toLowerCase().replace(/\W+/g, "-") };
 }
 

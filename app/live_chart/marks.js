@@ -66,5 +66,7 @@ function markerLayout(chart) {
       text: marker.text.replace(/</g, "&lt;"), font: { size: 12, color: chart.theme.mark } });
   }
   chart.words = words; // of the annotations, in their order
-  return { shapes, annotations, "margin.t": 8 + 14 * levels.length };
+  const top = 8 + 14 * levels.length;
+  chart.root.style.setProperty("--rl-words", `${top - 8}px`); // the chart's buttons stand below them
+  return { shapes, annotations, "margin.t": top };
 }
