@@ -11,7 +11,9 @@ import signal
 import sys
 from collections.abc import Callable
 
+from labcore.errors import LabError
 from labcore.jobs import jobs
+from labcore.runs.faults import not_started
 
 AT_ONCE = 2
 
@@ -37,7 +39,10 @@ class Desk:
         """Start what waits, as far as there are places."""
         while self.waiting and len(self.going) < AT_ONCE:
             job = self.waiting.pop()
-            self.going[self._start(job)] = job
+            try:
+                self.going[self._start(job)] = job
+            except (LabError, OSError) as error:
+                self._fail(job, not_started(error))
 
     def note(self, pid: int, code: int) -> None:
         """The worker `pid` has ended with `code`, negative where a signal ended it."""

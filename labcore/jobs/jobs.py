@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +33,7 @@ JOBS = {
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
+ABANDONED_SECONDS = 86_400.0  # a job takes seconds: one of yesterday without an outcome never gets any
 
 Spec = Mapping[str, Any]
 
@@ -135,12 +138,16 @@ def perform(job: str) -> None:
 
 
 def prune() -> None:
-    """Delete the ended jobs that were made longest ago, down to KEEP and KEEP_BYTES."""
+    """Delete the ended jobs that were made longest ago, down to KEEP and KEEP_BYTES, and those left undone."""
     rows = []
-    for path in folder("").iterdir() if folder("").is_dir() else ():
-        if ended(path.name):
-            files = list(path.glob("*"))
-            rows.append((max(file.stat().st_mtime for file in files), sum(file.stat().st_size for file in files), path))
+    for path in list(folder("").iterdir()) if folder("").is_dir() else ():
+        with suppress(FileNotFoundError):  # several processes prune at once
+            stats = [file.stat() for file in path.glob("*")]
+            made_at = max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
+            if ended(path.name):
+                rows.append((made_at, sum(stat.st_size for stat in stats), path))
+            elif made_at < time.time() - ABANDONED_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
     size = 0
     for place, (_, bytes_, path) in enumerate(sorted(rows, reverse=True)):
         size += bytes_

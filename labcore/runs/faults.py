@@ -53,3 +53,11 @@ def out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     return (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
             or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)))
+
+
+def not_started(error: LabError | OSError) -> str:
+    """Why no process could be started for something, and what to do."""
+    if isinstance(error, LabError):
+        return str(error)
+    return (f"No process could be started for this ({error.strerror or error}): let other runs or programs end, or "
+            "free some space, then try again.")

@@ -31,6 +31,7 @@ from labcore.jobs import jobs
 from labcore.jobs.desk import Desk
 from labcore.jobs.worker import work
 from labcore.runs import versions
+from labcore.runs.faults import not_started
 from labcore.runs.lifeline import GRACE_SECONDS
 from labcore.runs.paths import log_file, made, max_runs
 from labcore.runs.store import Store
@@ -39,6 +40,7 @@ from labcore.runs.worker import drive
 PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
            *(function.split(":")[0] for function in jobs.JOBS.values()))
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
+ENDING = (signal.SIGTERM, signal.SIGINT)
 END_SECONDS = GRACE_SECONDS + 2
 
 
@@ -59,7 +61,7 @@ class Supervisor(ABC):
             try:
                 self.reap()
                 self.fill()
-            except LabError as error:  # the disk is full, say: the workers that run must not fall with it
+            except (LabError, OSError) as error:  # the disk is full, say: the workers that run must not fall with it
                 print(error, file=sys.stderr, flush=True)
             if not self.wait():
                 break
@@ -85,7 +87,10 @@ class Supervisor(ABC):
         queued = [run_id for run_id in self.store.queued() if run_id not in self.workers.values()]
         for run_id in queued:
             if len(self.workers) < self.limit:
-                self.workers[self.start(run_id)] = run_id
+                try:
+                    self.workers[self.start(run_id)] = run_id
+                except (LabError, OSError) as error:
+                    self.store.give_up(run_id, not_started(error))
             else:
                 self.store.set_message(run_id, f"waiting for a free place: {len(self.workers)} of {self.limit} runs "
                                                "are going or paused (RL_LAB_MAX_RUNS)")
@@ -142,8 +147,8 @@ class Forking(Supervisor):
         self._gone = False
         self._heard = b""  # the beginning of a line whose end has not come yet
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only the wake-up matters
-        signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(signal.SIGINT, self._on_term)
+        for number in ENDING:
+            signal.signal(number, self._on_term)
 
     def _on_term(self, *_: object) -> None:
         self._gone = True
@@ -171,9 +176,14 @@ class Forking(Supervisor):
 
     def _fork(self, log: Path, do: Callable[[], None]) -> int:
         self.store.dispose()
-        pid = os.fork()
-        if pid == 0:
-            self._become_worker(log, do)
+        # A signal that is sent to the child before it is itself must wait, or this process's handler swallows it there.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(log, do, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return pid
 
     def ended(self, pid: int) -> int | None:
@@ -183,13 +193,17 @@ class Forking(Supervisor):
     def cut_lifeline(self) -> None:
         os.close(self._lifeline)
 
-    def _become_worker(self, log_path: Path, do: Callable[[], None]) -> None:
-        """In the child: a session of its own, nothing of the parent's but the lifeline, then its work."""
+    def _become_worker(self, log_path: Path, do: Callable[[], None], mask: set[int]) -> None:
+        """In the child: a session of its own, nothing of the parent's but the lifeline, then its work.
+
+        `mask` are the signals that it is to block from when the parent's handlers are gone.
+        """
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGCHLD, *ENDING):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.setsid()
             with _log(log_path) as log, open(os.devnull) as nothing:
                 os.dup2(nothing.fileno(), self._stdin)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +105,51 @@ def test_old_results_go_and_what_waits_stays(monkeypatch):
     monkeypatch.setattr(jobs, "KEEP_BYTES", 1)
     jobs.prune()
     assert not any(jobs.ended(job) for job in made)
+
+
+def test_a_job_that_was_left_undone_goes_after_a_day():
+    old, young = (jobs.put({"job": "total", "numbers": [number]}) for number in (1, 2))
+    for path in jobs.folder(old).iterdir():
+        os.utime(path, (time.time() - 90_000,) * 2)
+    jobs.prune()
+    assert not jobs.folder(old).exists() and jobs.folder(young).exists()
+
+
+@pytest.mark.parametrize("when", ["after its outcome was seen", "while it is looked through"])
+def test_what_another_process_prunes_meanwhile_is_passed_over(monkeypatch, when):
+    made = [jobs.put({"job": "total", "numbers": [number]}) for number in range(3)]
+    for job in made:
+        jobs.perform(job)
+    if when == "after its outcome was seen":
+        monkeypatch.setattr(jobs, "ended", lambda job: bool(jobs.forget(made[1])) or job in made)
+    else:
+        glob = Path.glob
+
+        def vanishing(path, pattern):
+            found = list(glob(path, pattern))
+            jobs.forget(made[1])
+            return found
+        monkeypatch.setattr(Path, "glob", vanishing)
+    monkeypatch.setattr(jobs, "KEEP", 0)
+    jobs.prune()
+    assert not any(jobs.folder(job).exists() for job in made)
+
+
+def test_a_job_whose_process_cannot_be_started_says_so_and_the_next_is_tried():
+    tried = []
+
+    def start(job):
+        tried.append(job)
+        if job == "a":
+            raise OSError(11, "Resource temporarily unavailable")
+        return 7
+    desk = Desk(start)
+    desk.hear("job b")
+    desk.hear("job a")
+    jobs.folder("a").mkdir(parents=True)
+    desk.fill()
+    assert tried == ["a", "b"] and desk.going == {7: "b"}
+    assert "No process could be started for this (Resource temporarily unavailable)" in jobs.outcome("a").error
 
 
 def test_the_desk_takes_the_newest_first_and_no_question_twice():

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 from labcore.runs.store import Store
-from labcore.runs.supervisor import Supervisor
+from labcore.runs.supervisor import CAN_FORK, Supervisor
 from tests.runs import fake
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Still(Supervisor):
@@ -58,3 +65,63 @@ def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_aga
     supervisor.code = 1
     supervisor.reap()
     assert store.run(run_id).state == "failed" and "did not start" in store.run(run_id).message
+
+
+class Refused(Still):
+    """A supervisor that gets no process for what is asked, and is asked `rounds` times."""
+
+    rounds = 2
+
+    def start(self, run_id):
+        raise OSError(11, "Resource temporarily unavailable")
+
+    start_job = start
+
+    def wait(self):
+        self.rounds -= 1
+        return self.rounds > 0
+
+
+def test_where_no_process_can_be_started_the_run_says_so_and_the_supervisor_goes_on():
+    store = Store()
+    run_id = store.create(fake.grpo(10))
+    supervisor = Refused(store)
+    supervisor.serve()
+    row = store.run(run_id)
+    assert supervisor.rounds == 0 and row.state == "failed"
+    assert row.message.startswith("No process could be started for this (Resource temporarily unavailable)")
+
+
+def test_a_fault_of_the_system_does_not_end_the_supervisor(monkeypatch, capsys):
+    supervisor = Refused(Store())
+    monkeypatch.setattr(supervisor, "reap", lambda: os.stat("/nowhere/at/all"))
+    supervisor.serve()
+    assert supervisor.rounds == 0 and "/nowhere/at/all" in capsys.readouterr().err
+
+
+SIGNALLED_AT_ONCE = """
+import os, signal, time
+from pathlib import Path
+from labcore.runs.store import Store
+from labcore.runs.supervisor import Forking
+
+fork = os.fork
+def slow_fork():  # the child is signalled before it does anything
+    pid = fork()
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+    else:
+        time.sleep(0.2)
+    return pid
+os.fork = slow_fork
+supervisor = Forking(Store())
+pid = supervisor._fork(Path("log").absolute(), lambda: None)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+"""
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="forks")
+def test_a_worker_that_is_stopped_as_soon_as_it_is_forked_is_stopped(tmp_path):
+    done = subprocess.run([sys.executable, "-c", SIGNALLED_AT_ONCE], cwd=tmp_path, stdin=subprocess.PIPE, text=True,
+                          capture_output=True, timeout=60, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.stdout.split() == ["-15", "0"], done.stderr
