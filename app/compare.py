@@ -92,6 +92,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
     try:
         if not st.session_state.pop("compare:new", False):
             chosen = _again(chosen, seen, query)
+        compare_curves.sent().begin(chosen.place)
         view.draw(chosen, full)
     except LabError as error:  # what was there a moment ago is gone
         st.error(literal(str(error)), icon=":material/error:")

@@ -16,28 +16,42 @@ from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 
 BIG, SMALL = 1000, 240  # points of a line
-KEPT = 1000  # groups of lines: those of some metrics of a sweep
 SENT = "compare:sent"
 
 
 class Sent:
-    """What one browser tab was given: lines are computed again, and sent again, only where their runs have grown."""
+    """What one browser tab was given: lines are computed again, and sent again, only where their runs have grown.
+
+    Only what is drawn now is kept, and what was drawn before the last two choices: to go back to it is no work.
+    """
 
     def __init__(self) -> None:
         self._made: dict[tuple, tuple[Any, Lines]] = {}
         self._given: dict[str, Lines] = {}
+        self._scene: Any = None
+        self._used: set[tuple | str] = set()  # keys of both in this scene, and in the one before
+        self._before: set[tuple | str] = set()
+
+    def begin(self, scene: Any) -> None:
+        """`scene`, anything that can be compared, is drawn from here on."""
+        if scene == self._scene:
+            return
+        kept = self._used | self._before
+        self._made = {what: made for what, made in self._made.items() if what in kept}
+        self._given = {panel: lines for panel, lines in self._given.items() if panel in kept}
+        self._scene, self._before, self._used = scene, self._used, set()
 
     def lines(self, what: tuple, version: Any, make: Callable[[], Lines]) -> Lines:
         """The lines of `what`, made anew where their version is another one."""
+        self._used.add(what)
         if what not in self._made or self._made[what][0] != version:
-            while len(self._made) >= KEPT:
-                self._made.pop(next(iter(self._made)))  # the oldest: of a metric or an axis that was looked at before
             self._made[what] = version, make()
         return self._made[what][1]
 
     def changed(self, panel: str, lines: Lines, full: bool) -> Lines:
         """Those of a panel's lines that the browser does not have yet, or all."""
         given = {} if full else self._given.get(panel, {})
+        self._used.add(panel)
         self._given[panel] = lines
         return {key: line for key, line in lines.items() if given.get(key) is not line}
 

@@ -134,6 +134,22 @@ def test_only_lines_that_are_new_are_sent():
     assert sent.changed("reward", lines(2), full=False) == {"0:line": {"y": [2]}} and made == [1, 2]
 
 
+def test_lines_are_kept_of_what_is_looked_at_and_of_the_two_before_it():
+    sent, made = Sent(), []
+
+    def look(scene):
+        sent.begin(scene)
+        lines = sent.lines((scene,), 1, lambda: made.append(scene) or {"0:line": {}})
+        sent.changed(scene, lines, full=False)
+
+    for scene in ("reward", "kl", "kl", "reward", "entropy", "kl"):
+        look(scene)
+    assert made == ["reward", "kl", "entropy", "kl"] and set(sent._made) == {("reward",), ("entropy",), ("kl",)}
+    for scene in ("a", "b"):
+        look(scene)
+    assert set(sent._given) == {"kl", "a", "b"}
+
+
 def chosen_of(names, baseline="", **place):
     traces = load(Store(), names)
     return Chosen(Place(runs=tuple(names), baseline=baseline, **place), tuple(Store().run(name) for name in names),
