@@ -83,7 +83,8 @@ class Shelf:
             steps, *_, values = self.store.columns([row.id], [digest.metric], digest.step)[row.id]
             digest = digest.extended(steps[-1] if steps else row.step, values)
         good_until = digest.counted + SIZE_SECONDS if row.state in ACTIVE else FOREVER
-        if digest.size is None or digest.counted < (row.ended or 0.0) or time.time() > good_until:
+        changed = max(row.ended or 0.0, _exported(row.id))
+        if digest.size is None or digest.counted < changed or time.time() > good_until:
             digest = _sized(digest, run_folder(row.id))
         return digest
 
@@ -104,5 +105,13 @@ def _of_import(told: Imported) -> Digest:
     return _sized(Digest(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
 
 
+def _exported(run_id: str) -> float:
+    """When the run was last exported into its own folder, which may be after its end; 0 if it never was."""
+    with suppress(FileNotFoundError):
+        return (run_folder(run_id) / "export").stat().st_mtime
+    return 0.0
+
+
 def _sized(digest: Digest, folder: Path) -> Digest:
-    return replace(digest, size=disk.size(folder), counted=time.time())
+    begun = time.time()  # what comes while the files are counted is counted the next time
+    return replace(digest, size=disk.size(folder), counted=begun)

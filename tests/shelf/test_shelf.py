@@ -7,6 +7,7 @@ import pytest
 
 from labcore.compare import imported
 from labcore.errors import LabError, NoSuchRun
+from labcore.runs import checkpoint, export
 from labcore.runs.paths import home, run_folder
 from labcore.runs.record import Record
 from labcore.runs.store import Store
@@ -128,6 +129,26 @@ def test_a_size_is_counted_again_when_the_run_has_gone_on_or_was_cleaned_up(stor
     disk.lighten(run_id)
     shelf.recount([run_id])
     assert shelf.entries()[0].digest.size == Shelf(store).entries()[0].digest.size == 2005
+
+
+def test_a_size_is_counted_again_when_an_ended_run_was_exported(store, shelf):
+    run_id = ended(store)
+    (before,) = shelf.entries()
+    checkpoint.save(run_folder(run_id), 2, lambda folder: (folder / "policy").mkdir())
+    for write in (export.export_zip, capsule_like):
+        time.sleep(0.02)  # a file's time may lag by a tick of the clock
+        target = write(store, run_id)
+        (entry,) = shelf.entries()
+        assert entry.digest.size == disk.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
+        assert Shelf(store).entries() == [entry]
+        before = entry
+
+
+def capsule_like(_store, run_id):
+    """A further file, put beside the others as `export_zip` and `capsule.write_own` do it."""
+    target = run_folder(run_id) / "export" / "another.zip"
+    target.write_bytes(b"x" * 500)
+    return target
 
 
 def test_stars_tags_and_notes_are_set_on_own_and_imported_runs_alike(store, shelf):
