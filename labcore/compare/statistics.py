@@ -125,12 +125,11 @@ def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
     """
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
-    wins = _wins(a, b)
-    p, low, high = float(wins.mean()), None, None
+    p, low, high = p_better(a, b), None, None
     if min(a.size, b.size) > 1:
         rng = np.random.default_rng(0)
         shares = _draws(a.size, rng), _draws(b.size, rng)
-        found = _interval(np.einsum("ra,ab,rb->r", shares[0], wins, shares[1], optimize=True))
+        found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))
         low, high = float(found[0]), float(found[1])
     verdict: Verdict = "tie"
     chance = _chance(a, b, p)
