@@ -52,12 +52,13 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     left, runs = runs[MOST:], runs[:MOST]
     names = [Model(run.id).pinned.name for run in runs]
     limit = int(runs[0].spec.knobs["max_new_tokens"])
+    ids = tuple(run.id for run in runs)
     above, below = st.container(), st.container()
     with below:  # so that the table stays where it is while newer checkpoints answer
         found, _ = jobs.result(
             {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED, "temperature": TEMPERATURE,
              "max_new_tokens": limit}, f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} "
-            "questions", f"answers:{','.join(run.id for run in runs)}", polled)
+            "questions", "answers", ids, ids, polled)
     if found is None:
         return
     above.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))

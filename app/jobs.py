@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
@@ -18,36 +19,86 @@ EVERY = 0.3  # seconds between two looks
 AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked for: most are done by then
 
 
-def result(spec: jobs.Spec, doing: str, last: str = "", polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
+@dataclass
+class Asked:
+    """What a view last asked for; the next takes its place. `seen` is its last result, and what that was `like`."""
+
+    choice: Any
+    spec: jobs.Spec
+    begun: float = field(default_factory=time.time)
+    new: bool = True  # nobody has waited for it
+    seen: tuple[Any, dict[str, Any]] | None = None
+
+    @property
+    def job(self) -> str:
+        return jobs.job_id(self.spec)
+
+
+def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any = None,
+           polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
     """What the job `spec` gives, and whether it is there. Where it is not (yet, or never will be) says so here.
 
     `doing` are the words for what is being waited for, such as "Two models answer". Until then the last result of the
-    same name `last` is given, to be shown as what it is. The page is run again when the job is over, unless what called
-    this is `polled`, that is drawn again every few seconds anyway.
+    `view` is given if it was `like` this one, to be shown as what it is. Another `choice` of the user (without one, any
+    other spec) stops what is under way; newer checkpoints under the same choice wait until that is over and, where the
+    view is `polled`, that is drawn again every few seconds, until they are asked for. Else the page is run again when
+    the job is over.
     """
     try:
-        job = lab().launcher.compute(spec)
+        asked = _asked(view, spec if choice is None else choice, spec, polled)
+        job = lab().launcher.compute(asked.spec)
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
         return None, False
-    begun, kept = f"job:{job}", f"latest:{last}"
-    if begun not in st.session_state:
-        st.session_state[begun] = time.time()
+    if asked.new:
+        asked.new = False
         _wait_a_moment(job)
     found = jobs.outcome(job)
     if found is None:
         if polled:
-            _line(job, doing)
+            _line(asked, doing)
         else:
-            st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(job, spec, doing)
-        return st.session_state.get(kept), False
-    st.session_state.pop(begun)
-    if found.result is None:
-        _failed(job, found.error)
-        return None, False
-    if last:
-        st.session_state[kept] = found.result
-    return found.result, True
+            st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(asked, doing)
+    elif found.result is None:
+        _failed(asked, found.error)
+    else:
+        asked.seen = like, found.result
+    if asked.spec != spec:
+        st.button("Newer checkpoints: ask again", icon=":material/update:", key=f"newer:{view}", on_click=_told,
+                  args=(_ask, view, asked.choice, spec))
+    if found is None and asked.seen and asked.seen[0] == like:
+        return asked.seen[1], False
+    return found and found.result, found is not None and found.result is not None
+
+
+def asked_for(view: str, spec: jobs.Spec) -> jobs.Spec:
+    """What the view shows or waits for, where that is not yet `spec`."""
+    asked: Asked | None = st.session_state.get(f"asked:{view}")
+    return asked.spec if asked else spec
+
+
+def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
+    """What the view waits for or shows. Raises LabError where what was under way cannot be stopped."""
+    asked: Asked | None = st.session_state.get(f"asked:{view}")
+    if asked and asked.choice == choice and (asked.spec == newest or polled or not jobs.ended(asked.job)):
+        return asked
+    return _ask(view, choice, newest)
+
+
+def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
+    """Take `spec` in place of what the view asked before, which is stopped. What failed before is tried again.
+
+    Raises:
+        LabError: it cannot be stopped.
+    """
+    before: Asked | None = st.session_state.get(f"asked:{view}")
+    asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before and before.seen)
+    if before and before.job != asked.job:
+        if not jobs.ended(before.job):
+            lab().launcher.cancel(before.job)
+        if (found := jobs.outcome(asked.job)) and found.result is None:  # as when it was stopped for another one
+            jobs.forget(asked.job)
+    return asked
 
 
 def _wait_a_moment(job: str) -> None:
@@ -56,30 +107,36 @@ def _wait_a_moment(job: str) -> None:
         time.sleep(0.02)
 
 
-def _waiting(job: str, spec: jobs.Spec, doing: str) -> None:
+def _waiting(asked: Asked, doing: str) -> None:
     try:
-        lab().launcher.compute(spec)  # asked again: the process that had it may be gone
+        job = lab().launcher.compute(asked.spec)  # asked again: the process that had it may be gone
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
         return
     if jobs.ended(job):
         st.rerun()
-    _line(job, doing)
+    _line(asked, doing)
 
 
-def _line(job: str, doing: str) -> None:
+def _line(asked: Asked, doing: str) -> None:
     """What is waited for and since when, and a way to stop it."""
-    seconds = time.time() - st.session_state.get(f"job:{job}", time.time())
+    job, seconds = asked.job, time.time() - asked.begun
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_waiting"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
                 f"<span><b>{doing}</b> · {duration(seconds)}</span></div>", width="stretch")
         st.button("Stop", icon=":material/stop:", key=f"stop:{job}", on_click=_told, args=(lab().launcher.cancel, job))
 
 
-def _failed(job: str, sentence: str) -> None:
+def _failed(asked: Asked, sentence: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_failed"):
         st.error(literal(sentence), icon=":material/error:")
-        st.button("Try again", icon=":material/refresh:", key=f"again:{job}", on_click=jobs.forget, args=(job,))
+        st.button("Try again", icon=":material/refresh:", key=f"again:{asked.job}", on_click=_again,
+                  args=(asked,))
+
+
+def _again(asked: Asked) -> None:
+    jobs.forget(asked.job)
+    asked.begun, asked.new = time.time(), True
 
 
 def _told(do, *args: Any) -> None:

@@ -10,10 +10,11 @@ import streamlit as st
 
 from app import jobs, one_batch_charts, theme
 from app.answers import language_runs
-from app.held import held
-from app.one_batch_place import BOUNDS, ONLINE, OTHERS, UPDATES, Batch, of
+from app.held import Held, held
+from app.one_batch_place import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, faults, of, read
 from app.playground_models import title
-from app.session import set_place
+from app.session import place, set_place
+from app.tokens import literal
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.jobs.models import BASE, Model, offered, parse, spec_of
 
@@ -37,20 +38,32 @@ def panel(run_ids: Sequence[str], polled: bool = False) -> None:
                 icon=":material/info:")
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
-    batch = of(st.query_params.get(KEY, ""), list(dict.fromkeys(models)))
-    _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],
-              lambda **changes: set_place(KEY, replace(batch, **changes).to_text(), ""))
-    spec = batch.spec()
-    found, fresh = jobs.result(spec, "The batch is sampled, and every algorithm takes its gradient and a step",
-                               f"one_batch:{batch.model}", polled)
+    models = list(dict.fromkeys(models))
+    for sentence in faults(place(KEY), models):
+        st.warning(literal(sentence), icon=":material/error:")
+    batch = of(place(KEY), models)
+    above = st.container()
+    choice = tuple(run.id for run in runs), read(place(KEY), models).spec()
+    found, fresh = jobs.result(batch.spec(), "The batch is sampled, and every algorithm takes its gradient and a step",
+                               "one_batch", choice, parse(batch.model).run, polled)
+    batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
+
+    def to(**changes: Any) -> None:
+        now = of(place(KEY), [batch.model, *models])  # another control may have been moved since this was drawn
+        looked = {} if set(changes) <= set(LOOKED) else dict.fromkeys(LOOKED, USUAL)  # another batch has other ones
+        set_place(KEY, replace(now, **looked, **changes).to_text(), "")
+
+    with above:
+        _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],
+                  to)
     if found is None:
         return
     st.html(CSS)
     with st.container(key="one_batch" if fresh else "one_batch_stale"):
-        _shown(found)
+        _shown(found, batch, to)
 
 
-def _shown(found: dict[str, Any]) -> None:
+def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
     kind = theme.ground()
     st.html(_head(found))
     left, right = st.columns([1.4, 1], gap="large")
@@ -61,7 +74,7 @@ def _shown(found: dict[str, Any]) -> None:
         st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
                    "are those before any clipping of the norm.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in one_batch_charts.said(found))}</ul>')
-    _pushes(found)
+    _pushes(found, batch, to)
     _effects(found, kind)
 
 
@@ -112,20 +125,26 @@ def _head(found: dict[str, Any]) -> str:
             f'{batch["flat_groups"]:.0%} of the groups all alike{after}</span></div>')
 
 
-def _pushes(found: dict[str, Any]) -> None:
+def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
     """Two completions, token by token: at first a right one and a wrong one."""
     st.subheader("Push and pull on each token", anchor=False)
     rows = found["completions"]
     words = [f"{each['prompt']} → {each['text']!r} · {'right' if each['exact'] else 'wrong'}" for each in rows]
     other = next((place for place, each in enumerate(rows) if each["exact"] != rows[0]["exact"]), len(rows) - 1)
-    for column, first in zip(st.columns(2, gap="large"), (0, other), strict=True):
+    for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):
         with column:
-            key = f"one_batch:completion:{first}:{hash(tuple(words))}"
-            place = st.selectbox("Completion", range(len(words)), first, format_func=words.__getitem__, key=key,
-                                 label_visibility="collapsed")
-            st.html(one_batch_charts.push_table(found, place))
+            chosen = getattr(batch, which)
+            shown = held(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
+            st.selectbox("Completion", range(len(words)), shown.value, format_func=words.__getitem__, key=shown.key,
+                         label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
+            st.html(one_batch_charts.push_table(found, shown.value))
     st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's own mean |push| "
                "on this batch, so that rows can be held against each other.")
+
+
+def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> None:
+    chosen = shown.taken()
+    to(**{which: USUAL if chosen == usual else chosen})
 
 
 def _effects(found: dict[str, Any], kind: str) -> None:

@@ -12,11 +12,12 @@ from labcore.runs.spec import WHOLE
 ONLINE = tuple(key for key, row in ALGORITHMS.items() if row.loop == "online")
 UPDATES, OTHERS = (0, 1, 2, 4), (128, 256, 512, 1024, 2048)
 BOUNDS = {"prompts": (2, 256), "group_size": (2, 32), "seed": WHOLE["seed"]}
+LOOKED, USUAL, MOST_LOOKED = ("first", "second"), -1, 99  # the completions whose tokens are looked at, by their places
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The job's spec, but for an empty `model` or `stepper`, for which the runs decide."""
+    """The job's spec, but for an empty `model` or `stepper`, for which the runs decide, and for LOOKED."""
 
     model: str = ""
     updates: int = 0
@@ -25,6 +26,8 @@ class Batch:
     group_size: int = 8
     seed: int = 0
     eval_prompts: int = 512
+    first: int = USUAL
+    second: int = USUAL
 
     def to_text(self) -> str:
         """What is no default, as "updates=2;stepper=ppo"."""
@@ -32,7 +35,7 @@ class Batch:
 
     def spec(self) -> dict[str, Any]:
         """The job that makes it."""
-        given = dict(vars(self))
+        given = {key: value for key, value in vars(self).items() if key not in LOOKED}
         if not (self.updates and self.stepper):
             del given["stepper"]
         return {"job": "one_batch", **given}
@@ -40,18 +43,47 @@ class Batch:
 
 def of(text: str, models: Sequence[str]) -> Batch:
     """The batch that a link names, from one of `models`; what cannot be is left at its default."""
-    batch = Batch()
-    for key, _, value in (part.partition("=") for part in text.split(";")):
-        if key == "model" and value in models:
-            batch = replace(batch, model=value)
-        elif key == "stepper" and value in ONLINE:
-            batch = replace(batch, stepper=value)
-        elif value.isdecimal() and len(value) < 12 and _fits(key, int(value)):
-            batch = replace(batch, **{key: int(value)})
+    batch = read(text, models)
     return batch if batch.model else replace(batch, model=models[0])
 
 
+def read(text: str, models: Sequence[str]) -> Batch:
+    """The same, with no model where the link names none of them."""
+    batch = Batch()
+    for key, _, value in (part.partition("=") for part in text.split(";")):
+        if _can(key, value, models):
+            batch = replace(batch, **{key: value if key in ("model", "stepper") else int(value)})
+    return batch
+
+
+def faults(text: str, models: Sequence[str]) -> list[str]:
+    """A sentence for each part of the link that cannot be."""
+    parts = [part for part in text.split(";") if part]
+    return [f"The link asks for a batch with {part!r}, which cannot be: {_able(part.partition('=')[0], models)}."
+            for part in parts if not _can(*part.partition("=")[::2], models)]
+
+
+def _can(key: str, value: str, models: Sequence[str]) -> bool:
+    if key == "model":
+        return value in models
+    if key == "stepper":
+        return value in ONLINE
+    return value.isdecimal() and len(value) < 12 and _fits(key, int(value))
+
+
+def _able(key: str, models: Sequence[str]) -> str:
+    """What can be said of `key`, to end a sentence."""
+    if key in BOUNDS:
+        return f"use a whole number from {BOUNDS[key][0]} to {BOUNDS[key][1]}"
+    if key in LOOKED:
+        return f"use a whole number from 0 to {MOST_LOOKED}"
+    able = {"model": models, "stepper": ONLINE, "updates": UPDATES, "eval_prompts": OTHERS}.get(key)
+    return f"choose one of {', '.join(map(str, able))}" if able else f"there is no {key!r} to choose"
+
+
 def _fits(key: str, value: int) -> bool:
+    if key in LOOKED:
+        return value <= MOST_LOOKED
     if key in BOUNDS:
         return BOUNDS[key][0] <= value <= BOUNDS[key][1]
     return value in {"updates": UPDATES, "eval_prompts": OTHERS}.get(key, ())

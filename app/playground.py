@@ -132,7 +132,7 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
         found, fresh = jobs.result({
             "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
             "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else "The model answers",
-            last="playground")
+            "playground")
     if found is None:
         return
     with above:

@@ -66,7 +66,8 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     asked = dict(zip(("prompt", "answer"), prompt, strict=True)) if prompt else {}
     state = _state((tuple(names), tuple(settings.items()), tuple(asked.items())))
     found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
-                                "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer")
+                                "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer",
+                                "vote")
     if not fresh:
         return
     pairs = list(combinations(range(len(found["columns"])), 2))

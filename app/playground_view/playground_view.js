@@ -75,6 +75,8 @@ function panel(view, button, column, answer, place) {
   close(view);
   const tip = make("div", undefined, "rl-asked-panel");
   tip.setAttribute("role", "tooltip");
+  tip.id = "rl-asked-tip"; // one at a time
+  button.setAttribute("aria-describedby", tip.id);
   const bars = make("div", undefined, `rl-asked-bars${column.base ? " rl-alone" : ""}`);
   bars.append(make("span"), make("em", `π of ${column.letter}`), ...(column.base ? [] : [make("em", "π of the base")]));
   for (const [token, p, q] of answer.top[place]) {
@@ -97,6 +99,7 @@ function panel(view, button, column, answer, place) {
 function close(view) {
   view.tip?.remove();
   view.on?.classList.remove("rl-on");
+  view.on?.removeAttribute("aria-describedby");
   view.tip = view.on = null;
 }
 

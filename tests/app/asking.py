@@ -10,9 +10,10 @@ from labcore.runs.paths import run_folder
 from tests.app.seeding import seed
 
 
-def trained(store, algorithm: str = "grpo", steps: tuple[int, ...] = (0, 2, 6), **more) -> str:
-    """A finished run with (empty) checkpoints, and the base that it started from."""
-    run_id = seed(store, "finished", algorithm=algorithm, **more)
+def trained(store, algorithm: str = "grpo", steps: tuple[int, ...] = (0, 2, 6), state: str = "finished",
+            **more) -> str:
+    """A run with (empty) checkpoints, and the base that it started from."""
+    run_id = seed(store, state, algorithm=algorithm, **more)
     folder = run_folder(run_id)
     write_text(folder / "spec.json", store.run(run_id).spec.to_json())
     for step in steps:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from app.answers import COUNT, SHOWN, share, table
+from labcore.jobs import jobs
 from labcore.jobs.models import BASE, Model, source
-from labcore.runs.paths import home
+from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import base_spec
 from tests.app.asking import Answering, answers, trained
 from tests.app.seeding import ran
-from tests.app.test_pages import html
+from tests.app.test_pages import html, labels
 from tests.app.test_playground import said, seed_maze
 
 
@@ -33,6 +34,45 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
     assert "says how sure" in said(test) and "other seeds" in said(test)
     ran(test)
     assert len(asked.asked) == 1
+
+
+def checkpoint(run: str, step: int) -> None:
+    (run_folder(run) / "checkpoints" / f"step-{step:06d}" / "policy").mkdir(parents=True)
+
+
+def test_newer_checkpoints_wait_until_the_answers_under_way_are_there_and_are_asked_for(page, lab, asked):
+    run = trained(lab.store, state="running")
+    asked.reply = lambda spec: None
+    test = page("compare", runs=run, view="answers")
+    first = asked.asked[0]
+    for step in (7, 8):
+        checkpoint(run, step)
+        ran(test)
+    assert all(spec == first for spec in asked.asked) and not asked.cancelled  # it is not starved
+    jobs._keep(jobs.job_id(first), answers(first))
+    assert "GRPO, step 6" in html(ran(test))
+    asked.reply = answers
+    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
+    assert "GRPO, step 8" in html(ran(test)) and "Newer checkpoints: ask again" not in labels(test)
+
+
+def test_what_is_asked_in_place_of_answers_under_way_stops_them(page, lab, asked):
+    run = trained(lab.store, state="running")
+    asked.reply = lambda spec: None
+    test = page("compare", runs=run, view="answers")
+    checkpoint(run, 7)
+    ran(test)
+    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
+    ran(test)
+    assert asked.cancelled == [jobs.job_id(asked.asked[0])]
+    assert asked.asked[-1]["models"] == [f"{run}@7"]
+
+
+def test_when_no_run_goes_the_newest_checkpoints_are_asked_unasked(page, lab, asked):
+    run = trained(lab.store)
+    test = page("compare", runs=run, view="answers")
+    checkpoint(run, 7)
+    assert "GRPO, step 7" in html(ran(test))
 
 
 def test_a_base_that_is_gone_or_differs_is_no_column(page, lab, asked):

@@ -54,6 +54,36 @@ def test_a_checkpoint_that_was_chosen_stays_when_newer_ones_come(page, lab, aske
     assert {spec["model"] for spec in asked.asked} == {f"{run}@2"}
 
 
+def test_while_a_run_goes_the_batch_stays_that_of_the_checkpoint_that_was_asked(page, lab, asked):
+    run = trained(lab.store, state="running")
+    test = page("compare", runs=run, view="batch")
+    (run_folder(run) / "checkpoints" / "step-000009" / "policy").mkdir(parents=True)
+    ran(test)
+    assert len(asked.asked) == 1 and by_key(test.selectbox, "one_batch:model").value == f"{run}@6"
+    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
+    ran(test)
+    assert asked.asked[-1]["model"] == f"{run}@9" and by_key(test.selectbox, "one_batch:model").value == f"{run}@9"
+
+
+def test_two_choices_before_the_redraw_and_the_completions_are_in_the_link(page, lab, asked):
+    run = trained(lab.store)
+    test = page("compare", runs=run, view="batch")
+    by_key(test.number_input, "one_batch:seed").set_value(5)
+    by_key(test.segmented_control, "one_batch:updates").set_value(2)
+    ran(test)
+    assert _link(test)["batch"] == f"model={run}@6;updates=2;seed=5"
+    count = len(asked.asked)
+    by_key(test.selectbox, "one_batch:first").set_value(1)
+    ran(test)
+    link = _link(test)
+    assert link["batch"] == f"model={run}@6;updates=2;seed=5;first=1" and len(asked.asked) == count
+    again = page("compare", **link)
+    assert by_key(again.selectbox, "one_batch:first").value == 1
+    by_key(again.number_input, "one_batch:seed").set_value(6)
+    ran(again)
+    assert "first" not in _link(again)["batch"]
+
+
 def test_what_a_link_says_of_a_batch_and_what_it_cannot():
     batch = Batch("a@2", 2, "ppo", 32, 4, 7, 256)
     assert of(batch.to_text(), ["x", "a@2"]) == batch and Batch().to_text() == ""
@@ -93,3 +123,9 @@ def test_words_say_why_algorithms_coincide_and_what_the_clip_does():
     assert "GRPO 25.0% (cosine 0.50 to its unclipped gradient)" in after and "All ratios" not in after
     assert "No algorithm has a gradient" in on_policy  # the fake has no pair of gradients
     assert "fitted to 8 other batches" in on_policy and "explains 10% of the variance" in on_policy
+
+
+def test_a_part_of_a_batch_s_link_that_cannot_be_is_said(page, lab, asked):
+    test = page("compare", runs=trained(lab.store), view="batch", batch="model=RUN@3;updates=99")
+    assert [text in each.value for text, each in zip(("model=RUN@3", "updates=99"), test.warning, strict=True)] == [
+        True, True]

@@ -9,6 +9,7 @@ import pytest
 from app import playground_vote
 from app.playground_place import Place, of
 from app.playground_view import payload, reach
+from labcore.errors import LabError
 from labcore.jobs import jobs, votes
 from labcore.jobs.models import Model
 from labcore.runs.spec import make
@@ -228,6 +229,44 @@ def test_a_checkpoint_that_is_gone_is_told_by_the_model(page, lab, grpo, asked):
     test = page("playground", runs=f"{grpo}@3")
     stage = by_key(test.select_slider, "playground:stage:0")
     assert stage.value == f"{grpo}@3" and asked.asked[-1]["models"] == [f"{grpo}@3"]
+
+
+def test_another_choice_stops_what_is_under_way_which_is_asked_anew_when_it_is_chosen_again(page, lab, grpo, asked):
+    asked.reply = lambda spec: None
+    test = page("playground", runs=grpo)
+    first = asked.asked[0]
+    by_key(test.number_input, "playground:seed").set_value(9)
+    ran(test)
+    assert asked.cancelled == [jobs.job_id(first)]
+    jobs.fail(jobs.job_id(first), "This was stopped.")
+    asked.reply = answers
+    by_key(test.number_input, "playground:seed").set_value(0)
+    ran(test)
+    assert "This was stopped" not in said(test) and shown(test)["stale"] is False
+
+
+def test_a_view_keeps_one_entry_however_much_it_asks(page, lab, grpo, asked):
+    test = page("playground", runs=grpo)
+    for seed_ in (1, 2, 3):
+        by_key(test.number_input, "playground:seed").set_value(seed_)
+        ran(test)
+    kept = [key for key in test.session_state if key.split(":")[0] in ("asked", "job", "latest")]
+    assert kept == ["asked:playground"]
+
+
+def test_a_lab_that_is_closed_while_a_page_waits_is_one_sentence(page, lab, grpo, asked):
+    asked.reply = lambda spec: None
+    page("playground", runs=grpo)
+    compute, calls = lab.launcher.compute, []
+
+    def closed(spec):  # after the page has asked
+        calls.append(spec)
+        if len(calls) > 1:
+            raise LabError("The lab is closed: start it again.")
+        return compute(spec)
+    lab.launcher.compute = closed
+    test = page("playground", runs=grpo)
+    assert [error.value for error in test.error] == ["The lab is closed: start it again."]
 
 
 # ---------------------------------------------------------------- what the browser is given
