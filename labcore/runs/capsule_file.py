@@ -20,10 +20,12 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import capsule, capsule_zip
 from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
-from labcore.runs.capsule_zip import RUN_ID, TEXT_BYTES, fault, read_json
+from labcore.runs.capsule_zip import RUN_ID, fault, is_time, read_json
 from labcore.runs.rows import COUNTERS, ENDED, Event, Step
 from labcore.runs.spec import RunSpec, make
 from labcore.worlds.jsonl import csv_reader
+
+EXACT = 2**53  # whole numbers up to it are floats too
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ def _rows(name: str, folder: Path) -> Iterator[Step]:
         counters = {key: values.pop(key, 0) for key in COUNTERS}
         if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or counters["step"] <= last:
             raise fault(name, f"its {capsule.METRICS} does not count its steps")
+        if not is_time(counters["seconds"]):
+            raise fault(name, f"its {capsule.METRICS} does not count its seconds")
         last = counters["step"]
         yield Step(**counters, metrics=values)
 
@@ -136,15 +140,17 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
         row = dict(zip(header, line, strict=True))
         payload = read_json(name, EVENTS, row["payload"].encode())
         step, time = _number(name, row["step"]), _number(name, row["time"])
-        if not isinstance(payload, dict) or type(step) is not int or not row["kind"].isidentifier() or (
-                row["kind"] == "knob" and not _sound_change(payload)):
+        if not isinstance(payload, dict) or type(step) is not int or not is_time(time) or (
+                not row["kind"].isidentifier() or (row["kind"] == "knob" and not _sound_change(payload))):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
         yield Event(number, step, row["kind"], payload, float(time))
 
 
 def _sound_change(payload: Mapping[str, Any]) -> bool:
+    to = payload.get("to")
     return (isinstance(payload.get("knob"), str) and type(payload.get("update")) is int
-            and payload.get("between") in (0, 1) and isinstance(payload.get("to"), (bool, int, float, str)))
+            and payload.get("between") in (0, 1)
+            and (isinstance(to, str) or (isinstance(to, (bool, int, float)) and abs(to) <= EXACT)))
 
 
 def _table(name: str, folder: Path, file: str) -> list[list[str]]:
@@ -158,8 +164,6 @@ def _table(name: str, folder: Path, file: str) -> list[list[str]]:
 
 
 def _text(name: str, folder: Path, file: str) -> str:
-    if (folder / file).stat().st_size > TEXT_BYTES:
-        raise fault(name, f"its {file} is too large")
     try:
         return (folder / file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -171,6 +175,8 @@ def _number(name: str, text: str) -> int | float:
         value = json.loads(text)
     except ValueError:
         value = None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if type(value) not in (int, float) or (isinstance(value, float) and not math.isfinite(value)):
         raise fault(name, f"{text[:40]!r} in its tables is no number")
+    if abs(value) > EXACT and isinstance(value, int):
+        raise fault(name, f"{text[:40]!r} in its tables is beyond 2**53")
     return value

@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labcore.errors import LabError, first_line
@@ -23,12 +23,15 @@ from labcore.runs import capsule
 from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.runs.faults import disk_full
 from labcore.runs.rows import STATES
+from labcore.worlds import jsonl
 
 LARGEST = 16 * 2**30  # bytes unpacked
 MOST_FILES = 10_000
 MOST_SHRUNK = 200  # how many times smaller than its content a zip of more than `SMALL` may be
 SMALL = 100 * 2**20  # bytes
-TEXT_BYTES = 512 * 2**20  # the largest manifest, spec or table
+TABLE_BYTES = 512 * 2**20  # the largest table
+TEXT_BYTES = 8 * 2**20  # the largest manifest or spec: as JSON in memory it takes 25 times as much
+LATEST = 4e9  # seconds since 1970
 _BLOCK = 2**20
 _CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]{6,15})\.json")
 RUN_ID = re.compile(r"\w[\w.-]{0,99}")
@@ -76,8 +79,7 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
                        "left: free some space, or set TMPDIR to another folder.")
     if MANIFEST not in archive.namelist():
         raise LabError(f"{name} holds no {MANIFEST}, so it is no run capsule: make one with export --capsule.")
-    if archive.getinfo(MANIFEST).file_size > TEXT_BYTES:
-        raise fault(name, f"its {MANIFEST} is too large")
+    _check_size(name, archive, MANIFEST)
     manifest = read_json(name, MANIFEST, archive.read(MANIFEST))
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise LabError(f"The {MANIFEST} of {name} is not a run capsule's: make one with export --capsule.")
@@ -90,14 +92,25 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
         raise fault(name, f"{missing[0]!r} is missing")
     if extra := sorted(there - listed):
         raise fault(name, f"{extra[0]!r} is not in its manifest")
+    for file in manifest["files"]:
+        _check_size(name, archive, file)
     return manifest
+
+
+def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
+    """No file is larger than its kind can be: all but the checkpoints are read as a whole."""
+    top = file.split("/")[0]
+    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, capsule.MOST_SEEN),
+            **dict.fromkeys((capsule.METRICS, EVENTS, capsule.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
+    if (size := archive.getinfo(file).file_size) > most:
+        raise fault(name, f"{file!r} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
 
 
 def _check_names(name: str, names: list[str]) -> None:
     """Every name is a plain relative path of its own, also on a system that does not tell upper from lower case."""
     if len(names) > MOST_FILES:
         raise fault(name, f"it holds {len(names):,} files")
-    seen: set[str] = set()
+    seen, folders = set(), set()
     for entry in names:
         parts = entry.split("/")
         if entry.startswith("/") or "\\" in entry or ":" in entry or {"", ".", ".."} & set(parts) or (
@@ -106,10 +119,13 @@ def _check_names(name: str, names: list[str]) -> None:
         if entry.casefold() in seen:
             raise fault(name, f"{entry!r} is in it twice")
         seen.add(entry.casefold())
+        folders |= {parent.as_posix() for parent in PurePosixPath(entry.casefold()).parents}
+    if both := sorted(seen & folders):
+        raise fault(name, f"{both[0]!r} is a file and a folder in it")
 
 
 def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
-    wanted = {"run": str, "state": str, "message": str, "created": (int, float), "step": int, "made_with": list,
+    wanted = {"run": str, "state": str, "message": str, "step": int, "made_with": list,
               "exported_with": dict, "left_out": dict, "files": dict}
     for key, kind in wanted.items():
         if not isinstance(manifest.get(key), kind):
@@ -124,12 +140,18 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     for part in (SPEC, EVENTS, capsule.METRICS):
         if part not in manifest["files"]:
             raise fault(name, f"{part!r} is missing")
-    if not all(manifest.get(key) is None or isinstance(manifest[key], (int, float)) for key in ("started", "ended")):
+    times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
+    if not all(is_time(time) for time in times):
         raise fault(name, "its manifest has no proper times")
     if not RUN_ID.fullmatch(manifest["run"]) or manifest["state"] not in STATES:
         raise fault(name, "its manifest names no run of the lab")
-    if not all(isinstance(entry, dict) for entry in manifest["made_with"]):
+    if not all(isinstance(entry, dict) and type(entry.get("from", 0)) is int for entry in manifest["made_with"]):
         raise fault(name, "its manifest has no proper 'made_with'")
+
+
+def is_time(value: object) -> bool:
+    """Whether it is a number of seconds since 1970 that a clock of our days can show."""
+    return type(value) in (int, float) and 0 <= value <= LATEST
 
 
 def _belongs(file: str) -> bool:

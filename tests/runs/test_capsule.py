@@ -330,6 +330,21 @@ def test_bombs(packed, monkeypatch):
     assert "it holds 17 files" in refused(packed)
 
 
+@pytest.mark.parametrize("file, limit, most", [
+    ("manifest.json", "TEXT_BYTES", 100), ("spec.json", "TEXT_BYTES", 20_000), ("events.csv", "TABLE_BYTES", 100),
+    ("samples/step-000030.json", None, 2**25), ("data/mine.txt", None, 2**26)])
+def test_each_file_has_its_limit(packed, monkeypatch, file, limit, most):
+    if limit:
+        monkeypatch.setattr(capsule_zip, limit, most)
+    larger = {} if file in ("manifest.json", "events.csv") else {file: bytes(most + 1)}
+    assert f"{file!r} has " in refused(sealed(packed, larger))
+
+
+def test_a_file_that_is_a_folder_too(packed):
+    assert "'checkpoints/step-000000/a' is a file and a folder" in refused(sealed(packed, {
+        "checkpoints/step-000000/a": b"", "checkpoints/step-000000/A/b": b""}))
+
+
 def test_a_full_disk_is_foreseen(packed, monkeypatch):
     monkeypatch.setattr(capsule_zip.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
     assert "free some space" in refused(packed)
@@ -344,6 +359,16 @@ def test_manifests_that_make_no_sense(packed):
         assert "is not a sound capsule" in refused(rewritten(packed, broken)), key
     rewritten(packed, files)
     assert "does not end with step 26" in refused(sealed(packed, step=26))
+
+
+@pytest.mark.parametrize("key", ["created", "started", "ended"])
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), 1e300, 10**400, -1, True, "now"])
+def test_times_that_no_clock_shows(packed, key, time):
+    assert "no proper times" in refused(sealed(packed, **{key: time}))
+
+
+def test_versions_that_count_from_no_step(packed):
+    assert "no proper 'made_with'" in refused(sealed(packed, made_with=[{"from": "3"}]))
 
 
 @pytest.mark.parametrize("change, words", [
@@ -373,6 +398,10 @@ def test_specs_are_checked_as_if_typed_in(packed, change, words):
     (b"step,tokens,seconds,reward\n1,2,3,NaN\n", "'NaN' in its tables is no number"),
     (b"step,tokens,seconds,reward\n1,2,3,true\n", "'true' in its tables is no number"),
     (b"step,tokens,seconds,reward\n1,2,3,x\n", "is no number"), (b"step,tokens,seconds\n1.5,2,3\n", "count its steps"),
+    (b"step,tokens,seconds\n1,1%s,3\n" % (b"0" * 30), "is beyond 2**53"),
+    (b"step,tokens,seconds\n1%s,1,3\n" % (b"0" * 400), "is beyond 2**53"),
+    (b"step,tokens,seconds,reward\n1,2,3,-1%s\n" % (b"0" * 400), "is beyond 2**53"),
+    (b"step,tokens,seconds\n1,1,1e300\n", "count its seconds"),
     (b"step,tokens,seconds\n2,2,3\n1,2,3\n", "count its steps"), (b"step,tokens,seconds\n1,2,3\n", "end with step 25"),
     (b"\xff\xfe", "is not UTF-8")])
 def test_metrics_that_make_no_sense(packed, table, words):
@@ -380,6 +409,10 @@ def test_metrics_that_make_no_sense(packed, table, words):
 
 
 @pytest.mark.parametrize("line", ['1,0.0,knob,,"{}"', "1,0.0,knob,,[]", "x,0.0,a,,{}", "1,0.0,<b>,,{}", "1,0,a,,{",
+                                  "1,1e300,a,,{}", "1,-1,a,,{}",
+                                  '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": NaN}"',
+                                  '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": 1%s}"'
+                                  % ("0" * 400),
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 7, ""to"": 1}"'])
 def test_events_that_make_no_sense(packed, line):
     table = f"step,time,kind,text,payload\n{line}\n"
