@@ -11,7 +11,8 @@ import streamlit as st
 
 from app import forking
 from app.held import held
-from app.lab import lab
+from app.lab import active, lab
+from app.launch_draft import sweep_from
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from labcore.errors import LabError
@@ -93,6 +94,8 @@ def bar(run: RunRow | None, kind: str) -> None:
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
                       on_click=_do, args=(action, run, kind))
+        if not active(run):
+            _sweep(run, kind)
         if run:
             st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
                       help="An empty page; this run goes on")
@@ -103,6 +106,13 @@ def bar(run: RunRow | None, kind: str) -> None:
                             language=None, wrap_lines=True)
                     st.caption("Opens the same view again, in any browser on this machine.")
     forking.show(run)
+
+
+def _sweep(run: RunRow | None, kind: str) -> None:
+    if st.button("Sweep", icon=":material/stacked_line_chart:", key="do:Sweep",
+                 help="These settings with a knob at several values, and several seeds"):
+        sweep_from(Draft(run, kind))
+        st.switch_page("../pages/compare.py")
 
 
 def _do(action: Action, run: RunRow | None, kind: str) -> None:

@@ -193,9 +193,8 @@ def _of_algorithms(plan: Plan) -> list[RunSpec]:
 def _of_axes(plan: Plan) -> list[RunSpec]:
     known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row)}
     axes = {key: launch_plan.values_in(known[key], text) for key, text in plan.fields["axes"][plan.row.key]}
-    first = {key: values[0] for key, values in axes.items()}
-    plan.values.update(first)  # a value that is swept over must not be what makes the others unfit
-    return sweep.grid(plan.of(plan.row.key), axes, plan.seeds)
+    spec = plan.of(plan.row.key, {key: values[0] for key, values in axes.items()})
+    return sweep.grid(spec, axes, plan.seeds)
 
 
 def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,7 +64,25 @@ class Plan(Draft):
         finally:
             self.fields["algorithm"] = before
 
-    def of(self, algorithm: str) -> RunSpec:
-        """The run of one algorithm. Raises LabError where its settings do not go together."""
+    def of(self, algorithm: str, swept: Mapping[str, Value] | None = None) -> RunSpec:
+        """The run of one algorithm. Raises LabError where its settings do not go together.
+
+        `swept` are the first values of the knobs that are swept: the plan's own must not be what makes them unfit.
+        """
         with self.turned_to(algorithm):
-            return self.spec()
+            kept = dict(self.values)
+            self.values.update(swept or {})
+            try:
+                return self.spec()
+            finally:
+                self.values.update(kept)
+
+
+def sweep_from(draft: Draft) -> None:
+    """Have the form begin as a sweep over a knob of the run that a draft describes."""
+    st.session_state["launch"] = {"way": "sweep", "kind": draft.kind.key}
+    plan = Plan(draft.kind.key)
+    plan.fields |= {field: draft.fields[field] for field in ("algorithm", "task", "model", "seed")}
+    plan.fields["limit"] = None if draft.steps == draft.row.steps else draft.steps
+    plan.fields["data"] |= draft.fields["data"]
+    plan.values.update({key: value for key, value in draft.values.items() if key not in draft.kind.unwatched})

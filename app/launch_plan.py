@@ -100,7 +100,8 @@ def start_of(specs: Sequence[RunSpec]) -> str:
     if specs and specs[0].kind != "llm":
         return "Each seed gives all of them the same world and the same first weights, where they have the same form."
     if len(bases) == 1:
-        return "All start from the same base model; with one seed, all see the same prompts step by step."
+        who = "all" if all(spec.row.loop == "online" for spec in specs) else "those that sample while they learn"
+        return f"All start from the same base model; with one seed, {who} see the same prompts step by step."
     return "They start from different base models, since a setting of the base differs: their numbers compare less."
 
 

@@ -107,3 +107,31 @@ def test_the_form_is_in_the_link_and_comes_back_from_it(page, lab):
 def test_a_link_that_is_none_is_said_and_the_form_is_as_usual(page, link):
     test = page("compare", new=link)
     assert any("cannot be read" in warning.value for warning in test.warning) and button(test, "Start 15 runs")
+
+
+def test_a_sweep_begins_with_the_settings_of_the_run_that_is_looked_at(page, lab):
+    test = page("maze", algorithm="sarsa", task="cliff", gamma="0.9", seed="4", steps="50")
+    button(test, "Sweep").click()
+    ran(test)
+    assert {box.label: box.value for box in test.selectbox}["Algorithm"] == "sarsa"
+    ran(test.switch_page("../pages/compare.py"))  # where the button led
+    button(test, "Start").click()
+    ran(test)
+    runs = lab.store.sweep_runs()
+    assert {(run.spec.kind, run.spec.algorithm, run.spec.task, run.spec.steps) for run in runs} == {
+        ("maze", "sarsa", "cliff", 50)}
+    assert {run.spec.knobs["gamma"] for run in runs} == {0.9} and {run.spec.seed for run in runs} == {4, 5, 6}
+    assert {run.spec.knobs["pace"] for run in runs} == {0.0} and len({run.spec.knobs["alpha"] for run in runs}) == 5
+
+
+def test_values_that_are_swept_do_not_stay_when_algorithms_are_compared(page, lab):
+    test = page("compare")
+    way = next(each for each in test.button_group if each.label == "Compare")
+    way.set_value("sweep")
+    ran(test)
+    next(each for each in test.button_group if each.label == "Compare").set_value("algorithms")
+    ran(test)
+    button(test, "Start").click()
+    ran(test)
+    for run in lab.store.sweep_runs():
+        assert run.spec.knobs["beta"] == knob("beta", run.spec.algorithm).default
