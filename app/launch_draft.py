@@ -40,9 +40,11 @@ class Plan(Draft):
     @property
     def values(self) -> dict[str, Value]:
         """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
+        kept = self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {})
         known = {knob.key for knob in self.row.knobs}
-        self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {
-            key: value for key, value in self.kind.unwatched.items() if key in known})
+        for key, value in self.kind.unwatched.items():
+            if key in known:
+                kept.setdefault(key, value)
         return super().values
 
     def untouched(self) -> dict[str, dict[str, Value]]:

@@ -48,10 +48,11 @@ def suggested(knob: Knob) -> list[Value]:
         spread = [float(f"{low * (high / low) ** share:.1g}") for share in shares]
     else:
         spread = [float(f"{low + (high - low) * share:.2g}") for share in shares]
-    if knob.default not in spread:  # in place of its neighbour
+    if knob.default not in spread:  # in place of its neighbour; the ends stay, or where it lies beyond one, that goes
+        inside = spread[1:-1] if low < knob.default < high else spread
         away = (lambda value: abs(math.log(value / knob.default))) if knob.scale == "log" and knob.default > 0 else (
             lambda value: abs(value - knob.default))
-        spread[spread.index(min(spread, key=away))] = knob.default
+        spread[spread.index(min(inside, key=away))] = knob.default
     return sorted({knob.type(value) for value in spread})
 
 
@@ -118,8 +119,9 @@ def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
 
 def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """What a plan has that is not usual, as text for a link; empty where it is the plan that one starts with."""
-    told = {"way": way, "kind": kind, **fields, "knobs": {
-        key: values for key, values in fields["knobs"].items() if values != usual["knobs"].get(key)}}
+    moved = {place: {key: value for key, value in values.items() if value != usual["knobs"].get(place, {}).get(key)}
+             for place, values in fields["knobs"].items()}
+    told = {"way": way, "kind": kind, **fields, "knobs": {place: values for place, values in moved.items() if values}}
     usual = {"way": "algorithms", "kind": "llm", **usual, "knobs": {}}
     apart = {key: value for key, value in told.items() if key in LINKED and value != usual[key]}
     return json.dumps(apart, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if apart else ""

@@ -40,6 +40,7 @@ def test_every_knob_has_values_to_start_from_with_its_default_among_them(kind):
 
 def test_the_default_replaces_its_neighbour_on_the_knobs_own_scale():
     assert launch_plan.suggested(knob("beta")) == [0.0, 0.04, 0.1, 0.15, 0.2]
+    assert launch_plan.suggested(knob("beta", "rloo")) == [0.0, 0.02, 0.1, 0.15, 0.2], "no price at all is worth a try"
     assert launch_plan.suggested(knob("beta", "dpo")) == [0.05, 0.2, 1.0, 2.0, 5.0]
 
 
