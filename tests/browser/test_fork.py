@@ -81,6 +81,13 @@ def test_a_fork_with_the_parents_value_repeats_it_and_with_another_one_it_does_n
     assert lines[f"{other} · {KL}"][0] == lines[f"{run_id} · {KL}"][4]
     assert lines[f"{other} · {KL}"] != lines[f"{run_id} · {KL}"][4:]
 
+    page.goto(f"{server.url}/llm?run={other}&smooth=0.9")
+    page.wait_for_function(f"() => ({LINES})()['{other} · {KL}']?.length === 8", timeout=SLOW)
+    smooth = page.evaluate(LINES)
+    for line, place in ((f"{other} · {KL}", 1), (f"{run_id} · {KL}", 5)):  # anew after the fork, and after the marker
+        assert smooth[line][place] == lines[line][place] and smooth[line][place + 1] != lines[line][place + 1]
+    assert smooth[f"{other} · {KL}"][0] == smooth[f"{run_id} · {KL}"][4]
+
     page.keyboard.press("f")
     expect(page.get_by_role("dialog").get_by_role("button", name=re.compile("Fork from step"))).to_be_visible(
         timeout=SLOW)
