@@ -72,8 +72,8 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
     bright = (lambda mean: mean.mean < middle) if metric.better == "lower" else (lambda mean: mean.mean > middle)
     figure = go.Figure(go.Heatmap(
         z=[[mean and mean.mean for mean in line] for line in means],
-        text=[[mean and f'<span style="color:{"#14171B" if bright(mean) else "#FFFFFF"}">{_cell(mean, metric)}</span>'
-               for mean in line] for line in means],
+        text=[[_coloured(_cell(mean, metric), "#14171B" if mean and bright(mean) else "#FFFFFF") for mean in line]
+              for line in means],
         x=[_tick(value) for value in grid.values[0]], y=[_tick(value) for value in grid.values[1]],
         texttemplate="%{text}", textfont={"size": 12}, colorscale="Viridis", xgap=2, ygap=2, hoverongaps=False,
         reversescale=metric.better == "lower", hoverinfo="skip",
@@ -84,6 +84,10 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
     figure.update_xaxes(title_text=title(grid.knobs[0]), type="category")
     figure.update_yaxes(title_text=title(grid.knobs[1]), type="category", showgrid=False, autorange="reversed")
     return figure
+
+
+def _coloured(text: str, colour: str) -> str:
+    return f'<span style="color:{colour}">{text}</span>' if text else ""
 
 
 def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,

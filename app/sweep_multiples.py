@@ -20,9 +20,9 @@ DEPTH = ("band", "seed", "raw", "line")
 
 
 def heads(grid: Grid, looks: Sequence[Look]) -> dict[tuple[int, int], str]:
-    """What stands above each small chart: its value, or its group."""
+    """What stands above a small chart: its value, that of its column, or its group."""
     if len(grid.knobs) == 2:
-        return {}
+        return {(0, column): words(grid.knobs[0], value) for column, value in enumerate(grid.values[0])}
     if grid.knobs:
         return {divmod(place, grid.columns): words(grid.knobs[0], value) for place, value in enumerate(grid.values[0])}
     return {cell: looks[numbers[0]]["short"] for cell, numbers in grid.cells.items()}
@@ -72,8 +72,7 @@ def _layout(grid: Grid, metric: Metric, lines: Mapping[int, Lines], axis: str, k
         layout[name].pop("matches")  # the others follow the first
     layout |= {"showlegend": False, "hovermode": "closest", "margin": {"l": 56, "b": 44}, "annotations": []}
     if len(grid.knobs) == 2:
-        layout["annotations"] = [_head(_bold(grid, 0, column), grid, (0, column)) for column in range(grid.columns)]
-        layout["annotations"] += [_beside(_bold(grid, 1, row), grid, row) for row in range(grid.rows)]
+        layout["annotations"] = [_beside(grid, row) for row in range(grid.rows)]
     return layout
 
 
@@ -91,14 +90,10 @@ def _head(text: str, grid: Grid, cell: tuple[int, int]) -> dict[str, Any]:
             "yanchor": "bottom", "showarrow": False, "font": {"size": 13}}
 
 
-def _beside(text: str, grid: Grid, row: int) -> dict[str, Any]:
-    up = _domains(grid, row, 0)[1]
-    return {"text": text, "x": 1, "y": sum(up) / 2, "xref": "paper", "yref": "paper", "xanchor": "left",
+def _beside(grid: Grid, row: int) -> dict[str, Any]:
+    text, up = html.escape(words(grid.knobs[1], grid.values[1][row])), _domains(grid, row, 0)[1]
+    return {"text": f"<b>{text}</b>", "x": 1, "y": sum(up) / 2, "xref": "paper", "yref": "paper", "xanchor": "left",
             "yanchor": "middle", "textangle": 90, "showarrow": False, "font": {"size": 13}}
-
-
-def _bold(grid: Grid, axis: int, place: int) -> str:
-    return f"<b>{html.escape(words(grid.knobs[axis], grid.values[axis][place]))}</b>"
 
 
 def _traces(look: Look, lines: Lines, kind: str) -> list[dict[str, Any]]:

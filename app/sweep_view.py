@@ -119,7 +119,9 @@ def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) ->
         ("beats", stand.beats), ("tie with", stand.ties), ("too few seeds to judge against", stand.few)) if labels]
     sure = f" Best in {stand.shares[stand.leader]:.0%} of redraws of the seeds." if stand.shares else \
         " One seed of a setting is no evidence."
-    return f"{who}; {'; '.join(parts)}.{sure}"
+    short = sum(trace.state != "finished" for trace in chosen.traces)
+    return f"{who}; {'; '.join(parts)}.{sure}" + (f" {short} of {len(chosen.traces)} runs did not finish." if short
+                                                  else "")
 
 
 def _some(names: list[str]) -> str:

@@ -106,6 +106,15 @@ def test_small_charts_share_their_axes_and_show_seeds_and_bands(lab):
     assert drawn(made, grid, notes)["layout"]["annotations"][1]["text"] == "<b>β 0.1</b><br>1 seed: not evidence"
 
 
+def test_two_knobs_are_named_at_the_edges_with_what_each_chart_rests_on(lab):
+    made, grid = of(lab.store, queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]}, seeds=[0]))
+    notes = looks(made)
+    notes[0] = notes[0] | {"note": "waiting"}
+    told = [each["text"] for each in drawn(made, grid, notes)["layout"]["annotations"]]
+    assert told[:2] == ["<b>G 4</b>", "<b>G 8</b>"] and told[2] == "<b>β 0</b><br>waiting"
+    assert told[3] == "<b>β 0.1</b><br>3 seeds"
+
+
 def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
@@ -201,6 +210,14 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     done(lab.store, alone)
     assert "too few seeds to judge against β 0. One seed of a setting is no evidence." in told(
         page("compare", sweep=alone, view="sweep"))
+
+
+def test_runs_that_were_stopped_are_said(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    first, second = lab.store.sweep_runs(sweep_id)
+    go(lab.store, first, 0.5)
+    go(lab.store, second, 0.6, "stopped", steps=2)
+    assert "1 of 2 runs did not finish." in told(page("compare", sweep=sweep_id, view="sweep"))
 
 
 def test_a_sweep_is_cancelled_and_resumed_from_any_view(page, lab):
