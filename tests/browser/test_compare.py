@@ -60,8 +60,8 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     with page.expect_download(timeout=SLOW) as download:
         page.get_by_role("button", name="Table (CSV)").click()
     lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("group,seeds,runs,states,metric,final,") and [line.split(",")[0] for line in lines[1:]] == [
-        "GRPO", "RLOO", "PPO"]
+    assert lines[0].startswith("group,seeds,runs,states,metric,final,")
+    assert [line.split(",")[0] for line in lines[1:]] == ["GRPO", "RLOO", "PPO"]
     page.get_by_role("button", name="Link").click()
     copied = page.get_by_test_id("stCode").inner_text(timeout=SLOW).strip()
     page.goto(copied)

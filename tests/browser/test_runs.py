@@ -17,6 +17,7 @@ from tests.browser.test_llm_lab import SLOW
 
 pytestmark = pytest.mark.browser
 
+ITS_BETA = 0.0123  # no other test's runs have it
 HEAD, ROW, BOX = 34, 35, 18  # pixels of the table: its head, a row, the middle of the boxes
 
 
@@ -26,7 +27,8 @@ def shelf(server: Server) -> Iterator[list[str]]:
     store = Store(f"sqlite:///{Path(server.home) / 'lab.db'}")
     ids = []
     for seed in range(3):
-        ids.append(store.create(make(algorithm_key="rloo", task_key="sort", steps=3, seed=seed), mine=True))
+        ids.append(store.create(make(algorithm_key="rloo", task_key="sort", steps=3, seed=seed,
+                                     knobs={"beta": ITS_BETA}), mine=True))
         store.set_state(ids[-1], "running")
         for step in (1, 2, 3):
             store.append(ids[-1], Record(step, step, {"reward": 0.2 * step + 0.01 * seed}), 0.1 * step)
@@ -54,7 +56,7 @@ def tick(page: Page, found: Locator, row: int) -> None:
 
 
 def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server, shelf: list[str]) -> None:
-    page.goto(f"{server.url}/runs?find=rloo")
+    page.goto(f"{server.url}/runs?find=beta={ITS_BETA}")
     found = table(page, 3)
     tick(page, found, 0)
     expect(page.get_by_text("1 selected")).to_be_visible(timeout=SLOW)
