@@ -67,13 +67,20 @@ def runs_of(kind: str, *states: str) -> list[RunRow]:
 def show_run(run_id: str, kind: str) -> None:
     """Open a run and put it into the URL, in place of the draft."""
     st.session_state[f"open_run:{kind}"] = run_id
-    st.query_params.from_dict({"run": run_id, **_view()})
+    _go({"run": run_id})
 
 
 def close_run(kind: str) -> None:
     """Back to an empty page with the draft."""
     st.session_state[f"open_run:{kind}"] = None
-    st.query_params.from_dict(_view())
+    _go({})
+
+
+def _go(link: Mapping[str, str]) -> None:
+    """To another run, or to none: what is looked at of the present one ends here."""
+    st.query_params.from_dict({**link, **_view()})
+    for key in [key for key in st.session_state if str(key).startswith("place:")]:
+        del st.session_state[key]
 
 
 def begin(kind: str, **fields: Any) -> None:

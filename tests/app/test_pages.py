@@ -194,6 +194,16 @@ def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_n
     assert link == {"run": second, "tab": "Events", "x": "tokens"}
 
 
+def test_a_step_that_was_picked_is_not_that_of_the_next_run(page, lab):
+    first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
+    test = page("llm", run=first)
+    next(box for box in test.selectbox if box.label.startswith("Samples of")).select(5)
+    assert _link(ran(test))["samples"] == "5"
+    next(box for box in test.selectbox if box.label == "Run").select(second)
+    assert "samples" not in _link(ran(test))
+    assert next(box for box in test.selectbox if box.label.startswith("Samples of")).value == 0
+
+
 def test_a_refresh_with_the_link_of_before_does_not_undo_a_choice(page, lab, monkeypatch):
     """The browser's next refresh may be on its way when the choice is made."""
     test = page("llm", run=seed(lab.store, "finished"))
