@@ -156,10 +156,11 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
     """What came of each value."""
     metric = METRICS[chosen.metric]
     title = f"{metric.label} {way(stand, chosen.active)}"
-    caption = "mean over seeds with its 95 % interval; faint: single seeds"
-    _head(title, caption if len(grid.knobs) < 2 else "mean over seeds [its 95 % interval]")
+    caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
+        "mean over seeds with its 95 % interval, and single seeds"
+    _head(title, caption)
     figure_chart(sweep_figures.by_value(grid, chosen.groups, looks, stand, metric, kind), "sweep_values", title=title,
-                 caption=caption, alt=f"{title}: " + ", ".join(
+                 caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
                      f"{names[label]} {theme.number(mean.mean, metric.digits)}" for label, mean in
                      stand.means.items()))
 
