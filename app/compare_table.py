@@ -74,17 +74,22 @@ def by_label(chosen: Chosen, table: Table) -> dict[str, Mapping[str, Any]]:
     return {row.label: looks[chosen.place_of(row.runs[0])] for row in table.rows}
 
 
+def _has_table(chosen: Chosen) -> bool:
+    """Whether the runs can be put into a table; where not, the view has said why."""
+    try:
+        table_of(chosen)
+    except LabError:
+        return False
+    return True
+
+
 def files(chosen: Chosen) -> None:
     """The comparison as files. They stand outside of what is drawn again while runs go: a download button that is
     drawn again forgets its file."""
-    offered = {"Curves as plotted (CSV)": ("as-plotted", ":material/show_chart:", compare_csv.plotted),
+    table = {"Table (CSV)": ("table", ":material/table:", lambda now: compare_csv.table(table_of(now)[1], now))}
+    offered = {**(table if _has_table(chosen) else {}),
+               "Curves as plotted (CSV)": ("as-plotted", ":material/show_chart:", compare_csv.plotted),
                "All rows (CSV)": ("rows", ":material/database:", compare_csv.rows)}
-    try:
-        table_of(chosen)
-        offered = {"Table (CSV)": ("table", ":material/table:", lambda now: compare_csv.table(table_of(now)[1], now)),
-                   **offered}
-    except LabError:  # the view above has said why there is no table
-        pass
     with st.container(horizontal=True):
         for label, (name, icon, make) in offered.items():
             st.download_button(label, lambda make=make: make(chosen.again()), key=f"compare:csv:{name}", icon=icon,

@@ -14,7 +14,7 @@ import platform
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,8 +22,8 @@ import sqlalchemy as sa
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs import checkpoint, inside, schema
-from labcore.runs.database import Database
-from labcore.runs.paths import home, remove_run_folder, run_folder
+from labcore.runs.keeping import RUN_COLUMNS, Keeping, run_row
+from labcore.runs.paths import home, run_folder
 from labcore.runs.process import Owner, gone
 from labcore.runs.record import Record
 from labcore.runs.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
@@ -32,15 +32,14 @@ from labcore.runs.spec import RunSpec
 
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
 
-_RUN_COLUMNS = [runs.c[name] for name in RunRow.__dataclass_fields__]
-_LISTED = sa.select(*_RUN_COLUMNS).where(runs.c.deleted.is_(None))
+_LISTED = sa.select(*RUN_COLUMNS).where(runs.c.deleted.is_(None))
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
 _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
     controls.c.run_id == sa.bindparam("run"), controls.c.state == "asked").order_by(controls.c.id)
 
 
-class Store(Database):
+class Store(Keeping):
     """See the module."""
 
     # ---------------------------------------------------------------- runs
@@ -78,13 +77,13 @@ class Store(Database):
     def run(self, run_id: str) -> RunRow:
         """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
         with self._reading() as connection:
-            row = connection.execute(sa.select(*_RUN_COLUMNS).where(runs.c.id == run_id)).first()
+            row = connection.execute(sa.select(*RUN_COLUMNS).where(runs.c.id == run_id)).first()
         if row is None:
             raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
                             "names.")
         if row.deleted is not None:
             raise inside.in_the_trash(run_id)
-        return _run_row(row)
+        return run_row(row)
 
     def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
         """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""
@@ -94,19 +93,19 @@ class Store(Database):
         if kind:  # a text in JSON cannot hold these quotes
             query = query.where(runs.c.spec.contains(f'"kind": "{kind}"', autoescape=True))
         with self._reading() as connection:
-            return [_run_row(row) for row in connection.execute(query)]
+            return [run_row(row) for row in connection.execute(query)]
 
     def children(self, run_id: str) -> list[RunRow]:
         """The forks of a run, oldest first; also of one that was deleted."""
         query = _LISTED.where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
         with self._reading() as connection:
-            return [_run_row(row) for row in connection.execute(query)]
+            return [run_row(row) for row in connection.execute(query)]
 
     def sweep_runs(self, sweep: str | None = None) -> list[RunRow]:
         """The runs of a sweep, or of all sweeps, oldest first."""
         these = runs.c.sweep.is_not(None) if sweep is None else runs.c.sweep == sweep
         with self._reading() as connection:
-            return [_run_row(row) for row in connection.execute(
+            return [run_row(row) for row in connection.execute(
                 _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
 
     def queued(self) -> list[str]:
@@ -214,73 +213,6 @@ class Store(Database):
             inside.move(connection, run_id, "interrupted", message)
             inside.log(connection, run_id, "interrupted", {"text": message}, row.step)
             return True
-
-    # ---------------------------------------------------------------- what its owner does with a run
-
-    def mark(self, run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
-             note: str | None = None) -> None:
-        """Set a run's star, its tags or its note; what is None stays as it is. Raises NoSuchRun where there is none."""
-        words = None if tags is None else json.dumps(list(tags), ensure_ascii=False)
-        given = {key: value for key, value in (("star", star), ("tags", words), ("note", note)) if value is not None}
-        with self._writing() as connection:
-            inside.known(connection, run_id)
-            if given:
-                connection.execute(runs.update().where(runs.c.id == run_id), given)
-
-    def trash(self, run_ids: Iterable[str]) -> None:
-        """Put ended or queued runs into the trash: all of them or none. A queued one is stopped.
-
-        Raises:
-            LabError: one is going, or is not there.
-        """
-        with self._writing() as connection:
-            for run_id in run_ids:
-                inside.trash(connection, run_id)
-
-    def restore(self, run_ids: Iterable[str]) -> None:
-        """Take runs out of the trash as they were. Raises NoSuchRun where one is gone for good."""
-        with self._writing() as connection:
-            for run_id in run_ids:
-                inside.known(connection, run_id, in_trash=True)
-                connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": None})
-
-    def trashed(self) -> list[RunRow]:
-        """The runs in the trash, the last deleted first."""
-        query = sa.select(*_RUN_COLUMNS).where(runs.c.deleted.is_not(None)).order_by(runs.c.deleted.desc(), runs.c.id)
-        with self._reading() as connection:
-            return [_run_row(row) for row in connection.execute(query)]
-
-    def delete(self, run_id: str) -> None:
-        """Forget an ended or queued run for good: its rows and its folder, where that can be a run's (see `is_run_id`).
-
-        Raises:
-            LabError: it is going, or is not there.
-        """
-        with self._writing() as connection:
-            inside.forget(connection, run_id)
-        remove_run_folder(run_id)
-
-    def purge(self, run_ids: Iterable[str], before: float) -> list[str]:
-        """Forget for good those runs that lie in the trash since `before`, a unix time, or longer; return their ids."""
-        with self._writing() as connection:  # where they lie is asked here: somebody may have restored one meanwhile
-            gone = [run_id for run_id in run_ids if inside.in_trash_since(connection, run_id, before)]
-            for run_id in gone:
-                inside.forget(connection, run_id)
-        for run_id in gone:
-            remove_run_folder(run_id)
-        return gone
-
-    def digests(self) -> dict[str, str]:
-        """What `keep_digests` was given for each run, those in the trash as well."""
-        with self._reading() as connection:
-            return {row.id: row.digest for row in connection.execute(
-                sa.select(runs.c.id, runs.c.digest).where(runs.c.digest.is_not(None)))}
-
-    def keep_digests(self, digests: Mapping[str, str | None]) -> None:
-        """Keep for each run what a list shows of it, so that nobody has to read all its steps again."""
-        with self._writing() as connection:
-            for run_id, text in digests.items():
-                connection.execute(runs.update().where(runs.c.id == run_id), {"digest": text})
 
     # ---------------------------------------------------------------- steps
 
@@ -398,8 +330,3 @@ class Store(Database):
         with self._reading() as connection:
             rows = connection.execute(query).all()
         return [Control(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows]
-
-
-def _run_row(row: sa.Row) -> RunRow:
-    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec), "star": bool(row.star),
-                     "tags": tuple(json.loads(row.tags or "[]")), "note": row.note or ""})
