@@ -17,11 +17,12 @@ from app import (
     compare_place,
     compare_plane,
     compare_table,
+    live_chart,
     one_batch,
     session,
     sweep_view,
 )
-from app.compare_chart import warm
+from app.compare_chart import CHART
 from app.compare_data import Chosen, Source
 from app.theme import ground
 from app.tokens import literal
@@ -49,7 +50,7 @@ def _answers(chosen: Chosen, full: bool) -> None:
 
 
 def _speaks(chosen: Chosen) -> bool:
-    return bool(answers.language_runs(chosen.run_ids))
+    return any(isinstance(source, RunRow) and answers.speaks(source) for source in chosen.sources)
 
 
 VIEWS: dict[str, View] = {
@@ -65,21 +66,27 @@ VIEWS: dict[str, View] = {
 
 def page() -> None:
     """The whole page."""
+    live_chart.warm(CHART)
     place, faults = compare_place.of(st.query_params.to_dict(), tuple(VIEWS))
     session.problem()
-    warm()
     sources, missing = compare_data.find(place)
-    compare_pick.row(place, sources)
     chosen, unfit = compare_data.choose(place, sources)
-    missing += unfit
-    for sentence in (*faults, *missing):
-        st.warning(literal(sentence), icon=":material/error:")
-    if not chosen.traces:
-        compare_empty.show()
-        return
-    fitting = {key: view.label for key, view in VIEWS.items() if view.fits(chosen)}
-    compare_controls.row(chosen, fitting)
-    view = VIEWS[place.view if place.view in fitting else compare_place.CURVES]
+    fitting = {key: view.label for key, view in VIEWS.items() if chosen.traces and view.fits(chosen)}
+    above, beneath = st.container(key="compare_head" if fitting else None), st.container()
+    with beneath:  # first, since the browser takes longest for charts; its place is kept by the style of what is above
+        if fitting:
+            _draw(chosen, VIEWS[place.view if place.view in fitting else compare_place.CURVES], sources)
+        else:
+            compare_empty.show()
+    with above:
+        compare_pick.row(place, sources)
+        for sentence in (*faults, *missing, *unfit):
+            st.warning(literal(sentence), icon=":material/error:")
+        if fitting:
+            compare_controls.row(chosen, fitting)
+
+
+def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
     st.session_state["compare:new"] = True  # the runs were just read
     st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(

@@ -21,6 +21,7 @@ import streamlit as st
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 KEPT_SECONDS = 86_400
+LONG_AGO = 1_000_000_000  # seconds since 1970
 
 
 class Component:
@@ -44,7 +45,7 @@ class Component:
         name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
         if not (STATIC / name).exists():
             for old in STATIC.glob(f"{self.name}-*.js"):
-                if time.time() - old.stat().st_mtime > KEPT_SECONDS:  # another server may still serve it
+                if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
                     old.unlink(missing_ok=True)
             place(STATIC / name, lambda path: path.write_text(text, encoding="utf-8"))
         return name
@@ -63,10 +64,15 @@ export default async function (component) {{
 
 
 def place(target: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the target, then rename: another server never reads half a file."""
+    """Write beside the target, then rename: another server never reads half a file.
+
+    The name must change with the content. Streamlit does not say how long these files may be kept, so a browser keeps
+    them for a tenth of their age, and compiles what it gets anew: hence they are old from the start.
+    """
     target.parent.mkdir(exist_ok=True)
     handle, name = mkstemp(dir=target.parent)
     os.close(handle)
     write(Path(name))
     os.chmod(name, 0o644)
+    os.utime(name, (LONG_AGO, LONG_AGO))
     os.replace(name, target)

@@ -40,6 +40,10 @@ CSS = """
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
 sub,sup{line-height:0}
+.stElementContainer:has(>.stHtml>script){display:none}
+.st-key-compare_head{min-height:83px}
+@media (max-width:1000px){.st-key-compare_head{min-height:136px}}
+@media (max-width:640px){.st-key-compare_head{min-height:233px}}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}

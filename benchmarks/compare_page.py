@@ -3,7 +3,8 @@
 `python -m benchmarks.compare_page` fills a store of its own in a temporary folder, starts the lab on it and drives a
 Chromium whose profile has seen the lab before, as a user's has: without its cache of compiled scripts plotly.js alone
 takes longer than all the rest. "first" is the first opening of these runs, whose rows the server has yet to read; the
-seconds count from the navigation until every run of the big chart is drawn, and until all small charts are.
+seconds count from the navigation, or from the click on Compare in the page Runs, until every run of the big chart is
+drawn, and until all small charts are.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from labcore.runs import schema
+from labcore.runs.columns import keep
 from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
+from tests.browser.test_runs import table, tick
 
 VISITS = 4
 ALGORITHMS = ("grpo", "rloo", "reinforce", "ppo")
@@ -51,15 +54,17 @@ WATCH = """() => {
 
 
 def metrics(count: int, seed: int) -> list[dict[str, float]]:
-    """Rows of twelve metrics as an LLM run logs them."""
+    """Rows of as many metrics as GRPO logs."""
     rng = np.random.default_rng(seed)
     steps = np.arange(1, count + 1)
     reward = 1 - np.exp(-steps / (count * (0.2 + 0.05 * seed))) + 0.05 * rng.normal(size=count)
-    columns = {"reward": reward, "exact_match": np.clip(reward, 0, 1), "frac_reward_zero_std": rng.random(count),
-               "kl": 0.1 * steps / count * rng.random(count), "entropy": 2 * np.exp(-steps / count),
-               "clip_frac/region": 0.1 * rng.random(count), "completions/mean_length": 5 + rng.random(count),
-               "grad_norm": rng.random(count), "loss": rng.normal(size=count), "updates": steps.astype(float),
-               "memory": 400 + rng.random(count), "tokens_per_second": 1000 * rng.random(count)}
+    columns = {"reward": reward, "exact_match": np.clip(reward, 0, 1), "kl": 0.1 * steps / count * rng.random(count),
+               "entropy": 2 * np.exp(-steps / count), "updates": steps.astype(float)}
+    others = ("tokens_per_second", "memory", "reward_std", "completions/mean_length", "completions/truncated_frac",
+              "kl/k1", "kl/k2", "kl/k3", "frac_reward_zero_std", "clip_frac/low", "clip_frac/high", "clip_frac/region",
+              "surrogate/cpi", "surrogate/clip", "surrogate/kl_penalised", "ratio/max", "loss", "grad_norm",
+              "learning_rate", "num_tokens")
+    columns |= {key: rng.random(count) for key in others}
     return [dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -78,6 +83,7 @@ def fill(store: Store, runs: int, count: int, seeds: int) -> list[str]:
                  "metrics": json.dumps(row)} for step, row in enumerate(metrics(count, number), start=1)])
             connection.execute(schema.runs.update().where(schema.runs.c.id == run), {"step": count})
         if number < runs - 1:
+            keep(store, run)  # as a worker leaves it
             store.set_state(run, "finished")
         made.append(run)
     return made
@@ -93,6 +99,24 @@ def opened(browser: BrowserContext, url: str, settings: int,
     big = time.perf_counter() - begun
     page.wait_for_function(f"() => ({LINES})({settings}) >= 7", timeout=120_000)
     return page, big, time.perf_counter() - begun, cpu(server) - busy
+
+
+def clicked(browser: BrowserContext, lab: Server, runs: int, settings: int) -> tuple[float, float]:
+    """Seconds from the click on Compare in the page Runs until its big chart and all charts are drawn."""
+    page = browser.new_page()
+    page.goto(f"{lab.url}/runs")
+    found = table(page, runs)
+    for row in range(runs):
+        tick(page, found, row)
+        page.get_by_text(f"{row + 1} selected").wait_for()
+    begun = time.perf_counter()
+    page.get_by_role("link", name="Compare").last.click()
+    page.wait_for_function(f"() => ({LINES})({settings}) >= 1", timeout=120_000)
+    big = time.perf_counter() - begun
+    page.wait_for_function(f"() => ({LINES})({settings}) >= 7", timeout=120_000)
+    whole = time.perf_counter() - begun
+    page.close()
+    return big, whole
 
 
 def cpu(process: psutil.Process) -> float:
@@ -157,11 +181,15 @@ def measure(browser: BrowserContext, lab: Server, store: Store, runs: list[str],
     settings, server = -(-options.runs // options.seeds), psutil.Process(lab.process.pid)
     for _ in range(VISITS):  # the server imports what the page needs, the browser keeps what it compiled
         opened(browser, f"{lab.url}/compare?runs={runs[0]}", 1, server)[0].close()
+    for number in range(options.rounds + 1):
+        big, whole = clicked(browser, lab, len(runs), settings)
+        print(f"click in Runs, {'again' if number else 'first'}: big chart {big:.2f} s, all charts {whole:.2f} s "
+              f"(load {os.getloadavg()[0]:.1f})", flush=True)
     url = f"{lab.url}/compare?runs={','.join(runs)}"
     took = []
     for number in range(options.rounds + 1):
         page, big, whole, busy = opened(browser, url, settings, server)
-        name, load = "again" if number else "first", os.getloadavg()[0]
+        name, load = f"address, {'again' if number else 'first in a tab'}", os.getloadavg()[0]
         print(f"{name}: big chart {big:.2f} s, all charts {whole:.2f} s, server CPU {busy:.2f} s (load {load:.1f})",
               flush=True)
         took += [big] if number else []

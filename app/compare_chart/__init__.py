@@ -15,11 +15,6 @@ _LIVE = Path(live_chart.__file__).parent
 CHART = Component(Path(__file__).parent, _LIVE / "axes.js", _LIVE / "plotly.js")
 
 
-def warm() -> None:
-    """Have the browser load plotly.js while the rows are still being read."""
-    _mount("compare_warm", {})
-
-
 def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
                   on_metric: Callable[[str], None] = lambda key: None) -> None:
     """Mount some panels. `data` is what `app.compare_payload` makes.
@@ -30,10 +25,5 @@ def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
         if metric := st.session_state[key].metric:
             on_metric(str(metric))
 
-    _mount(key, data, on_resync, clicked)
-
-
-def _mount(key: str, data: dict[str, Any], on_resync: Callable[[], None] = lambda: None,
-           on_metric: Callable[[], None] = lambda: None) -> None:
     CHART(key=key, data={**data, "plotly": live_chart.PLOTLY_URL}, on_resync_change=on_resync,
-          on_metric_change=on_metric)
+          on_metric_change=clicked)

@@ -95,7 +95,6 @@ function build(chart) {
 
 export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
-  if (!data.panels) { await loadPlotly(data.plotly); return; } // only get ready
   const root = parentElement.querySelector(".rl-compare-chart");
   let chart = charts.get(parentElement);
   if (!chart) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import streamlit as st
 
 from app.component import STATIC, Component, place
 
-PLOTLY_URL = "app/static/plotly.min.js"
+PLOTLY = f"plotly-{version('plotly')}.min.js"
+PLOTLY_URL = f"app/static/{PLOTLY}"
 CHART = Component(Path(__file__).parent)
 
 
@@ -20,14 +22,17 @@ CHART = Component(Path(__file__).parent)
 def publish() -> None:
     """Put plotly.js where the server serves static files. Once per process."""
     wheel = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
-    served = STATIC / "plotly.min.js"
+    served = STATIC / PLOTLY
     if not served.exists() or served.stat().st_size != wheel.stat().st_size:
         place(served, lambda path: shutil.copyfile(wheel, path))
 
 
-def warm() -> None:
-    """Have the browser load plotly.js before the first run is started, so that its first point comes sooner."""
-    CHART(key="warm_chart", data={"plotly": PLOTLY_URL}, on_resync_change=lambda: None, on_marker_change=lambda: None)
+def warm(chart: Component = CHART) -> None:
+    """Have the browser load a chart's script and plotly.js while the page is still being made."""
+    st.html(f"""<script type="module">
+const chart = await import(new URL("app/static/{chart.script}", document.baseURI));
+chart.loadPlotly("{PLOTLY_URL}");
+</script>""", unsafe_allow_javascript=True)
 
 
 def live_chart(data: dict, key: str, on_resync: Callable[[], None], on_marker: Callable[[str, int], None]) -> None:

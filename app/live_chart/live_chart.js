@@ -274,7 +274,6 @@ function signature(chart) {
 
 export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
-  if (!data.panels) { await loadPlotly(data.plotly); return; } // the page before a run: only get ready
   const root = parentElement.querySelector(".rl-live-chart");
   let chart = charts.get(parentElement);
   if (!chart) {

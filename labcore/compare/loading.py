@@ -12,6 +12,8 @@ import numpy as np
 from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, trace
 from labcore.errors import LabError
+from labcore.runs import columns
+from labcore.runs.rows import COUNTERS
 from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
 
@@ -41,10 +43,10 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
-        for name, columns in store.columns(own, keys).items():
-            counted, logged = columns[:4], {key: np.array(column, float) for key, column in
-                                            zip(keys, columns[4:], strict=True)}
-            logged = {key: column for key, column in logged.items() if np.isfinite(column).any()}
+        for name in own:
+            found = columns.read(store, rows[name], keys)
+            counted, named = found[:len(COUNTERS)], zip(keys, found[len(COUNTERS):], strict=True)
+            logged = {key: column for key, column in named if np.isfinite(column).any()}
             traces[name] = [Trace(name, rows[name].spec, rows[name].state, axes_of(*counted, logged), logged,
                                   *changes_of(store.events_after(name)), origin=origin(store, rows[name].spec))]
     return [each for name in names for each in traces[name]]

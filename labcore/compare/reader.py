@@ -16,6 +16,7 @@ import numpy as np
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
+from labcore.runs import columns
 from labcore.runs.rows import ACTIVE, COUNTERS, Event, RunRow
 from labcore.runs.store import Store
 
@@ -39,8 +40,8 @@ class _Kept:
     def grow(self, new: Sequence[np.ndarray]) -> None:
         """Add the rows that came since: counters, then metrics, as columns."""
         keys = [(self.columns, key) for key in COUNTERS] + [(self.metrics, key) for key in self.metrics]
-        for (columns, key), column in zip(keys, new, strict=True):
-            columns[key] = np.append(columns[key], column)
+        for (there, key), column in zip(keys, new, strict=True):
+            there[key] = np.append(there[key], column)
 
 
 class Reader:
@@ -73,7 +74,7 @@ class Reader:
                 return frozenset(self._foreign(row).metrics)
             step, found = self._logged.get(row.id, (0, frozenset()))
             if row.step > step:
-                found |= self._store.logged(row.id, step)
+                found |= columns.logged(self._store, row, step)
                 self._logged[row.id] = row.step, found
             return found
 
@@ -104,14 +105,11 @@ class Reader:
             kept.events += self._store.events_after(row.id, kept.events[-1].id if kept.events else 0)
             kept.stood = stands
         if kept.columns["step"].size and row.step > kept.step:
-            kept.grow(self._columns(row, [*kept.metrics], kept.step))
+            kept.grow(columns.read(self._store, row, [*kept.metrics], kept.step))
         if not missing or not row.step:
             return
-        columns = self._columns(row, missing, 0)
+        new = columns.read(self._store, row, missing)
         if kept.columns["step"].size:  # a row that came in between is read with the next ones
-            columns = [column[:kept.columns["step"].size] for column in columns]
-        kept.columns = dict(zip(COUNTERS, columns, strict=False))
-        kept.metrics |= dict(zip(missing, columns[len(COUNTERS):], strict=True))
-
-    def _columns(self, row: RunRow, keys: Sequence[str], after: int) -> list[np.ndarray]:
-        return [np.array(column, float) for column in self._store.columns([row.id], keys, after)[row.id]]
+            new = [column[:kept.columns["step"].size] for column in new]
+        kept.columns = dict(zip(COUNTERS, new, strict=False))
+        kept.metrics |= dict(zip(missing, new[len(COUNTERS):], strict=True))

@@ -115,11 +115,19 @@ def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` such that a reader finds the old content or the new one. Not synced: it can be remade."""
+    """`write_bytes` of `text` as UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` to `path` such that a reader finds the old content or the new one.
+
+    Not synced: it can be remade.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(content)
         unfinished.replace(path)
     except OSError:
         unfinished.unlink(missing_ok=True)

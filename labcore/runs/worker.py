@@ -11,13 +11,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
-from labcore.runs import checkpoint, fork, versions
+from labcore.runs import checkpoint, columns, fork, versions
 from labcore.runs.base import base_model
 from labcore.runs.faults import Ended, ending
 from labcore.runs.lifeline import Lifeline
@@ -132,6 +133,8 @@ class _Drive:
         self._reserve.unlink(missing_ok=True)
         if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
             shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
+        with suppress(OSError):  # on a full disk the rows are read from the store
+            columns.keep(self._store, self._run_id)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
 
 
