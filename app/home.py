@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from app import listing, session
+from app.components.recorded_clip import content, recorded_clip, spec
 from app.lab import lab
-from app.recorded_clip import content, recorded_clip, spec
 from app.status import STATES, duration
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from app.bar import ACTIONS
+from app.training.bar import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-# The page that a module belongs to, by the beginning of its name; all others are of the pages that train.
-PAGES = {"home": "Home", "playground": "Playground", "compare": "Compare", "runs": "Runs", "help": "Help"}
+# The page that a module or a package belongs to; all others are of the pages that train.
+PAGES = {"home": "Home", "recorded_clip": "Home", "compare": "Compare", "sweep": "Compare", "one_batch": "Compare",
+         "launch": "Compare", "playground": "Playground", "playground_view": "Playground", "runs": "Runs",
+         "help": "Help"}
 TRAINING = "Pages that train"
 
 
@@ -43,8 +45,7 @@ def shortcuts() -> tuple[Shortcut, ...]:
 
 def page_of(path: Path) -> str:
     """The page that shows what a module draws."""
-    name = path.parent.name if path.name == "__init__.py" else path.stem
-    return next((page for beginning, page in PAGES.items() if name.startswith(beginning)), TRAINING)
+    return next((PAGES[name] for name in path.relative_to(ROOT).with_suffix("").parts if name in PAGES), TRAINING)
 
 
 def declared(source: str) -> Iterator[tuple[str, str, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import time
 
-from app.feed import Feed, headline
 from app.theme import number
+from app.training.feed import Feed, headline
 from labcore.catalog.metrics import METRICS
 from labcore.runs.rows import RunRow
 

@@ -1,4 +1,4 @@
-"""Record Home's clip: `python -m docs.record_clip` trains for half a minute and writes app/recorded_clip/clip.json.
+"""Record Home's clip: `python -m docs.record_clip` trains for half a minute and writes its clip.json.
 
 The clip is a real run as it was: its curve, and of every recorded step the first group that the model wrote. Nothing is
 chosen by hand.
@@ -17,7 +17,7 @@ from pathlib import Path
 from labcore.runs.paths import run_folder
 from labcore.runs.store import Store
 
-CLIP = Path(__file__).parents[1] / "app" / "recorded_clip" / "clip.json"
+CLIP = Path(__file__).parents[1] / "app" / "components" / "recorded_clip" / "clip.json"
 RUN = {"algorithm": "grpo", "task": "sort", "model": "tiny", "seed": 0, "steps": 200}
 METRIC = "exact_match"
 

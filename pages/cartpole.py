@@ -1,6 +1,6 @@
 """CartPole and every other Gymnasium world with a few actions: knobs on the left, the policy and its curves right."""
 
-from app import cartpole
-from app.frame import frame
+from app.cartpole.picture import picture, scene
+from app.training.frame import frame
 
-frame("cartpole", lambda draft: cartpole.scene(draft.fields["task"]), cartpole.picture)
+frame("cartpole", lambda draft: scene(draft.fields["task"]), picture)

@@ -1,5 +1,5 @@
 """Compare: runs side by side."""
 
-from app import compare
+from app.compare.page import page
 
-compare.page()
+page()

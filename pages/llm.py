@@ -1,5 +1,5 @@
 """The LLM lab: knobs on the left, what happens on the right."""
 
-from app.frame import frame
+from app.training.frame import frame
 
 frame("llm")

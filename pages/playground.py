@@ -1,5 +1,5 @@
 """Playground: checkpoints answer the same prompt."""
 
-from app import playground
+from app.playground.page import page
 
-playground.page()
+page()

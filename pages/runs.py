@@ -1,8 +1,9 @@
 """Runs: all of them, found, compared, kept and cleaned up."""
 
-from app import listing, runs_page, session
+from app import listing, session
 from app.lab import lab
+from app.runs.page import page
 
 session.problem()
 listing.resume_banner(lab().store.runs("interrupted"))
-runs_page.page()
+page()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.answers import COUNT, SHOWN, share, table
+from app.compare.answers import COUNT, SHOWN, share, table
 from labcore.jobs import jobs
 from labcore.jobs.models import BASE, Model, source
 from labcore.runs.paths import home, run_folder
@@ -104,7 +104,7 @@ def test_marks_escapes_and_shares():
     def titled(name):
         return f"({name})"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.answers.title", titled)
+        patch.setattr("app.compare.answers.title", titled)
         written = table(found, {"a": 5}, {"a": "#112233"})
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
     assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from app import cartpole
-from app.feed import Feed
+from app.cartpole import picture
+from app.components.world_player import episodes
 from app.status import STATES
-from app.world_player import episodes
+from app.training.feed import Feed
 from labcore.catalog.cartpole import ALGORITHMS, TASKS
 from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
@@ -179,20 +179,20 @@ def test_reads_of_episodes_are_bounded_and_misses_of_an_ended_run_kept(lab, monk
     run_id = seed(lab.store, "finished")
     (run_folder(run_id) / "samples" / "step-000005.json").unlink()
     run, asked = lab.store.run(run_id), []
-    monkeypatch.setattr(cartpole, "READS", 3)
-    load = cartpole.files.load
-    monkeypatch.setattr(cartpole.files, "load", lambda *names: asked.append(names[-1]) or load(*names))
+    monkeypatch.setattr(picture, "READS", 3)
+    load = picture.files.load
+    monkeypatch.setattr(picture.files, "load", lambda *names: asked.append(names[-1]) or load(*names))
     feed = Feed(run.spec)
     feed.take(lab.store.steps_after(run_id, 0), [])
-    cartpole.take_episodes(run, feed)
+    picture.take_episodes(run, feed)
     assert asked == [1, 3, 5]
     for _ in range(3):
-        cartpole.take_episodes(run, feed)
+        picture.take_episodes(run, feed)
     assert sorted(asked) == [1, 2, 3, 4, 5, 6] and set(feed.dots) == {1, 2, 3, 4, 6}
 
 
 def test_a_random_episode_that_is_cut_is_not_out_of_time():
-    shown = cartpole._random_episode("MountainCar-v0")
+    shown = picture._random_episode("MountainCar-v0")
     assert shown["stopped"] == "the first 200 steps" or shown["truncated"]
     assert episodes.at_random("Acrobot-v1", {"path": [[0.0] * 6] * 2, "rewards": [-1.0], "truncated": True,
                                              "stopped": "the first 200 steps"})["episodes"][0]["ended"] == (

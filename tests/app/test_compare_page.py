@@ -6,7 +6,8 @@ import re
 import pytest
 import streamlit as st
 
-from app import compare, compare_curves
+from app.compare import curves
+from app.compare import page as compare_page
 from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.runs.record import Record
@@ -246,7 +247,7 @@ def ticks(monkeypatch):
     found = Ticks()
     found.drawn = []
     monkeypatch.setattr(st, "fragment", found.fragment)
-    monkeypatch.setitem(compare.VIEWS, "curves", compare.View(
+    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View(
         "Curves", lambda chosen, full: found.drawn.append((chosen, full))))
     return found
 
@@ -257,7 +258,7 @@ def row(store, run, step, **metrics):
 
 def test_a_browser_that_lost_its_lines_gets_them_as_they_are_now(page, lab, ticks):
     run = tools.stored(lab.store, [0.5], state="running")
-    ticks.between = lambda: (row(lab.store, run, 2), compare_curves.resync())
+    ticks.between = lambda: (row(lab.store, run, 2), curves.resync())
     page("compare", runs=run)
     assert [(chosen.traces[0].axes["step"].size, full) for chosen, full in ticks.drawn] == [(1, True), (2, True)]
 
@@ -287,7 +288,7 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
     def gone(chosen, full):
         raise LabError("The checkpoint [x] is gone: choose another one.")
 
-    monkeypatch.setitem(compare.VIEWS, "curves", compare.View("Curves", gone))
+    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View("Curves", gone))
     assert [each.value for each in page("compare", runs=pair[0]).error] == [
         "The checkpoint \\[x\\] is gone: choose another one."]
 

@@ -1,19 +1,17 @@
 """The pure parts of Compare: links, lines, what is sent, words, files. Numbers by hand."""
 
 import csv
-import doctest
-import importlib
 import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app import compare_csv, compare_words
-from app.compare_curves import Sent
-from app.compare_data import Chosen, look_of, note
-from app.compare_lines import Look, gap_of, lines_of, marks_of
-from app.compare_place import Place, of
+from app.compare import export, wording
+from app.compare.curves import Sent
+from app.compare.drawing import Look, gap_of, lines_of, marks_of
+from app.compare.link import Place, of
+from app.compare.reading import Chosen, look_of, note
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
@@ -28,12 +26,6 @@ STEPS = Look("reward", "step")
 def group_of(*rewards, **more):
     store = Store()
     return groups(load(store, [tools.stored(store, row, seed=seed, **more) for seed, row in enumerate(rewards)]))[0]
-
-
-@pytest.mark.parametrize("name", ["compare_lines", "compare_words"])
-def test_doctests(name):
-    tried = doctest.testmod(importlib.import_module(f"app.{name}"))
-    assert tried.attempted and not tried.failed
 
 
 @pytest.mark.parametrize("place", [
@@ -169,10 +161,10 @@ def three():
 def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     chosen = chosen_of(three)
     table = compare(chosen.traces, "reward")
-    assert compare_words.headline(table) == (
+    assert wording.headline(table) == (
         "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to judge REINFORCE.")
     looks = {look["label"]: look for look in look_of(chosen)}
-    shown = compare_words.results(table, looks)
+    shown = wording.results(table, looks)
     for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no verdict from 1 seed", "not evidence",
                   "beats 1 of 3", looks["GRPO"]["colour"][0], "[0.905, 0.945]"):
         assert words in shown, words
@@ -183,7 +175,7 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
 def test_a_baseline_gives_every_number_a_delta_and_a_verdict(three):
     table = compare(load(Store(), three), "reward", three[0])
     looks = {look["label"]: look for look in look_of(chosen_of(three, three[0]))}
-    shown = compare_words.results(table, looks)
+    shown = wording.results(table, looks)
     for words in ("the baseline", "Δ −0.400 [", "GRPO beats it, P 0.00", "Δ +0.005 [", "tie with GRPO, P 0.67"):
         assert words in shown, words
     assert [look["bold"] for look in looks.values()] == [True, False, False, False]
@@ -193,7 +185,7 @@ def test_what_a_file_says_is_escaped():
     trace = replace(tools.trace([1, 2]), label="<b>x</b>")
     table = compare([trace], "reward")
     look = {table.rows[0].label: {"colour": ["#000", "#fff"]}}
-    assert "<b>x" not in compare_words.results(table, look)
+    assert "<b>x" not in wording.results(table, look)
 
 
 def read(content: bytes) -> list[dict[str, str]]:
@@ -202,23 +194,23 @@ def read(content: bytes) -> list[dict[str, str]]:
 
 def test_the_table_as_a_file(three):
     chosen = chosen_of(three)
-    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    rows = read(export.table(compare(chosen.traces, "reward"), chosen))
     assert [row["group"] for row in rows] == ["GRPO", "RLOO", "PPO", "REINFORCE"]
     grpo = rows[0]
     assert float(grpo["final"]) == pytest.approx(0.92) and float(grpo["at_600_tokens"]) == pytest.approx(0.92)
     assert (grpo["seeds"], grpo["against"], grpo["verdict"]) == ("3", "RLOO", "tie") and rows[1]["against"] == ""
     assert rows[2]["verdict"] == "is beaten" and float(rows[2]["p_better_than_it"]) == 0
-    pinned = read(compare_csv.table(compare(chosen.traces, "reward", three[0]), chosen_of(three, three[0])))
+    pinned = read(export.table(compare(chosen.traces, "reward", three[0]), chosen_of(three, three[0])))
     assert float(pinned[2]["delta_final"]) == pytest.approx(-0.4) and pinned[0]["delta_final"] == ""
 
 
 def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
     chosen = chosen_of(three)
-    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    rows = read(export.table(compare(chosen.traces, "reward"), chosen))
     assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no verdict"]  # REINFORCE has one seed
     assert rows[3]["states"] == "finished"
     chosen = chosen_of([*three, tools.stored(Store(), [0.4], seed=9, algorithm="ppo", state="running")])
-    rows = read(compare_csv.table(compare(chosen.traces, "reward"), chosen))
+    rows = read(export.table(compare(chosen.traces, "reward"), chosen))
     assert [row["verdict"] for row in rows] == ["no verdict", "", "no verdict", "no verdict"]
     assert rows[2]["states"] == "finished finished finished running"
 
@@ -226,12 +218,12 @@ def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
 def test_a_group_of_which_one_run_has_begun_is_one_seed_in_the_file(lab):
     waiting, begun = (tools.stored(lab.store, rewards, seed=seed, state="running")
                       for seed, rewards in enumerate(([], [0.5, 0.75])))
-    rows = read(compare_csv.plotted(chosen_of([waiting, begun])))
+    rows = read(export.plotted(chosen_of([waiting, begun])))
     assert {(row["what"], row["run"]) for row in rows} == {("one seed", begun)}
 
 
 def test_the_curves_as_they_are_drawn_as_a_file(three):
-    rows = read(compare_csv.plotted(chosen_of(three, smooth=0.5)))
+    rows = read(export.plotted(chosen_of(three, smooth=0.5)))
     line = [row for row in rows if row["group"] == "GRPO" and row["what"] == "mean" and row["smoothing"] == "0.5"]
     assert [float(row["x"]) for row in line] == [1, 2, 3, 4, 5, 6] and float(line[0]["value"]) == pytest.approx(0.92)
     low = [row for row in rows if row["group"] == "GRPO" and row["what"] == "95 % bootstrap band of the mean, low end"]
@@ -242,8 +234,8 @@ def test_the_curves_as_they_are_drawn_as_a_file(three):
 
 
 def test_all_rows_as_a_file(three, monkeypatch):
-    monkeypatch.setattr(compare_csv, "lab", lambda: type("Lab", (), {"store": Store()})())
-    rows = read(compare_csv.rows(chosen_of(three[:2])))
+    monkeypatch.setattr(export, "lab", lambda: type("Lab", (), {"store": Store()})())
+    rows = read(export.rows(chosen_of(three[:2])))
     assert len(rows) == 2 * 6 * 3  # two runs, six steps, three metrics
     one = [row for row in rows if row["run"] == three[1] and row["metric"] == "reward" and row["step"] == "2"]
     assert one == [{"run": three[1], "group": "GRPO", "seed": "1", "step": "2", "tokens": "200", "env_steps": "0",

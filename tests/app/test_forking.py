@@ -2,8 +2,8 @@
 
 import pytest
 
-from app import forking
-from app.feed import Feed, branch, payload
+from app.training import forking
+from app.training.feed import Feed, branch, payload
 from labcore.runs import checkpoint
 from labcore.runs.fork import fork_spec
 from labcore.runs.paths import run_folder

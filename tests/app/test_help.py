@@ -46,8 +46,9 @@ def test_shortcuts_are_read_from_the_code(source, found):
 
 
 @pytest.mark.parametrize("path, page", [
-    ("app/bar.py", "Pages that train"), ("app/home.py", "Home"), ("app/runs_page.py", "Runs"),
-    ("app/playground_view/__init__.py", "Playground"), ("app/forking.py", "Pages that train")])
+    ("app/training/bar.py", "Pages that train"), ("app/home.py", "Home"), ("app/runs/page.py", "Runs"),
+    ("app/components/playground_view/__init__.py", "Playground"), ("app/launch/form.py", "Compare"),
+    ("pages/runs.py", "Runs")])
 def test_a_shortcut_is_of_the_page_that_draws_it(path, page):
     assert shortcuts.page_of(ROOT / path) == page
 

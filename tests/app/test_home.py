@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app import home
-from app.recorded_clip import HERE, content, spec
+from app.components.recorded_clip import HERE, content, spec
 from labcore.runs.spec import make
 from tests.app.seeding import ran, seed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app import launch_plan
+from app.launch import planning
 from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.runs import sweep
@@ -21,27 +21,27 @@ def button(test, label):
 
 def test_values_are_read_as_they_are_written():
     beta = knob("beta")
-    assert launch_plan.values_in(beta, " 0, 0.02;0.1 ") == [0.0, 0.02, 0.1]
-    assert launch_plan.values_in(beta, launch_plan.written([0.0, 1e-05])) == [0.0, 1e-05]
+    assert planning.values_in(beta, " 0, 0.02;0.1 ") == [0.0, 0.02, 0.1]
+    assert planning.values_in(beta, planning.written([0.0, 1e-05])) == [0.0, 1e-05]
     for text, said in (("", "no values of beta"), ("0.1, 0.1", "twice"), ("a", "must be a number"), ("-1", "bounds")):
         with pytest.raises(LabError, match=said):
-            launch_plan.values_in(beta, text)
+            planning.values_in(beta, text)
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_every_knob_has_values_to_start_from_with_its_default_among_them(kind):
     for row in kinds.kind(kind).algorithms.values():
         for each in knobs_of(row, kinds.task(kinds.kind(kind).task, kind)):
-            values = launch_plan.suggested(each)
-            assert [each.check(value) for value in values] == values == launch_plan.values_in(
-                each, launch_plan.written(values)) or each.type is str
+            values = planning.suggested(each)
+            assert [each.check(value) for value in values] == values == planning.values_in(
+                each, planning.written(values)) or each.type is str
             assert each.default in values or each.choices
 
 
 def test_the_default_replaces_its_neighbour_on_the_knobs_own_scale():
-    assert launch_plan.suggested(knob("beta")) == [0.0, 0.04, 0.1, 0.15, 0.2]
-    assert launch_plan.suggested(knob("beta", "rloo")) == [0.0, 0.02, 0.1, 0.15, 0.2], "no price at all is worth a try"
-    assert launch_plan.suggested(knob("beta", "dpo")) == [0.05, 0.2, 1.0, 2.0, 5.0]
+    assert planning.suggested(knob("beta")) == [0.0, 0.04, 0.1, 0.15, 0.2]
+    assert planning.suggested(knob("beta", "rloo")) == [0.0, 0.02, 0.1, 0.15, 0.2], "no price at all is worth a try"
+    assert planning.suggested(knob("beta", "dpo")) == [0.05, 0.2, 1.0, 2.0, 5.0]
 
 
 def test_five_algorithms_with_three_seeds_are_one_click_from_the_same_base(page, lab):
@@ -84,9 +84,9 @@ def test_a_cost_is_an_estimate_from_earlier_runs_of_the_same(lab):
     seed(lab.store, "finished", steps=6)  # half a second a step
     spec = make(algorithm_key="grpo", task_key="sort", steps=10)
     other = make(algorithm_key="rloo", task_key="sort", steps=10)
-    found = launch_plan.cost([spec, spec, other], lab.store.runs("finished"), 2)
-    assert found == launch_plan.Cost(5.0, ("RLOO",))
-    assert launch_plan.cost([spec] * 5, lab.store.runs("finished"), 2).seconds == 12.5
+    found = planning.cost([spec, spec, other], lab.store.runs("finished"), 2)
+    assert found == planning.Cost(5.0, ("RLOO",))
+    assert planning.cost([spec] * 5, lab.store.runs("finished"), 2).seconds == 12.5
 
 
 def test_the_form_is_in_the_link_and_comes_back_from_it(page, lab):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app import maze_cell, maze_editor, maze_view
+from app.maze import cell, drawing, editor
 from app.status import STATES
 from labcore.catalog.maze import ALGORITHMS, TASKS
 from labcore.classic.tabular_session import Session
@@ -52,27 +52,27 @@ def number(test, label: str):
 
 def test_a_stroke_paints_all_its_cells_and_one_that_begins_on_the_same_clears():
     maze = preset("textbook")
-    walled = maze_editor.painted(maze, [(0, 1), (1, 0)], "#", None)
+    walled = editor.painted(maze, [(0, 1), (1, 0)], "#", None)
     assert drawn(walled)[0] == ["S#.", "#TG"]
-    assert drawn(maze_editor.painted(walled, [(0, 1), (1, 0)], "#", None))[0] == ["S..", ".TG"]
-    assert drawn(maze_editor.painted(maze, [(1, 2)], "G", 5.0)) == (["S..", ".TG"], [-10.0, 5.0])
-    assert drawn(maze_editor.painted(maze, [(1, 2)], "G", 10.0))[0] == ["S..", ".T."]
-    assert drawn(maze_editor.painted(maze, [(0, 2)], "S", None))[0] == ["..S", ".TG"]
+    assert drawn(editor.painted(walled, [(0, 1), (1, 0)], "#", None))[0] == ["S..", ".TG"]
+    assert drawn(editor.painted(maze, [(1, 2)], "G", 5.0)) == (["S..", ".TG"], [-10.0, 5.0])
+    assert drawn(editor.painted(maze, [(1, 2)], "G", 10.0))[0] == ["S..", ".T."]
+    assert drawn(editor.painted(maze, [(0, 2)], "S", None))[0] == ["..S", ".TG"]
 
 
 def test_a_maze_grows_and_is_cut_at_the_bottom_and_the_right():
     maze = from_rows(["S.", ".G"], slip=0.1)
-    grown = maze_editor.resized(maze, 3, 4)
+    grown = editor.resized(maze, 3, 4)
     assert drawn(grown)[0] == ["S...", ".G..", "...."] and grown.slip == 0.1
-    assert maze_editor.resized(grown, 2, 2) == maze
-    assert drawn(maze_editor.resized(maze, 1, 1))[0] == ["S"]
+    assert editor.resized(grown, 2, 2) == maze
+    assert drawn(editor.resized(maze, 1, 1))[0] == ["S"]
 
 
 def test_goals_out_of_reach_are_named():
-    assert maze_editor.unreachable(preset("corridors")) == ""
-    assert "goal in row 1, column 3 cannot be reached" in maze_editor.unreachable(from_rows(["S#G"]))
-    assert "goals in row 1, column 3 and row 1, column 5" in maze_editor.unreachable(from_rows(["S#G#G"]))
-    assert maze_editor.unreachable(from_rows(["..G"])) == ""  # that there is no start is said elsewhere
+    assert editor.unreachable(preset("corridors")) == ""
+    assert "goal in row 1, column 3 cannot be reached" in editor.unreachable(from_rows(["S#G"]))
+    assert "goals in row 1, column 3 and row 1, column 5" in editor.unreachable(from_rows(["S#G#G"]))
+    assert editor.unreachable(from_rows(["..G"])) == ""  # that there is no start is said elsewhere
 
 
 # ---- what the board is given ---------------------------------------------------------------------------------------
@@ -82,47 +82,47 @@ def test_the_board_and_every_cell_of_every_method(algorithm):
     for record in records(algorithm):
         sample = json.loads(json.dumps(record.samples, allow_nan=False))
         maze = from_text(sample["maze"])
-        for heat in maze_view.HEATS:
-            data = maze_view.board(maze, "a", sample, maze_view.View(heat), steps=[1, 2])
+        for heat in drawing.HEATS:
+            data = drawing.board(maze, "a", sample, drawing.View(heat), steps=[1, 2])
             assert json.loads(json.dumps(data, allow_nan=False))["history"]["shown"] == record.step
             if data["heat"]:
                 blank = maze.where("wall", "goal", "trap")
                 assert [value is None for value in data["heat"]["values"]] == blank.tolist()
         assert (data["episode"] is None) == (not sample["moves"])
         for state in range(maze.states):
-            assert "Row " in maze_cell.panel(maze, sample, state)
+            assert "Row " in cell.panel(maze, sample, state)
 
 
 def test_what_colours_the_cells():
     maze, sample = preset("textbook"), records("value_iteration", "textbook", 6)[-1].samples
-    values = maze_view.heat(maze, sample, "values")
+    values = drawing.heat(maze, sample, "values")
     assert values["label"] == "V(s)" and values["scale"] == "sequential" and values["digits"] == 1
-    assert maze_view.heat(maze, sample, "visits") is None
-    error = maze_view.heat(maze, sample, "error")
+    assert drawing.heat(maze, sample, "visits") is None
+    error = drawing.heat(maze, sample, "error")
     assert error["label"] == "|V − V*|" and max(value for value in error["values"] if value is not None) < 1e-6
     held = sample | {"truth": [1.0] * 6, "truth_of": "V of the policy, exact", "values": [3.0] * 6}
-    error = maze_view.heat(maze, held, "error")
+    error = drawing.heat(maze, held, "error")
     assert error["label"] == "error to V of the policy, exact"
-    assert set(error["values"]) == {2.0, None} and maze_view.heat(maze, held | {"truth": None}, "error") is None
-    assert "V of the policy, exact 1" in maze_cell.panel(maze, held, 0)
+    assert set(error["values"]) == {2.0, None} and drawing.heat(maze, held | {"truth": None}, "error") is None
+    assert "V of the policy, exact 1" in cell.panel(maze, held, 0)
     walked = records("q_learning", "corridors")[-1].samples
-    assert maze_view.heat(preset("corridors"), walked, "values")["scale"] == "signed"
-    assert maze_view.heat(preset("corridors"), walked, "visits")["scale"] == "log"
+    assert drawing.heat(preset("corridors"), walked, "values")["scale"] == "signed"
+    assert drawing.heat(preset("corridors"), walked, "visits")["scale"] == "log"
 
 
 def test_the_arrows_are_the_policies_of_the_sample():
     sample = records("q_learning", "textbook", 1)[-1].samples
     maze = preset("textbook")
-    greedy = maze_view.board(maze, "a", sample, maze_view.View(arrows="greedy"))
-    behaviour = maze_view.board(maze, "a", sample, maze_view.View(arrows="policy"))
+    greedy = drawing.board(maze, "a", sample, drawing.View(arrows="greedy"))
+    behaviour = drawing.board(maze, "a", sample, drawing.View(arrows="policy"))
     assert greedy["arrows"] == sample["greedy"] and not greedy["proportional"]
     assert behaviour["arrows"] == sample["policy"] and behaviour["proportional"]
-    assert maze_view.board(maze, "a", sample, maze_view.View(arrows="none"))["arrows"] is None
+    assert drawing.board(maze, "a", sample, drawing.View(arrows="none"))["arrows"] is None
 
 
 def test_a_tall_maze_gets_a_taller_board():
     mazes = preset("textbook"), from_rows(["SG"] + [".."] * 29)
-    assert [maze_view.board(maze, "a")["height"] for maze in mazes] == [maze_view.HEIGHT, maze_view.TALLEST]
+    assert [drawing.board(maze, "a")["height"] for maze in mazes] == [drawing.HEIGHT, drawing.TALLEST]
 
 
 # ---- the page ------------------------------------------------------------------------------------------------------

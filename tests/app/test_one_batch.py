@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app import one_batch_charts as charts
-from app.one_batch_place import Batch, of
+from app.one_batch import charts
+from app.one_batch.link import Batch, of
 from labcore.runs.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import ran

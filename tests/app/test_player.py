@@ -7,9 +7,9 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import MAPS
 from gymnasium.envs.toy_text.taxi import MAP
 
-from app import cartpole
-from app.feed import Feed, payload
-from app.world_player import PLAYER, episodes
+from app.cartpole import picture
+from app.components.world_player import PLAYER, episodes
+from app.training.feed import Feed, payload
 from labcore.catalog.cartpole import TASKS
 from labcore.runs.rows import Step
 from labcore.runs.spec import make
@@ -73,10 +73,10 @@ def test_long_observations_are_not_sent_whole():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_random_episode_can_be_played(task):
-    shown = cartpole._random_episode.__wrapped__(task)
+    shown = picture._random_episode.__wrapped__(task)
     data = episodes.at_random(task, shown)
     assert data["picture"] == episodes.world_of(task).picture and len(data["episodes"]) == 1
-    assert len(shown["path"]) == len(shown["rewards"]) + 1 <= cartpole.PATIENCE + 1
+    assert len(shown["path"]) == len(shown["rewards"]) + 1 <= picture.PATIENCE + 1
 
 
 def feed(*metrics: dict[str, float]) -> Feed:
@@ -86,8 +86,8 @@ def feed(*metrics: dict[str, float]) -> Feed:
 
 
 def test_the_best_is_the_later_of_equals():
-    assert cartpole.evaluated(feed({})) is None
-    assert cartpole.evaluated(feed({"eval_return": 5.0}, {"eval_return": 9.0}, {}, {"eval_return": 9.0},
+    assert picture.evaluated(feed({})) is None
+    assert picture.evaluated(feed({"eval_return": 5.0}, {"eval_return": 9.0}, {}, {"eval_return": 9.0},
                                    {"eval_return": 7.0})) == (5, 4)
 
 
@@ -107,7 +107,7 @@ def test_many_episodes_are_thinned():
 
 
 def test_the_script_holds_the_pictures_of_all_worlds():
-    from app.component import STATIC
+    from app.components.component import STATIC
     text = (STATIC / PLAYER.script).read_text(encoding="utf-8")
     assert all(f"{world.picture}: {{" in text for world in (*episodes.WORLDS.values(), episodes.World()))
     assert "export function update" in text and "export async function dispose" in text

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app import playground_vote
-from app.playground_place import Place, of
-from app.playground_view import payload, reach
+from app.components.playground_view import payload, reach
+from app.playground import vote
+from app.playground.link import Place, of
 from labcore.errors import LabError
 from labcore.jobs import jobs, votes
 from labcore.jobs.models import Model
@@ -319,9 +319,9 @@ def test_the_second_of_two_fast_votes_does_not_count(page, lab, grpo, asked):
 
 def test_next_goes_on_from_the_question_that_it_stands_under(monkeypatch):
     state = {"of": (), "seed": 3, "round": 0, "choice": 0}
-    monkeypatch.setattr(playground_vote.st, "session_state", {playground_vote.STATE: state})
+    monkeypatch.setattr(vote.st, "session_state", {vote.STATE: state})
     for _ in range(2):
-        playground_vote._next(5, ((), 3, 0))
+        vote._next(5, ((), 3, 0))
     assert state["round"] == 1
 
 

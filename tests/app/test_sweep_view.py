@@ -7,10 +7,10 @@ import re
 import pytest
 from plotly.graph_objects import Figure
 
-from app import sweep_figures
-from app.compare_lines import Look, lines_of
-from app.sweep_grid import grid_of, title, words
-from app.sweep_multiples import multiples
+from app.compare.drawing import Look, lines_of
+from app.sweep import figures
+from app.sweep.grid import grid_of, title, words
+from app.sweep.multiples import multiples
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import standing
@@ -120,14 +120,14 @@ def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
     done(lab.store, sweep_id)
     made, grid = of(lab.store, sweep_id)
     stand = standing(made, "reward")
-    figure = sweep_figures.by_value(grid, made, looks(made), stand, METRICS["reward"], "light")
+    figure = figures.by_value(grid, made, looks(made), stand, METRICS["reward"], "light")
     band, seeds, line = figure.data
     assert line.x == (0.0, 0.1, 0.2) and line.y == pytest.approx((0.31, 0.81, 0.51)) and len(seeds.x) == 9
     assert band.y[1] == pytest.approx(stand.means[made[1].label].high) and "3 seeds" in line.text[1]
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
     made, grid = of(lab.store, alone)
-    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "dark")
+    figure = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "dark")
     assert len(figure.data) == 2 and "1 seed" in figure.data[1].text[0]
 
 
@@ -137,13 +137,13 @@ def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
     for run in runs[:-1]:
         go(lab.store, run, run.spec.knobs["beta"] + run.spec.knobs["group_size"])
     made, grid = of(lab.store, sweep_id)
-    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
+    figure = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
     assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and "4.000<br>[4.000, 4.000]<" in figure.data[0].text[0][0]
     assert ">8.100<" in figure.data[0].text[1][1] and "#14171B" in figure.data[0].text[1][1]
     both = queued(lab.store, {}, algorithms=("grpo", "rloo"))
     done(lab.store, both)
     made, grid = of(lab.store, both)
-    figure = sweep_figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
+    figure = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
     assert {trace.y[0] for trace in figure.data} == {"GRPO", "RLOO"} and figure.data[0].error_x.array[0] > 0
 
 
@@ -153,7 +153,7 @@ def test_the_front_has_a_point_for_each_setting(lab):
     made, _ = of(lab.store, sweep_id)
     points = frontier.points(made)
     names = {group.label: f"β {group.config['beta']}" for group in made}
-    figure = sweep_figures.front(points, looks(made), names, "reward", "kl", "light")
+    figure = figures.front(points, looks(made), names, "reward", "kl", "light")
     assert [trace.text[0] for trace in figure.data if trace.mode == "markers+text"] == ["β 0.0", "β 0.1", "β 0.2"]
     assert len(figure.data[0].x) == 2  # β 0.1 is beaten by none; β 0 earns less for more
 

@@ -1,0 +1,1 @@
+"""What the page CartPole has of its own."""

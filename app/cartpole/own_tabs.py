@@ -1,0 +1,126 @@
+"""The tabs of a CartPole run that no other kind has: the surrogate, the critic, the noise of the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app import charts, theme
+from app.cartpole import figures
+from app.training import files
+from app.training.feed import Feed
+from labcore.runs.rows import RunRow
+
+PLAIN = {"displayModeBar": False}
+CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
+TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
+PRICED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
+          "comparison.")
+UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy costs β per nat, however far the ratio is."
+
+
+def surrogate(run: RunRow, feed: Feed) -> None:
+    """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
+    objectives = feed.values_of("objective")
+    clips = "clip" in objectives
+    if objectives and not clips:
+        st.caption(UNCLIPPED)
+    left, right = st.columns(2, gap="large") if clips else (None, st.container())
+    if clips:
+        with left:
+            _clip(run, feed)
+    with right:
+        line = files.picker(run.id, "lines", "Update of")
+        if line is None:
+            st.caption("The line through an update is computed every five steps; none is here yet.")
+            return
+        st.plotly_chart(charts.line_figure(line, theme.ground(), "nats"), theme=None, key="line", config=PLAIN,
+                        alt="Mean KL and the surrogates along the line from the old to the new parameters")
+        said = {"clip": CLIPPED, "kl_penalty": PRICED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
+        st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
+                   + said)
+
+
+def _clip(run: RunRow, feed: Feed) -> None:
+    samples = _picked(run, feed, "ratios", "Steps of")
+    if samples is None:
+        return
+    knobs, found = feed.knobs(samples["step"]), samples["ratios"]
+    if knobs["objective"] != "clip":
+        st.caption(UNCLIPPED)
+        return
+    low, high = _clip_range(run, samples, knobs)
+    tokens = {"groups": [{"completions": [{"ratio": found["ratio"], "advantages": found["advantage"]}]}]}
+    st.plotly_chart(charts.surrogate_figure(tokens, low, high, theme.ground()), theme=None, key="clip", config=PLAIN,
+                    alt="L CLIP against the ratio, one dot per step of the batch")
+    counts = charts.branch_counts(charts.token_points(tokens), low, high)
+    st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['clipped']:,} beyond the clip "
+               "(no gradient any more), the others inside or on the side that is still pushed back. Its clip range: "
+               f"{1 - low:.4g} to {1 + high:.4g}{', annealed' * bool(knobs['anneal'])}.")
+
+
+def _clip_range(run: RunRow, samples: dict[str, Any], knobs: dict[str, Any]) -> tuple[float, float]:
+    """ε below and above 1 of the batch of the samples: as they hold it, else by the knobs of that step."""
+    if kept := samples.get("clip") or samples["ratios"].get("clip"):
+        return float(kept[0]), float(kept[1])
+    left = 1 - (samples["step"] - 1) / run.spec.steps if knobs["anneal"] else 1.0
+    return float(knobs["clip_low"]) * left, float(knobs["clip_high"]) * left
+
+
+def value(run: RunRow, feed: Feed) -> None:
+    """The critic against the λ-return that it learns from, and how far its advantage looks."""
+    left, right = st.columns(2, gap="large")
+    knobs = feed.knobs()
+    with left:
+        if samples := _picked(run, feed, "scatter", "Batch of"):
+            values, returns = samples["scatter"]["values"], samples["scatter"]["returns"]
+            st.plotly_chart(figures.value_figure(values, returns, theme.ground()), theme=None, key="value",
+                            config=PLAIN, alt="The critic's value against the λ-return, one dot per step of the batch")
+            st.caption(figures.value_words(figures.explained_variance(values, returns))
+                       + f" {len(values):,} steps of the batch of step {samples['step']:,}, before the critic learnt "
+                       f"from it. {figures.LAMBDA_RETURN}")
+    with right:
+        gamma, gae_lambda = float(knobs["gamma"]), float(knobs["gae_lambda"])
+        st.plotly_chart(figures.gae_figure(gamma, gae_lambda, theme.ground()), theme=None, key="gae",
+                        config=PLAIN, alt="The weight of each later TD error in the advantage")
+        st.caption(figures.gae_words(gamma, gae_lambda))
+
+
+def variance(run: RunRow, feed: Feed) -> None:
+    """The gradient's variance for each choice of Ψ_t, on one batch."""
+    knobs = feed.knobs()
+    count = int(knobs["environments"])
+    if count < 2:
+        st.caption("A variance needs two environments or more: with one, a step has a single gradient and nothing to "
+                   "compare it with. Start a new run with more environments.")
+        return
+    begin = "gradient_variance/"
+    step = next((step for step in reversed(feed.steps) if any(key.startswith(begin) for key in step.metrics)), None)
+    if step is None:
+        st.caption("Measured at the first step and then every so many; nothing is here yet.")
+        return
+    measured = {key.removeprefix(begin): value for key, value in step.metrics.items() if key.startswith(begin)}
+    st.plotly_chart(figures.variance_figure(measured, str(knobs["psi"]), theme.ground()), theme=None,
+                    key="variance", config=PLAIN, alt="Gradient variance of the four choices of Ψ, on a log axis")
+    st.caption(f"{figures.variance_words(measured)} Step {step.step:,}: trace of the covariance of the "
+               f"gradients of {count} episodes, the same {count} for each choice, before any normalisation. The filled "
+               "bar is the choice in use.")
+
+
+def _picked(run: RunRow, feed: Feed, part: str, title: str) -> dict[str, Any] | None:
+    """The samples of a greedy evaluation, the newest or an earlier one, where they hold `part`."""
+    steps = [step.step for step in feed.steps if "eval_return" in step.metrics]
+    samples = files.picker(run.id, "samples", title, steps)
+    if samples is None or part not in samples:
+        st.caption("This picture comes with the first evaluation.")
+        return None
+    return samples
+
+
+def _has(panel: str):
+    return lambda run: panel in run.spec.row.panels
+
+
+TABS = {"Surrogate": (surrogate, _has("surrogate")), "Value": (value, _has("explained_variance")),
+        "Variance": (variance, _has("gradient_variance"))}

@@ -1,0 +1,77 @@
+"""What the CartPole page shows besides curves: the policy acting, and the single episodes behind the mean return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from app.components.world_player import episodes, world_player
+from app.lab import active
+from app.training import files
+from app.training.feed import OVERLAP, Feed
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.worlds.gym_env import make_environments
+
+PATIENCE = 200  # steps of an episode of random actions
+READS = 200  # files that one refresh reads: a long run's episodes come over several
+
+
+def scene(task: str) -> None:
+    """The page before a run: the world, with actions at random."""
+    try:
+        shown = _random_episode(task)
+    except LabError:
+        return  # the status line says what is wrong with the task
+    world_player(episodes.at_random(task, shown), key="world_player")
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
+    """One episode of random actions, as an evaluation keeps it."""
+    world = make_environments(task, 1, seed)
+    rng = np.random.default_rng(seed)
+    path, rewards, ended = [world.observations[0].round(5).tolist()], [], False
+    while not ended and len(rewards) < PATIENCE:
+        step = world.step(rng.integers(world.world.actions, size=1))
+        path.append(step.next_observations[0].round(5).tolist())
+        rewards.append(float(step.rewards[0]))
+        ended = bool(step.terminated[0] or step.truncated[0])
+    return {"path": path, "rewards": rewards, "truncated": not step.terminated[0],
+            "stopped": "" if ended else f"the first {PATIENCE} steps"}
+
+
+def picture(run: RunRow, feed: Feed) -> None:
+    """The newest greedy policy beside the best one so far."""
+    take_episodes(run, feed)
+    found = evaluated(feed)
+    shown = [files.read(run.id, "samples", step) for step in found or ()]
+    if all(shown) and shown:
+        world_player(episodes.payload(run.id, run.spec.task, *shown), key="world_player")
+
+
+def evaluated(feed: Feed) -> tuple[int, int] | None:
+    """The steps of the newest and of the best greedy evaluation; of equals, the later one."""
+    returns = {step.step: step.metrics["eval_return"] for step in feed.steps if "eval_return" in step.metrics}
+    return (max(returns), max(returns, key=lambda step: (returns[step], step))) if returns else None
+
+
+def take_episodes(run: RunRow, feed: Feed) -> None:
+    """Read single episodes of steps that have none in `feed` yet, evenly spread where they are many.
+
+    A file that is not written yet comes later; once the run has ended it never does.
+    """
+    going = active(run)
+    if going:
+        feed.missed.clear()
+    wanted = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0
+              and step.step not in feed.dots and step.step not in feed.missed]
+    for step in wanted[::-(-len(wanted) // READS) or 1]:
+        if samples := files.load(run.id, "samples", step):
+            feed.dots[step] = [[each["env_step"], each["return"]] for each in samples["episodes"]]
+            if step <= feed.sent - OVERLAP * feed.stride:  # its row is in the browser, without its dots
+                st.session_state["send_all"] = True
+        elif not going:
+            feed.missed.add(step)

@@ -1,0 +1,141 @@
+"""The same questions answered by the newest checkpoints of all runs that are compared, side by side."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from app import jobs
+from app.lab import lab
+from app.playground.models import title
+from app.tokens import readable
+from labcore.compare.proportion import interval
+from labcore.errors import LabError
+from labcore.jobs.models import BASE, Model, parse, source, steps
+from labcore.runs.rows import RunRow
+
+COUNT, SHOWN = 64, 8  # questions, and those whose answers are shown
+MOST = 24  # runs
+SEED, TEMPERATURE = 0, 1.0
+CSS = """
+<style>
+.rl-table.rl-answers th{vertical-align:bottom;opacity:1;min-width:118px;font-weight:400}
+.rl-answers th b{display:block}.rl-answers th small{font-size:13px;opacity:.72;font-weight:400}
+.rl-answers tr>:first-child{position:sticky;left:0;background:light-dark(#FFFFFF,#14171B);padding-right:16px}
+.rl-answers tfoot td{border:0;padding-top:8px}
+.rl-answers .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.4rem}
+.rl-reach{position:relative;height:12px;min-width:104px;margin-top:3px}
+.rl-reach::before{content:"";position:absolute;inset:5px 0;background:color-mix(in srgb,currentColor 22%,transparent)}
+.rl-reach i{position:absolute;top:3px;height:6px;border-radius:3px;opacity:.5}
+.rl-reach b{position:absolute;top:1px;width:10px;height:10px;margin-left:-5px;border-radius:50%}
+</style>"""
+GREY = "#8A939D"
+
+
+def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, polled: bool = False) -> None:
+    """The table of a few answers and of how many are right. `colours` are those of the runs on the page around.
+
+    `polled`: what is around draws this again every few seconds.
+    """
+    runs = language_runs(run_ids)
+    if not runs:
+        st.info("These runs answer no prompts: choose language models that have a checkpoint.",
+                icon=":material/info:")
+        return
+    if len({_task(run) for run in runs}) > 1:
+        st.info("These runs learnt different tasks, so no question fits all of them: compare runs of one task.",
+                icon=":material/info:")
+        return
+    left, runs = runs[MOST:], runs[:MOST]
+    names = [Model(run.id).pinned.name for run in runs]
+    limit = int(runs[0].spec.knobs["max_new_tokens"])
+    ids = tuple(run.id for run in runs)
+    above, below = st.container(), st.container()
+    with below:  # so that the table stays where it is while newer checkpoints answer
+        found, _ = jobs.result(
+            {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED, "temperature": TEMPERATURE,
+             "max_new_tokens": limit}, f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} "
+            "questions", "answers", ids, ids, polled)
+    if found is None:
+        return
+    above.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
+    count = len(found["questions"])
+    above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
+                  f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
+                  f"says how sure the {count} questions make one checkpoint's share: it knows nothing of other "
+                  "seeds of the training."
+                  + (f" {len(left)} more runs are left out." if left else ""))
+    above.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
+                    query_params={"runs": ",".join(run.id for run in runs[:3])})
+
+
+def language_runs(run_ids: Sequence[str]) -> list[RunRow]:
+    """The runs of these that are language models and have a checkpoint to ask."""
+    runs = [lab().find(run_id) for run_id in run_ids]
+    return [run for run in runs if run is not None and speaks(run)]
+
+
+def speaks(run: RunRow) -> bool:
+    return run.spec.kind == "llm" and bool(steps(run.id))
+
+
+def _task(run: RunRow) -> tuple:
+    spec = run.spec
+    return spec.task, spec.data, *(spec.knobs[knob.key] for knob in spec.task_row.knobs)
+
+
+def _base(runs: Sequence[RunRow]) -> list[str]:
+    """The base of all runs where it is one and the same, to stand beside them."""
+    try:
+        found = {source(Model(run.id, BASE)).weights for run in runs}
+    except LabError:  # it is gone: the runs can be asked all the same
+        return []
+    return [Model(runs[0].id, BASE).name] if len(found) == 1 and None not in found else []
+
+
+def table(found: dict[str, Any], seeds: Mapping[str, int], colours: Mapping[str, str]) -> str:
+    """Questions down, models across, and each one's share of right answers below: HTML. Seeds and colours by run."""
+    heads = "".join(f"<th>{_head(column['model'], seeds, colours)}</th>" for column in found["columns"])
+    rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
+                   + "".join(f"<td>{_cell(column['answers'][row])}</td>" for column in found["columns"]) + "</tr>"
+                   for row, question in enumerate(found["questions"][:SHOWN]))
+    shares = "".join(f"<td>{share(column, _colour(column['model'], colours))}</td>" for column in found["columns"])
+    return (f'<div class="rl-scroll"><table class="rl-table rl-answers"><thead><tr><th>question</th>{heads}</tr>'
+            f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right</td>{shares}</tr></tfoot></table></div>")
+
+
+def _head(name: str, seeds: Mapping[str, int], colours: Mapping[str, str]) -> str:
+    model = parse(name)
+    seed = "" if model.stage else f"seed {seeds[model.run]}<br>"
+    return (f'<b><span class="rl-dot" style="background:{_colour(name, colours)}"></span>{html.escape(title(name))}'
+            f"</b><small>{seed}{html.escape(name)}</small>")
+
+
+def _colour(name: str, colours: Mapping[str, str]) -> str:
+    """That of the run; a base, which is common to all, is grey."""
+    model = parse(name)
+    return GREY if model.stage else colours.get(model.run, GREY)
+
+
+def _cell(answer: dict[str, Any]) -> str:
+    mark = {None: "", True: '<span class="rl-pos" title="right">✓</span> ',
+            False: '<span class="rl-muted" title="wrong">✗</span> '}[answer["exact"]]
+    cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if answer["truncated"] else ""
+    return f"{mark}<code>{readable(answer['text'])}</code>{cut}"
+
+
+def share(column: dict[str, Any], colour: str) -> str:
+    """How many answers are right, with the interval as numbers and as a line from 0 to 1: HTML."""
+    judged = [answer["exact"] for answer in column["answers"] if answer["exact"] is not None]
+    if not judged:
+        return '<span class="rl-muted">nobody judges</span>'
+    right = sum(judged)
+    low, high = interval(right, len(judged))
+    return (f"<b>{right / len(judged):.0%}</b> <span class='rl-muted'>{right} of {len(judged)}</span><br>"
+            f"<span class='rl-muted'>{low:.0%} to {high:.0%}</span>"
+            f'<div class="rl-reach" role="img" aria-label="95 % interval {low:.0%} to {high:.0%}"><i style="left:'
+            f'{low:.1%};width:{high - low:.1%};background:{colour}"></i><b style="left:{right / len(judged):.1%};'
+            f'background:{colour}"></b></div>')

@@ -1,0 +1,146 @@
+"""The view "Curves": one big chart of the chosen metric with its differences below, and the other charts beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from app import theme
+from app.compare import link
+from app.compare.drawing import Lines, Look, gap_of, lines_of, marks_of
+from app.compare.reading import Chosen, look_of, small_panels
+from app.components.compare_chart import compare_chart
+from labcore.catalog.metrics import METRICS
+from labcore.compare.table import Group
+from labcore.compare.traces import AXES
+
+BIG, SMALL = 1000, 240  # points of a line
+SENT = "compare:sent"
+
+
+class Sent:
+    """What one browser tab was given: lines are computed again, and sent again, only where their runs have grown.
+
+    Only what is drawn now is kept, and what was drawn before the last two choices: to go back to it is no work.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple, tuple[Any, Lines]] = {}
+        self._given: dict[str, Lines] = {}
+        self._scene: Any = None
+        self._used: set[tuple | str] = set()  # keys of both in this scene, and in the one before
+        self._before: set[tuple | str] = set()
+
+    def begin(self, scene: Any) -> None:
+        """`scene`, anything that can be compared, is drawn from here on."""
+        if scene == self._scene:
+            return
+        kept = self._used | self._before
+        self._made = {what: made for what, made in self._made.items() if what in kept}
+        self._given = {panel: lines for panel, lines in self._given.items() if panel in kept}
+        self._scene, self._before, self._used = scene, self._used, set()
+
+    def lines(self, what: tuple, version: Any, make: Callable[[], Lines]) -> Lines:
+        """The lines of `what`, made anew where their version is another one."""
+        self._used.add(what)
+        if what not in self._made or self._made[what][0] != version:
+            self._made[what] = version, make()
+        return self._made[what][1]
+
+    def changed(self, panel: str, lines: Lines, full: bool) -> Lines:
+        """Those of a panel's lines that the browser does not have yet, or all."""
+        given = {} if full else self._given.get(panel, {})
+        self._used.add(panel)
+        self._given[panel] = lines
+        return {key: line for key, line in lines.items() if given.get(key) is not line}
+
+
+def sent() -> Sent:
+    return st.session_state.setdefault(SENT, Sent())
+
+
+def version(group: Group) -> tuple:
+    """Another one whenever a group's lines may be others."""
+    return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
+
+
+def family_version(chosen: Chosen, group: Group) -> tuple:
+    """The same of the runs that a group's forks began from, and which of its own runs were forked."""
+    above = chosen.above
+    forked = {parent.run for parent in above.values()}
+    return tuple((trace.run in forked, version(Group("", (above[trace.run],), (), {})) if trace.run in above else ())
+                 for trace in group.traces)
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """Draw the curves; the big chart goes to the browser before the rows of the others are read."""
+    left, right = st.columns([1.5, 1], gap="medium")
+    with left:
+        data = payload(chosen, [chosen.metric], big=True, full=full)
+        compare_chart(data, "compare_main", on_resync=resync)
+    keys = small_panels(chosen)
+    with right:
+        data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
+        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: link.change(metric=key))
+    st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click for everything.")
+
+
+def resync() -> None:
+    st.session_state["compare:all"] = True
+
+
+def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> dict[str, Any]:
+    """What `compare_chart` draws: panels with the lines that are new to the browser."""
+    groups = look_of(chosen)
+    panels = [_panel(chosen, metric, big, full) for metric in metrics]
+    scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
+    return {"key": f"{scene} {chosen.axis} {' '.join(metrics)}", "scene": scene, "full": full, "main": big,
+            "axis": chosen.axis, "groups": groups, "panels": panels}
+
+
+def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
+    place, metric, above, base = chosen.place, METRICS[key], chosen.above, chosen.baseline
+    look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
+    lines: Lines = {}
+    for number, group in enumerate(chosen.groups):
+        now = version(group), family_version(chosen, group)
+        lines |= sent().lines((number, look, "line"), now, lambda group=group, number=number: lines_of(
+            group, number, look, above))
+        if big:
+            apart = Look(key, chosen.axis, most=SMALL)
+            lines |= sent().lines((number, apart, "gap"), (now, base and version(base)),
+                                  lambda group=group, number=number, apart=apart: gap_of(
+                                      group, number, base, apart, above))
+    marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
+    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
+            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
+            "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 480 if big else 150, "names": big,
+            "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen),
+            "order": list(lines), "lines": sent().changed(f"{key} {big}", lines, full), "marks": marks}
+
+
+def strip_words(chosen: Chosen, key: str) -> str:
+    """The title of the difference strip."""
+    unit = METRICS[key].unit
+    against = f"minus {chosen.baseline.label}" if chosen.baseline else "fork minus its parent"
+    return f"Difference: {against}{f', {unit}' if unit else ''}"
+
+
+def alt(chosen: Chosen, key: str, lines: Lines) -> str:
+    """The chart in a sentence."""
+    ends = [f"{group.label} {theme.number(lines[f'{place}:line']['y'][-1], 3)}"
+            for place, group in enumerate(chosen.groups) if f"{place}:line" in lines]
+    return f"{METRICS[key].label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
+
+
+def words(chosen: Chosen) -> str:
+    """What the lines are: their mean, their band, their smoothing."""
+    several = any(len(group.traces) > 1 for group in chosen.groups)
+    parts = ["Mean over seeds with its 95 % bootstrap band" if several else "One line for each run"]
+    if chosen.place.smooth:
+        parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands not" if several else ", the rows faint behind"))
+    if several and any(len(group.traces) == 1 for group in chosen.groups):
+        parts.append("one seed has no band")
+    return "; ".join(parts)

@@ -1,0 +1,68 @@
+"""The Compare page before anything is chosen: what it is for, and what can be compared in one click."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.compare import link
+from app.compare.link import Place
+from app.compare.pick import setting, sweep_words
+from app.compare.reading import MOST_SETTINGS
+from app.lab import lab
+from app.launch.form import form
+from labcore.runs.rows import RunRow
+from labcore.runs.sweep import sweeps
+
+LATEST = 200  # runs that are looked through
+SHOWN = 4
+MOST_RUNS = 24
+
+
+def show() -> None:
+    """One line, then the latest comparisons, and the latest runs of each task."""
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        st.subheader("Start a comparison", anchor=False)
+        form()
+    with right:
+        _earlier()
+
+
+def _earlier() -> None:
+    """What was run already."""
+    if found := sweeps(lab().store)[:SHOWN]:
+        st.subheader("Latest sweeps and comparisons", anchor=False)
+        for sweep in found:
+            _choice(sweep_words(sweep.id, sweep.runs), sweep.id, Place(sweep=sweep.id))
+    runs = lab().store.runs(limit=LATEST)
+    if tasks := by_task([run for run in runs if run.step and run.sweep is None]):
+        st.subheader("Latest runs on one task", anchor=False)
+        for (_, task), same in tasks[:SHOWN]:
+            labels = dict.fromkeys(run.spec.row.label for run in same)
+            words = (f'<div class="rl-status"><b>{same[0].spec.kind_row.label}: {html.escape(task)}</b> '
+                     f'<span class="rl-muted">{", ".join(labels)} · {len(same)} runs</span></div>')
+            _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
+    if not runs:
+        st.subheader("What comes out", anchor=False)
+        st.markdown("Curves over each other with a band over the seeds, a table that says who is better and whether "
+                    "that is more than luck, reward against KL, and what each model answers.")
+
+
+def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:
+    """The newest runs of each kind and task, newest task first; at least two, of at most as many settings as fit."""
+    found: dict[tuple[str, str], list[RunRow]] = {}
+    for run in runs:
+        same = found.setdefault((run.spec.kind, run.spec.task), [])
+        if len({setting(other) for other in (*same, run)}) <= MOST_SETTINGS and len(same) < MOST_RUNS:
+            same.append(run)
+    return [(task, same) for task, same in found.items() if len(same) > 1]
+
+
+def _choice(words: str, key: str, place: Place) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"entry:compare:{key}"):
+        st.html(words, width="stretch")
+        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
+                  on_click=lambda: link.go(place))

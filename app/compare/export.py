@@ -1,0 +1,97 @@
+"""A comparison as files: the table, the curves as they are drawn, and every row of every run. UTF-8 CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from app.compare.drawing import Look, gap_of, lines_of
+from app.compare.reading import Chosen, source_of
+from app.compare.wording import going
+from app.lab import lab
+from labcore.compare import imported
+from labcore.compare.statistics import FEWEST, Mean
+from labcore.compare.table import FINAL, Table
+from labcore.compare.traces import AXES, Trace
+from labcore.runs.rows import RunRow
+
+_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie"}
+_MEAN = ("", "_low", "_high")
+_SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
+         "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
+
+
+def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def table(found: Table, chosen: Chosen) -> bytes:
+    """One line per group, with the states of its runs. Means with the ends of their 95 % intervals; P and the verdict
+    against the baseline, or else against the leader at the end; no verdict where the page has none."""
+    places = {axis: f"{place:.12g}" for axis, place in found.equal.items()}
+    against = found.baseline or found.leaders[FINAL][0]
+    deltas = [FINAL, *places, *(["best"] if found.better else [])] if found.baseline else []
+    means = [FINAL, *(["best"] if found.better else []), *(f"at_{place}_{axis}" for axis, place in places.items())]
+    header = ["group", "seeds", "runs", "states", "metric", *(f"{name}{end}" for name in means for end in _MEAN),
+              *(f"delta_{name}{end}" for name in deltas for end in _MEAN), "against", "p_better_than_it", "verdict",
+              "seconds", "memory_mb", "models"]
+    lines, seeds = [], {row.label: row.seeds for row in found.rows}
+    for row in found.rows:
+        duel = found.duels[FINAL][row.label].get(against)
+        cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
+        fewest = min(row.seeds, seeds[against])
+        verdict = "" if duel is None else "no verdict" if going(found) or fewest < FEWEST else _COMES_TO[duel.verdict]
+        lines.append([row.label, row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
+                      *(n for c in cells for n in _three(c)),
+                      *(n for name in deltas for n in _three(row.deltas.get(name))),
+                      against if duel else "", "" if duel is None else duel.p, verdict,
+                      "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
+                      " ".join(row.models)])
+    return _written(header, lines)
+
+
+def _three(mean: Mean | None) -> list[Any]:
+    return ["", "", ""] if mean is None else [mean.mean, *("" if end is None else end for end in (mean.low, mean.high))]
+
+
+def plotted(chosen: Chosen) -> bytes:
+    """The lines of the big chart, one point a line; `what` says what the number is, `smoothing` how it was smoothed."""
+    look = Look(chosen.metric, chosen.axis, chosen.place.smooth, chosen.place.traces)
+    return _written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing"],
+                    _points(chosen, look))
+
+
+def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
+    for place, group in enumerate(chosen.groups):
+        begun = [trace.run for trace in group.traces if trace.column(look.metric, look.axis)[0].size]
+        lines = lines_of(group, place, look, chosen.above) | gap_of(group, place, chosen.baseline, look, chosen.above)
+        alone = f"{place}:band" not in lines
+        for key, line in lines.items():
+            run = begun[0] if len(begun) == 1 else key.partition("seed:")[2]
+            said = "one seed" if alone and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
+            smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
+            for name in ("y", "low", "high"):
+                told = said if name == "y" else f"{said}, {name} end"
+                for x, y in zip(line["x"], line.get(name, []), strict=False):
+                    yield [group.label, run, told, look.metric, AXES[look.axis], x, y, smoothing]
+
+
+def rows(chosen: Chosen) -> bytes:
+    """Every metric of every step of every run, exactly as logged, one number a line."""
+    return _written(["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value"], (
+        [trace.run, group.label, trace.spec.seed if trace.spec else "", *counters, key, value]
+        for group in chosen.groups for trace in group.traces for *counters, metrics in _steps(chosen, trace)
+        for key, value in metrics.items()))
+
+
+def _steps(chosen: Chosen, trace: Trace) -> Iterator[list[Any]]:
+    source = source_of(chosen, trace.run)
+    found = lab().store.steps_after(source.id) if isinstance(source, RunRow) else imported.rows(source)
+    for step in found:
+        yield [step.step, step.tokens, step.env_steps, step.seconds, step.metrics]

@@ -1,0 +1,117 @@
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app import session
+from app.compare import answers, controls, curves, empty, link, pick, plane, reading, table
+from app.compare.reading import Chosen, Source
+from app.components import live_chart
+from app.components.compare_chart import CHART
+from app.one_batch.comparison import panel as one_batch
+from app.sweep import overview
+from app.theme import ground
+from app.tokens import literal
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at the runs. `draw` gets them, and whether the browser may have lost what it was given; `every`
+    so many seconds it is drawn again while they go. `below` is drawn once, beneath it."""
+
+    label: str
+    draw: Callable[[Chosen, bool], None]
+    every: float = 1.0
+    fits: Callable[[Chosen], bool] = lambda chosen: True
+    below: Callable[[Chosen], None] = lambda chosen: None
+
+
+def _answers(chosen: Chosen, full: bool) -> None:
+    looks = reading.look_of(chosen)
+    dark = ground() == "dark"
+    answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
+                  polled=chosen.active)
+
+
+def _speaks(chosen: Chosen) -> bool:
+    return any(isinstance(source, RunRow) and answers.speaks(source) for source in chosen.sources)
+
+
+VIEWS: dict[str, View] = {
+    "curves": View("Curves", curves.show),
+    "sweep": View("Sweep", overview.show, every=2.0, fits=overview.fits),
+    "table": View("Table", table.show, every=3.0, below=table.files),
+    "plane": View("Reward and KL", plane.show, every=2.0, fits=plane.fits),
+    "answers": View("Answers", _answers, every=3.0, fits=_speaks),
+    "batch": View("One batch", lambda chosen, full: one_batch(chosen.run_ids, chosen.active), every=3.0,
+                  fits=_speaks),
+}
+
+
+def page() -> None:
+    """The whole page."""
+    live_chart.warm(CHART)
+    place, faults = link.of(st.query_params.to_dict(), tuple(VIEWS))
+    session.problem()
+    sources, missing = reading.find(place)
+    chosen, unfit = reading.choose(place, sources)
+    fitting = {key: view.label for key, view in VIEWS.items() if chosen.traces and view.fits(chosen)}
+    above, beneath = st.container(key="compare_head" if fitting else None), st.container()
+    with beneath:  # first, since the browser takes longest for charts; its place is kept by the style of what is above
+        if fitting:
+            _draw(chosen, VIEWS[place.view if place.view in fitting else link.CURVES], sources)
+        else:
+            empty.show()
+    with above:
+        pick.row(place, sources)
+        for sentence in (*faults, *missing, *unfit):
+            st.warning(literal(sentence), icon=":material/error:")
+        if fitting:
+            controls.row(chosen, fitting)
+
+
+def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
+    st.session_state["compare:new"] = True  # the runs were just read
+    st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
+    st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
+        chosen, view, sources, st.query_params.to_dict())
+    view.below(chosen)
+
+
+def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
+    full = st.session_state.pop("compare:all", False)
+    try:
+        if not st.session_state.pop("compare:new", False):
+            chosen = _again(chosen, seen, query)
+        curves.sent().begin(chosen.place)
+        view.draw(chosen, full)
+    except LabError as error:  # what was there a moment ago is gone
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
+    """The runs as they are now; where the page around the view would be another one, it is run again."""
+    sources, _ = reading.find(chosen.place)
+    if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query or (
+            reading.logged_by(sources) != chosen.logged):
+        st.rerun()
+    now = chosen.again(sources)
+    if _moved(now) != _moved(chosen):
+        st.rerun()
+    return now
+
+
+def _moved(chosen: Chosen) -> list[tuple]:
+    """The knobs that were moved by hand: the groups, and so the legend and the controls, depend on them."""
+    return [trace.changes for trace in chosen.traces]
+
+
+def _shape(sources: list[Source]) -> list[tuple]:
+    """What the page around the view depends on."""
+    return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]

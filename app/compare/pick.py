@@ -1,0 +1,115 @@
+"""Which runs are compared: a box to search, add and remove them, or a sweep's runs with how far they are."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.compare import link
+from app.compare.controls import moved
+from app.compare.link import Place
+from app.compare.reading import Source, name_of
+from app.held import held
+from app.lab import lab
+from app.status import STATES
+from app.sweep import queue
+from labcore.compare import imported
+from labcore.runs.rows import ACTIVE, RunRow
+from labcore.runs.spec import knobs_of
+from labcore.runs.steering import name, shown
+
+OFFERED = 300  # newest runs to choose among
+
+
+def row(place: Place, sources: Sequence[Source]) -> None:
+    """The line at the top of the page."""
+    if place.sweep:
+        _sweep(place, [source for source in sources if isinstance(source, RunRow)])
+    else:
+        _box(sources)
+
+
+def _box(sources: Sequence[Source]) -> None:
+    words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
+    words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
+    present = [name_of(source) for source in sources]
+    words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
+    shown = held("compare:runs", present, tuple(words.items()))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
+        st.multiselect("Runs", list(words), shown.value, format_func=words.get, key=shown.key, width="stretch",
+                       label_visibility="collapsed", on_change=moved("runs", shown, tuple),
+                       placeholder="Add runs: search by algorithm, task, knob, seed or state")
+        if above := parents_of(sources):
+            st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
+                      help="The runs that these were forked from, to see them as one tree",
+                      on_click=lambda: link.change(runs=(*above, *present)))
+        if more := other_seeds(sources):
+            st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
+                      key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
+                      on_click=lambda: link.change(runs=(*present, *more)))
+
+
+def parents_of(sources: Sequence[Source]) -> list[str]:
+    """The runs that the chosen forks began from and that are not chosen: beside them a fork is drawn as a branch."""
+    chosen = {name_of(source) for source in sources}
+    above = dict.fromkeys(source.spec.parent[0] for source in sources if isinstance(source, RunRow)
+                          and source.spec.parent)
+    return [run for run in above if run not in chosen and lab().find(run)]
+
+
+def title(run: RunRow) -> str:
+    """A run in words to search in: algorithm, task, the knobs that are no defaults, seed, state, id."""
+    spec = run.spec
+    moved = [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
+             if spec.knobs[knob.key] != knob.default and knob.key in {own.key for own in spec.row.knobs}]
+    told = " ".join([spec.row.label, *moved[:2]])
+    return f"{told} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
+
+
+def other_seeds(sources: Sequence[Source]) -> list[str]:
+    """Runs that differ from the chosen ones by their seed only, and are not chosen; a knob moved by hand is more."""
+    own = [source for source in sources if isinstance(source, RunRow)]
+    if not own:
+        return []
+    settings = {setting(run): {other.spec.seed for other in own if setting(other) == setting(run)} for run in own}
+    found = {}
+    for run in lab().store.runs(limit=OFFERED):
+        if run.step and run.spec.parent is None and run.spec.seed not in settings.get(setting(run), {run.spec.seed}):
+            found.setdefault((setting(run), run.spec.seed), run.id)
+    return [run for run in found.values() if not any(event.kind == "knob" for event in lab().store.events_after(run))]
+
+
+def setting(run: RunRow) -> tuple:
+    """What runs have in common that differ by their seed only, but for what was moved by hand."""
+    spec = run.spec
+    return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent,
+            tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))
+
+
+def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
+    """A sweep's name, how far it is, and the way back to single runs."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
+        if runs:
+            st.html(sweep_words(place.sweep, runs), width="stretch")
+            queue.buttons(place.sweep, runs)
+            st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
+                      on_click=lambda: link.change(sweep="", runs=tuple(run.id for run in runs)))
+        st.button("Choose others", icon=":material/close:", on_click=lambda: link.go(Place()))
+
+
+def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
+    """A sweep in a line of HTML: its algorithms, tasks and seeds, and how many runs are in each state."""
+    algorithms = dict.fromkeys(run.spec.row.label for run in runs)
+    tasks = dict.fromkeys(run.spec.task for run in runs)
+    seeds = len({run.spec.seed for run in runs})
+    states = Counter(run.state for run in runs)
+    dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
+                    f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
+    done = sum(run.state not in ACTIVE for run in runs) / len(runs)
+    told = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
+    bar = f'<div class="rl-bar"><i style="width:{done:.1%};background:#009E73"></i></div>' if done < 1 else ""
+    return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(told)}</span>'
+            f"{dots}</div>{bar}")

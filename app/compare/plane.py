@@ -1,0 +1,115 @@
+"""The view "Reward and KL": what each group earned, and how far it went from the reference for it."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from app import theme
+from app.compare import wording
+from app.compare.curves import Sent, family_version, resync, sent, version
+from app.compare.drawing import Lines, digits
+from app.compare.reading import Chosen, look_of
+from app.components.compare_chart import compare_chart
+from labcore.catalog.metrics import METRICS
+from labcore.compare import frontier
+from labcore.compare.frontier import Point
+from labcore.compare.table import LAST, Group
+
+COST = "kl"
+SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
+MOST = 200  # points of a way
+
+
+def fits(chosen: Chosen) -> bool:
+    """Whether any of the runs says how far it is from a reference."""
+    return any(COST in logged for logged in chosen.logged.values())
+
+
+def earned(chosen: Chosen) -> str:
+    """What is set against the KL: the metric that is looked at, if more of it is better."""
+    return chosen.metric if METRICS[chosen.metric].better == "higher" else "reward"
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """The plane, and its groups as numbers beside it."""
+    reward = earned(chosen)
+    chosen = chosen.with_metrics([chosen.metric, reward, COST])
+    points = frontier.points(chosen.groups, reward, COST)
+    left, right = st.columns([1.9, 1], gap="medium")
+    with left:
+        compare_chart(payload(chosen, reward, points, full), "compare_plane", on_resync=resync)
+    if points:
+        right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
+    right.caption("Up and to the left is better: more reward for less KL. Thin: the way of each run, smoothed; small: "
+                  f"where each seed ended, the mean of its last {LAST} rows; large: the mean of a group's "
+                  "seeds; dotted: the front, groups that no other one beats at both." if points else
+                  "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
+
+
+def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dict[str, Any]:
+    """What `compare_chart` draws: one panel."""
+    metric, cost = METRICS[reward], METRICS[COST]
+    lines = lines_of(chosen, reward, points, sent())
+    scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
+    said = ", ".join(f"{point.label} {theme.number(point.reward, 3)} at {theme.number(point.cost, 4)} {cost.unit}"
+                     for point in points)
+    panel = {"key": f"plane {reward}", "title": f"{metric.label} against KL", "symbol": "", "unit": "",
+             "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
+             "axis": f"{cost.label}, {cost.unit}", "yTitle": f"{metric.label}, {metric.unit}", "height": 470,
+             "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
+             "caption": "Thin: ways, smoothed; large: means over seeds; dotted: the front", "order": list(lines),
+             "lines": sent().changed(f"plane {reward}", lines, full)}
+    return {"key": f"{scene} plane {reward}", "scene": scene, "full": full, "main": True, "axis": "plane",
+            "groups": look_of(chosen), "panels": [panel]}
+
+
+def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent) -> Lines:
+    """The ways of the runs, their ends, the groups' means, and the front through these."""
+    lines: Lines = {}
+    ended = {point.label: point for point in points}
+    for place, group in enumerate(chosen.groups):
+        if point := ended.get(group.label):
+            lines |= kept.lines((place, reward, "plane"), (version(group), family_version(chosen, group)),
+                                lambda group=group, place=place, point=point: _group(group, place, point, reward))
+    front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
+    if len(front) > 1:
+        x, y = [point.cost for point in front], [point.reward for point in front]
+        lines |= kept.lines(("front", reward), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
+    return lines
+
+
+def _group(group: Group, place: int, point: Point, reward: str) -> Lines:
+    lines: Lines = {}
+    for trace in group.traces:
+        x, y = frontier.path(trace, reward, COST, SMOOTHING, MOST)
+        if x.size:  # smoothing lags behind: the way is led on to where the run ended
+            cost, value = next(end[1:] for end in point.runs if end[0] == trace.run)
+            lines[f"{place}:path:{trace.run}"] = {"kind": "path", "group": place, "x": digits(np.append(x, cost)),
+                                                  "y": digits(np.append(y, value))}
+
+    def words(name: str, cost: float, value: float) -> str:
+        return f"{html.escape(name)}: {theme.number(value, 3)} at {theme.number(cost, 4)} nats/token"
+
+    lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in point.runs],
+                              "y": [value for _, _, value in point.runs], "text": [words(*end) for end in point.runs]}
+    count = wording.seeds(len(point.runs))
+    lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [point.cost], "y": [point.reward],
+                                "text": [words(f"mean of {count}", point.cost, point.reward)]}
+    return lines
+
+
+def listed(chosen: Chosen, reward: str, points: list[Point]) -> str:
+    """The groups' means as a table, as HTML: the cheapest first."""
+    looks = {look["label"]: look for look in look_of(chosen)}
+    body = "".join(
+        f"<tr><th>{wording.dot(looks[point.label])}{html.escape(looks[point.label]['short'])}"
+        f"{'<small class=rl-under>on the front</small>' if point.on_front else ''}</th>"
+        f"<td>{theme.number(point.reward, 3)}</td><td>{theme.number(point.cost, 4)}</td></tr>"
+        for point in sorted(points, key=lambda point: point.cost))
+    return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Group</th>'
+            f"<th>{html.escape(METRICS[reward].label)}</th><th>KL, nats/token</th></tr></thead>"
+            f"<tbody>{body}</tbody></table></div>")

@@ -1,0 +1,220 @@
+"""The runs that are compared, as they stand: read once per server, grouped by setting, each group with its colour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from app.compare.link import Place
+from app.lab import lab
+from app.theme import DARK, LIGHT
+from labcore.catalog.metrics import METRICS, PANELS
+from labcore.compare import imported, tree
+from labcore.compare.reader import Reader
+from labcore.compare.table import Group, groups
+from labcore.compare.traces import AXES, Trace
+from labcore.errors import LabError
+from labcore.runs import sweep
+from labcore.runs.rows import ACTIVE, RunRow
+
+MOST_SETTINGS = 8
+DASHES = ("solid", "dot", "dash", "dashdot")
+
+Source = RunRow | str  # a run of the store, or the name of an imported one
+
+
+@st.cache_resource(show_spinner=False)
+def reader() -> Reader:
+    return Reader(lab().store)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is compared. `traces` hold the metrics that were read so far; `metric` and `axis` are those looked at.
+
+    `logged` says what each run logs, `above` are the parents of the forks among the runs.
+    """
+
+    place: Place
+    sources: tuple[Source, ...]
+    traces: tuple[Trace, ...]
+    groups: tuple[Group, ...]
+    metric: str
+    axis: str
+    logged: Mapping[str, frozenset[str]]
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [trace.run for trace in self.traces]
+
+    @property
+    def above(self) -> Mapping[str, Trace]:
+        return tree.parents(self.traces)
+
+    @property
+    def active(self) -> bool:
+        """Whether one of the runs is going, or will."""
+        return any(trace.state in ACTIVE for trace in self.traces)
+
+    @property
+    def baseline(self) -> Group | None:
+        """The group that the others are measured against."""
+        return next((group for group in self.groups if self.place.baseline in runs_of(group)), None)
+
+    def place_of(self, run: str) -> int:
+        """The number of the group that has a run."""
+        return next(place for place, group in enumerate(self.groups) if run in runs_of(group))
+
+    def with_metrics(self, metrics: Sequence[str], sources: Sequence[Source] | None = None) -> Chosen:
+        """The same runs, with these metrics as well; `sources` are they as they were read again."""
+        sources = self.sources if sources is None else tuple(sources)
+        traces = tuple(reader().traces(sources, metrics))
+        return replace(self, sources=sources, traces=traces, groups=regrouped(self, traces))
+
+    def again(self, sources: Sequence[Source] | None = None) -> Chosen:
+        """The same runs as they are now; `sources` if they were found again already. Deleted ones are left out."""
+        kept, sources = set(self.run_ids), find(self.place)[0] if sources is None else sources
+        return self.with_metrics([self.metric], [source for source in sources if name_of(source) in kept])
+
+
+def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
+    """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
+    moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
+    if moved or any(group.repeats for group in before.groups):
+        return tuple(groups(traces))
+    now = {trace.run: trace for trace in traces}
+    return tuple(replace(group, traces=tuple(now[trace.run] for trace in group.traces)) for group in before.groups)
+
+
+def runs_of(group: Group) -> list[str]:
+    return [*(trace.run for trace in group.traces), *group.repeats]
+
+
+def name_of(source: Source) -> str:
+    return source if isinstance(source, str) else source.id
+
+
+def source_of(chosen: Chosen, run: str) -> Source:
+    return next(source for source in chosen.sources if name_of(source) == run)
+
+
+def find(place: Place) -> tuple[list[Source], list[str]]:
+    """The runs that a link names, and a sentence for each that is not there."""
+    if place.sweep:
+        try:
+            return list(sweep.sweep(lab().store, place.sweep).runs), []
+        except LabError as error:
+            return [], [str(error)]
+    found: list[Source] = []
+    faults = []
+    for name in place.runs:
+        if imported.known(name):
+            found.append(name)
+        elif run := lab().find(name):
+            found.append(run)
+        else:
+            faults.append(f"There is no run {name} here: it was deleted, or the link is from another lab.")
+    return found, faults
+
+
+def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
+    """The runs with the metric that is looked at; what does not fit is left out, and said."""
+    logged = logged_by(sources)
+    metric = place.metric or _metric(sources, logged)
+    faults: list[str] = []
+    traces: list[Trace] = []
+    kept: list[Source] = []
+    for source in sources:
+        try:
+            traces += reader().traces([source], [metric])
+            kept.append(source)
+        except LabError as error:  # an imported run with damaged files
+            faults.append(str(error))
+    found = groups(traces)
+    if not place.sweep and len(found) > MOST_SETTINGS:
+        beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
+        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(sorted(beyond))} "
+                      f"{'is' if len(beyond) == 1 else 'are'} left out.")
+        kept = [source for source, trace in zip(kept, traces, strict=True) if trace.run not in beyond]
+        traces = [trace for trace in traces if trace.run not in beyond]
+        found = found[:MOST_SETTINGS]
+    axes = axes_of(traces)
+    axis = place.x if place.x in axes else next(iter(axes), "step")
+    if place.x and traces and place.x not in axes:
+        faults.append(f"None of these runs counts {AXES[place.x]}: they are drawn along {axes[axis]}.")
+    chosen = Chosen(place, tuple(kept), tuple(traces), tuple(found), metric, axis, logged)
+    if place.baseline and traces and chosen.baseline is None:
+        faults.append(f"The baseline {place.baseline} is none of the runs that are compared: choose another one.")
+    return chosen, faults
+
+
+def logged_by(sources: Iterable[Source]) -> dict[str, frozenset[str]]:
+    """Run -> the metrics that any of its rows has; runs without rows are left out."""
+    found = {}
+    for source in sources:
+        try:
+            found[name_of(source)] = reader().logged(source)
+        except LabError:  # an imported run: `choose` says so
+            continue
+    return {run: keys for run, keys in found.items() if keys}
+
+
+def _metric(sources: Sequence[Source], logged: Mapping[str, frozenset[str]]) -> str:
+    """The first metric of the first run's charts that all runs log and that is better when higher; else any."""
+    shared = frozenset.intersection(*logged.values()) if logged else frozenset()
+    order = [key for key in panel_metrics(sources) if key in METRICS and METRICS[key].about == "training"]
+    for among in (shared, set().union(*logged.values()), set(order)):
+        ranked = [key for key in order if key in among and METRICS[key].better]
+        if ranked:
+            return next((key for key in ranked if METRICS[key].better == "higher"), ranked[0])
+    return "reward"
+
+
+def panel_metrics(sources: Sequence[Source]) -> list[str]:
+    """All metrics, those of the first run's charts first."""
+    row = next((source.spec.row for source in sources if not isinstance(source, str)), None)
+    panels = [key for panel in row.panels for key in PANELS[panel].metrics] if row else []
+    return list(dict.fromkeys([*panels, *METRICS]))
+
+
+def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
+    """The headline metrics of the first run's charts that anybody logs, but for the one that is looked at."""
+    row = next((source.spec.row for source in chosen.sources if not isinstance(source, str)), None)
+    there = set().union(*chosen.logged.values())
+    heads = [PANELS[panel].metrics[0] for panel in row.panels] if row else [key for key in METRICS if key in there]
+    return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:most]
+
+
+def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
+    """The horizontal axes that any of the runs has, the usual one of the first run first."""
+    there = {axis for trace in traces for axis in trace.axes}
+    first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
+    return {axis: AXES[axis] for axis in dict.fromkeys([*first, *AXES]) if axis in there}
+
+
+def look_of(chosen: Chosen) -> list[dict]:
+    """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold."""
+    short = [re.sub(r"from \S+ at step", "fork at step", group.label) for group in chosen.groups]
+    return [{"label": group.label, "short": short[place] if short.count(short[place]) == 1 else group.label,
+             "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
+             "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
+            for place, group in enumerate(chosen.groups)]
+
+
+def note(group: Group, metric: str) -> str:
+    """How much a group's line rests on.
+
+    Seeds that are not there yet are said; one seed is no evidence.
+    """
+    begun = [trace for trace in group.traces if trace.axes["step"].size]
+    if begun and not any(metric in trace.metrics for trace in begun):
+        return f"no {metric}"
+    waiting = len(group.traces) - len(begun)
+    what = "run" if group.imported else "seed"
+    if not begun:
+        return "waiting" if any(trace.state in ACTIVE for trace in group.traces) else "no rows"
+    said = f"{len(begun)} {what}s" if len(begun) > 1 else f"1 {what}: not evidence"
+    return f"{said}, {waiting} to come" if waiting and any(trace.state in ACTIVE for trace in group.traces) else said

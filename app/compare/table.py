@@ -1,0 +1,99 @@
+"""The view "Table": what each group reached, at what price and with what evidence, and the files to take it away."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from app.compare import export, wording
+from app.compare.reading import Chosen, look_of
+from app.tokens import literal
+from labcore.catalog.metrics import METRICS
+from labcore.compare.table import Table, compare
+from labcore.errors import LabError
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """The whole view; where nothing can be judged yet, a sentence that says so."""
+    try:
+        chosen, table = table_of(chosen)
+    except LabError as error:
+        st.info(literal(str(error)), icon=":material/info:")
+        return
+    looks = by_label(chosen, table)
+    metric = METRICS[table.metric]
+    unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
+    st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
+            f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span> '
+            f"<span>{html.escape(wording.headline(table))}</span></div>" + wording.results(table, looks))
+    if len(table.rows) > 1:
+        order = "below" if table.better == "lower" else "above"
+        pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
+        st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ is a coin's toss. A "
+                   "beats B only where the 95 % interval of P leaves ½ out, both have three seeds or more, and seeds "
+                   "dealt at random would come apart as far in at most one case of ten; anything else is a tie.")
+    st.caption(wording.measured(table.better))
+    if table.notes:
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
+    if table.config:
+        st.subheader("What differs", anchor=False)
+        st.html(wording.settings(table, looks))
+
+
+def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
+    """The runs with what the table needs, and the table of those that log the metric; the others are named in a note.
+
+    Raises LabError where there is nothing to judge.
+    """
+    chosen = chosen.with_metrics([chosen.metric, "memory"])
+    version = json.dumps([[trace.run, trace.state, int(trace.axes["step"].size), trace.changes, trace.notes]
+                          for trace in chosen.traces], default=str)
+    baseline = chosen.baseline
+    pinned = baseline and any(chosen.metric in trace.metrics for trace in baseline.traces)
+    return chosen, _table(version, chosen.metric, chosen.place.baseline if pinned else None, chosen)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
+    without = [trace.run for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
+    if len(without) == len(_chosen.traces):
+        raise LabError(f"None of these runs logs {metric}: choose another metric.")
+    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline)
+    said = [f"{', '.join(without)}: no {metric}, left out."] if without else []
+    return replace(found, notes=(*found.notes, *said))
+
+
+def by_label(chosen: Chosen, table: Table) -> dict[str, Mapping[str, Any]]:
+    """The table's labels -> how their groups are drawn."""
+    looks = look_of(chosen)
+    return {row.label: looks[chosen.place_of(row.runs[0])] for row in table.rows}
+
+
+def _has_table(chosen: Chosen) -> bool:
+    """Whether the runs can be put into a table; where not, the view has said why."""
+    try:
+        table_of(chosen)
+    except LabError:
+        return False
+    return True
+
+
+def files(chosen: Chosen) -> None:
+    """The comparison as files. They stand outside of what is drawn again while runs go: a download button that is
+    drawn again forgets its file."""
+    table = {"Table (CSV)": ("table", ":material/table:", lambda now: export.table(table_of(now)[1], now))}
+    offered = {**(table if _has_table(chosen) else {}),
+               "Curves as plotted (CSV)": ("as-plotted", ":material/show_chart:", export.plotted),
+               "All rows (CSV)": ("rows", ":material/database:", export.rows)}
+    with st.container(horizontal=True):
+        for label, (name, icon, make) in offered.items():
+            st.download_button(label, lambda make=make: make(chosen.again()), key=f"compare:csv:{name}", icon=icon,
+                               file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
+                               on_click="ignore")
+    st.caption("As plotted: thinned, and smoothed where the chart is; each line says so. All rows: every metric of "
+               "every step as it was logged, one number a line. While runs go: what there is at the click.")

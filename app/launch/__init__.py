@@ -1,0 +1,1 @@
+"""Starting a comparison or a sweep: the form, its draft, and what will run."""

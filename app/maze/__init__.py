@@ -1,0 +1,1 @@
+"""What the page Maze has of its own."""

@@ -1,0 +1,224 @@
+"""The maze of a draft: painted, sized, given other rules, saved and loaded; every change can be undone.
+
+A preset that is changed becomes `own`, whose maze is the knob `maze`: so it goes into the link and into the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from app.components.maze_board import maze_board
+from app.held import held
+from app.maze import drawing
+from app.session import Draft, tell
+from labcore.errors import LabError
+from labcore.worlds.maze import MAX_SIDE, PAYS, Cell, Maze
+from labcore.worlds.maze_presets import build
+from labcore.worlds.maze_text import SIGNS, from_json, to_json, to_text, unfinished
+
+OWN = "own"
+BRUSHES = {"#": "Wall", ".": "Free", "S": "Start", "G": "Goal", "T": "Trap", "R": "Reward"}
+CHANGED = "maze_changed"
+MOST_UNDONE = 200
+LARGEST_PAY = 1e6
+LARGEST_FILE = 100_000  # bytes
+FORM = '{"rows": ["S..", ".TG"]} is enough: . free, # wall, S start, G goal, T trap, R reward cell.'
+
+
+def maze_of(draft: Draft) -> Maze:
+    """The draft's maze, perhaps without a start or a goal yet.
+
+    Raises:
+        LabError: its text cannot be read, or its knobs do not go together.
+    """
+    return unfinished(str(draft.values["maze"])) if draft.fields["task"] == OWN else build(
+        draft.task_row, draft.values)
+
+
+def painted(maze: Maze, cells: list[tuple[int, int]], sign: str, pay: float | None) -> Maze:
+    """The maze after a stroke of the brush. A stroke that begins on what it paints clears."""
+    row, column = cells[0]
+    there = Cell(SIGNS[sign], pay)
+    if sign != "S" and maze.cells[row][column] == there:
+        there = Cell()
+    for row, column in cells:
+        maze = maze.paint(row, column, there.kind, there.reward)
+    return maze
+
+
+def resized(maze: Maze, height: int, width: int) -> Maze:
+    """The maze with rows and columns added at the bottom and the right, or cut off there."""
+    rows = [(line + (Cell(),) * width)[:width] for line in maze.cells] + [(Cell(),) * width] * height
+    return replace(maze, cells=tuple(rows[:height]))
+
+
+def unreachable(maze: Maze) -> str:
+    """A sentence about the goals that cannot be reached; empty where all can, or while there is no start."""
+    goals = [f"row {row + 1}, column {column + 1}" for row, column in maze.unreachable_goals()
+             if maze.start is not None]
+    if not goals:
+        return ""
+    one = len(goals) == 1
+    return (f"The goal{'' if one else 's'} in {' and '.join(goals[:3])}{' and others' if goals[3:] else ''} cannot be "
+            f"reached from the start: open a way through the walls and traps. The run can start, but will not find "
+            f"{'it' if one else 'them'}.")
+
+
+def show(draft: Draft) -> None:
+    """Tools, board and rules."""
+    try:
+        maze = maze_of(draft)
+    except LabError:
+        _files(draft, None)  # the form says what is wrong with the maze
+        return
+    brush = _tools(draft)
+    left, right = st.columns([1.15, 1], gap="medium")
+    with left:
+        pay = brush.get(brush["sign"])
+        maze_board(drawing.editor(maze, f"edit {draft.scope}", brush["sign"], pay), key="maze_board",
+                   on_painted=_change(draft, lambda now, cells: painted(now, cells, brush["sign"], pay)))
+        if sentence := unreachable(maze):
+            st.warning(sentence, icon=":material/wrong_location:")
+    with right:
+        _rules(draft, maze)
+        _files(draft, maze)
+
+
+def _tools(draft: Draft) -> dict:
+    """What is painted, and undo. Returns the brush: its sign, and the pay of each sign that has one."""
+    brush = st.session_state.setdefault("maze_brush", {"sign": "#", "G": PAYS["goal"], "T": PAYS["trap"],
+                                                       "R": PAYS["reward"]})
+
+    def kept(field: str, key: str) -> None:
+        brush[field] = st.session_state[key]
+
+    past, future = _history(draft)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="maze_tools"):
+        st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.get, default=brush["sign"], required=True,
+                             key="brush", on_change=kept, args=("sign", "brush"),
+                             help="Click or drag on the maze; or move with the arrow keys and press Enter. What begins "
+                                  "on a cell of the same kind clears.")
+        if brush["sign"] in brush:
+            key = f"pay:{brush['sign']}"
+            st.number_input("It pays", -LARGEST_PAY, LARGEST_PAY, brush[brush["sign"]], 1.0, "%g", key=key, width=130,
+                            on_change=kept, args=(brush["sign"], key), help="Reward of a step that ends in the cell")
+        for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
+            st.button(name, icon=f":material/{icon}:", disabled=not stack, key=f"maze:{name}", on_click=_move,
+                      args=(draft, stack, other))
+    return brush
+
+
+def _rules(draft: Draft, maze: Maze) -> None:
+    """Size and rules of the maze; a maze that has its size from a knob has it there."""
+    if "height" not in draft.of_task():
+        rows, columns = st.columns(2, gap="small", wrap=False)
+        with rows:
+            _number(draft, "Rows", maze.height, 1, MAX_SIDE, lambda now, value: resized(now, value, now.width))
+        with columns:
+            _number(draft, "Columns", maze.width, 1, MAX_SIDE, lambda now, value: resized(now, now.height, value))
+    slip, pays = st.columns(2, gap="small", wrap=False)
+    with slip:
+        _number(draft, "Slip", maze.slip, 0.0, 0.99, lambda now, value: replace(now, slip=value), 0.05,
+                "Chance that a step goes to the left or the right of where it was meant to go. Higher: walls and traps "
+                "are dangerous from further away.")
+    with pays:
+        _number(draft, "Step reward", maze.step_reward, -LARGEST_PAY, LARGEST_PAY,
+                lambda now, value: replace(now, step_reward=value), 0.1,
+                "What a step into a plain cell pays. Lower: hurries. Zero: only the discount γ does.")
+
+
+def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, float], Maze],
+            step: float = 1, help: str | None = None) -> None:
+    shown = held(f"{title}:{draft.scope}", type(low)(value))
+    st.number_input(title, low, high, shown.value, step, key=shown.key, help=help,
+                    format="%g" if isinstance(low, float) else None,
+                    on_change=lambda: _change(draft, change)(shown.taken()))
+
+
+def _files(draft: Draft, maze: Maze | None) -> None:
+    """Save it as a file, or load one."""
+    key = f"maze_file:{draft.scope}"
+
+    def loaded() -> None:
+        if (file := st.session_state[key]) is None:
+            return
+        _change(draft, _read)(file)
+        if draft.fields["task"] == OWN:
+            draft.values["gamma"] = maze_of(draft).gamma
+
+    with st.container(horizontal=True, gap="small"):
+        if maze:
+            saved = to_json(replace(maze, gamma=float(draft.values["gamma"])))
+            st.download_button("Save", saved, "maze.json", "application/json", icon=":material/download:",
+                               on_click="ignore", help="The maze as a JSON file")
+        with st.popover("Load", icon=":material/upload:", help="A maze from a JSON file"):
+            st.file_uploader("A maze as JSON", type=["json", "txt"], key=key, on_change=loaded, help=FORM)
+
+
+def _read(now: Maze, file: UploadedFile) -> Maze:
+    if file.size > LARGEST_FILE:
+        raise LabError(f"{file.name} has {file.size:,} bytes, more than any maze needs: choose a file that Save wrote.")
+    return from_json(file.getvalue().decode("utf-8", "replace"))
+
+
+# ---- changes -------------------------------------------------------------------------------------------------------
+
+Place = tuple[str, str]  # a task, and the text of the maze where it is `own`
+
+
+def _history(draft: Draft) -> tuple[list[Place], list[Place]]:
+    """What can be undone and what can be redone, the latest last."""
+    return st.session_state.setdefault(f"maze_history:{draft.scope}", ([], []))
+
+
+def _here(draft: Draft) -> Place:
+    own = draft.fields["task"] == OWN
+    return draft.fields["task"], str(draft.values["maze"]) if own else ""
+
+
+def _put(draft: Draft, place: Place) -> None:
+    """Make the draft's maze what it was or shall be. The knobs of the algorithm come along."""
+    st.session_state[CHANGED] = True
+    task, text = place
+    kept = {knob.key: draft.values[knob.key] for knob in draft.row.knobs}
+    draft.fields["task"] = task
+    if task == OWN:
+        draft.values.update({**kept, "maze": text})
+
+
+def _change(draft: Draft, change: Callable[[Maze, object], Maze]) -> Callable[[object], None]:
+    """A callback that changes the maze; what it refuses is said in a sentence, and nothing is changed."""
+    def changed(value: object) -> None:
+        st.session_state[CHANGED] = True
+        try:
+            text = to_text(change(_maze_or_empty(draft), value))
+        except LabError as error:
+            tell(str(error))
+            return
+        here = _here(draft)
+        if (OWN, text) == here or (here[0] != OWN and text == to_text(maze_of(draft))):
+            return
+        past, future = _history(draft)
+        past.append(here)
+        del past[:-MOST_UNDONE]
+        future.clear()
+        _put(draft, (OWN, text))
+    return changed
+
+
+def _maze_or_empty(draft: Draft) -> Maze:
+    try:
+        return maze_of(draft)
+    except LabError:
+        return Maze(((Cell(),),))
+
+
+def _move(draft: Draft, stack: list[Place], other: list[Place]) -> None:
+    """Undo or redo."""
+    if stack:
+        other.append(_here(draft))
+        _put(draft, stack.pop())

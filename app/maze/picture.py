@@ -1,0 +1,134 @@
+"""What the maze page shows besides curves: the editor before a run; the board and one of its cells during and after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from app.components.maze_board import maze_board
+from app.held import held
+from app.lab import active
+from app.maze import cell, drawing, editor
+from app.session import Draft, place, set_place, whole_place
+from app.training import files
+from app.training.feed import Feed
+from labcore.runs.rows import RunRow
+from labcore.worlds.maze import Maze
+from labcore.worlds.maze_presets import build
+from labcore.worlds.maze_text import from_text
+
+COLUMNS = [1.15, 1]
+FIRST_SECONDS = 0.2
+
+
+def scene(draft: Draft) -> None:
+    """The page before a run: the editor."""
+    st.session_state.pop(editor.CHANGED, None)
+    editor.show(draft)
+
+
+def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
+    """The board of a run and the cell that was picked; once the run has ended, the editor for the next one too.
+
+    Returns the place for the curves: under the cell, beside the board.
+    """
+    if st.session_state.pop(editor.CHANGED, False):
+        st.rerun()  # the form beside shows the maze as well
+    steps, sample, pinned = _sample(run.id, begun=bool(feed.steps))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
+        edits = not active(run) and st.toggle("Edit the maze", key=f"edit:{run.id}",
+                                              help="Paint the maze of the next run; this one keeps its own")
+        view = _view(sample) if sample and not edits else None
+    if edits:
+        editor.show(Draft(run, run.spec.kind))
+        return None
+    maze = from_text(sample["maze"]) if sample else build(run.spec.task_row, run.spec.knobs)
+    picked = _picked(maze)
+    left, right = st.columns(COLUMNS, gap="medium")
+    with left:
+        maze_board(drawing.board(maze, run.id, sample, view, picked, steps, pinned), key="maze_board",
+                   on_picked=lambda state: set_place("cell", state, None),
+                   on_wanted=lambda step: set_place("at", step, 0))
+    with right:
+        if sample:
+            st.html(cell.panel(maze, sample, maze.start if picked is None else picked))
+            st.caption(_words(sample, picked))
+        else:
+            st.caption("Values, arrows and the path appear here with the first step." if active(run)
+                       else "This run ended before its first step.")
+    return right
+
+
+def _sample(run_id: str, begun: bool) -> tuple[list[int], dict[str, Any] | None, bool]:
+    """The steps with a picture, the one to show, and whether it was picked; the newest otherwise."""
+    until = time.monotonic() + FIRST_SECONDS * begun
+    while not (steps := files.steps_of(run_id, "samples")) and time.monotonic() < until:
+        time.sleep(0.01)  # a step's picture is written just after its row
+    wanted = whole_place("at")
+    pinned = wanted in steps
+    return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned
+
+
+def _picked(maze: Maze) -> int | None:
+    """The state of the cell that the link names, if the maze has it."""
+    state = whole_place("cell")
+    return state if state is not None and state < maze.height * maze.width else None
+
+
+def _words(sample: dict[str, Any], picked: int | None) -> str:
+    """What the step was, and what can be done."""
+    sweep = sample["sweep"]
+    told = ""
+    if sweep:
+        change = f", largest change {sweep['change']:.3g}" if sweep["change"] is not None else ""
+        told = f"Sweep {sweep['number']}{change}{'; the policy was improved' if sweep['improved'] else ''}. "
+    return told + ("Click a cell to see its actions and its last update." if picked is None else "")
+
+
+def _view(sample: dict[str, Any]) -> drawing.View:
+    """How the board is looked at: in the link, and kept while the browser's tab is open."""
+    present = {"values": True, "visits": bool(sample["visits"]), "error": bool(drawing.truth(sample)[0])}
+    heat = _choice("heat", "Colours", {key: name for key, name in drawing.HEATS.items() if present[key]})
+    arrows = _choice("arrows", "Arrows", drawing.ARROWS,
+                     "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
+                     "now, with its exploration; the longer an arrow, the likelier.")
+    return drawing.View(heat, arrows, bool(sample["path"]) and _switch("path", "Path"))
+
+
+def _kept(field: str, options: Sequence[str]) -> str:
+    """A choice of how the board is looked at: the link's, else the one of before, on any page; else the first."""
+    kept = st.session_state.setdefault("maze_look", {})
+    chosen = next((each for each in (place(field), kept.get(field)) if each in options), options[0])
+    if kept.get(field) != chosen:
+        kept[field] = chosen
+    if chosen != options[0] and not place(field):  # this page's link does not say it yet
+        set_place(field, chosen, options[0])
+    return chosen
+
+
+def _switch(field: str, title: str) -> bool:
+    """A switch, on at first."""
+    shown = held(f"look:{field}", _kept(field, ("on", "off")) == "on")
+
+    def switched() -> None:
+        st.session_state["maze_look"][field] = chosen = "on" if shown.taken() else "off"
+        set_place(field, chosen, "on")
+
+    return st.toggle(title, shown.value, key=shown.key, on_change=switched)
+
+
+def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:
+    first = next(iter(options))
+    shown = held(f"look:{field}", _kept(field, tuple(options)), of=tuple(options))
+
+    def chosen() -> None:
+        st.session_state["maze_look"][field] = shown.taken()
+        set_place(field, shown.value, first)
+
+    st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
+                         key=shown.key, on_change=chosen, help=help, label_visibility="collapsed")
+    return shown.value

@@ -1,0 +1,168 @@
+"""One batch, many algorithms: what every online algorithm would make of the same completions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from app import jobs, theme
+from app.compare.answers import language_runs
+from app.held import Held, held
+from app.one_batch import charts
+from app.one_batch.link import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, faults, of, read
+from app.playground.models import title
+from app.session import place, set_place
+from app.tokens import literal
+from labcore.catalog.algorithms import ALGORITHMS
+from labcore.jobs.models import BASE, Model, offered, parse, spec_of
+
+KEY = "batch"  # of the link
+CSS = """
+<style>
+.st-key-one_batch_stale{opacity:.45}
+.rl-push{border-collapse:separate;border-spacing:2px;font-size:14px;font-variant-numeric:tabular-nums}
+.rl-push th,.rl-push td{padding:3px 7px;text-align:center;border:0;border-radius:4px;min-width:44px}
+.rl-push th{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-weight:600}
+.rl-push td:first-child,.rl-push th:first-child{text-align:left;padding-left:0;white-space:nowrap}
+.rl-seen{margin:.2rem 0 0;padding-left:1.1rem;font-size:15px;line-height:1.5}.rl-seen li{margin:0 0 .45rem}
+</style>"""
+
+
+def panel(run_ids: Sequence[str], polled: bool = False) -> None:
+    """The whole view of the runs that are compared; one of them gives the batch. `polled` as in `answers.panel`."""
+    runs = language_runs(run_ids)
+    if not runs:
+        st.info("A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
+                icon=":material/info:")
+        return
+    models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
+    models = list(dict.fromkeys(models))
+    for sentence in faults(place(KEY), models):
+        st.warning(literal(sentence), icon=":material/error:")
+    batch = of(place(KEY), models)
+    above = st.container()
+    choice = tuple(run.id for run in runs), read(place(KEY), models).spec()
+    found, fresh = jobs.result(batch.spec(), "The batch is sampled, and every algorithm takes its gradient and a step",
+                               "one_batch", choice, parse(batch.model).run, polled)
+    batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
+
+    def to(**changes: Any) -> None:
+        now = of(place(KEY), [batch.model, *models])  # another control may have been moved since this was drawn
+        looked = {} if set(changes) <= set(LOOKED) else dict.fromkeys(LOOKED, USUAL)  # another batch has other ones
+        set_place(KEY, replace(now, **looked, **changes).to_text(), "")
+
+    with above:
+        _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],
+                  to)
+    if found is None:
+        return
+    st.html(CSS)
+    with st.container(key="one_batch" if fresh else "one_batch_stale"):
+        _shown(found, batch, to)
+
+
+def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
+    kind = theme.ground()
+    st.html(_head(found))
+    left, right = st.columns([1.4, 1], gap="large")
+    with left:
+        st.plotly_chart(charts.cosine_figure(found, kind), theme=None, key="one_batch:cosines",
+                        config={"displayModeBar": False},
+                        alt="Cosine between the gradients of each two algorithms, and each gradient's norm")
+        st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
+                   "are those before any clipping of the norm.")
+    right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
+    _pushes(found, batch, to)
+    _effects(found, kind)
+
+
+def _controls(batch: Batch, names: Sequence[str], to: Callable[..., None]) -> None:
+    """Which batch, and how many steps are taken on it before it is looked at.
+
+    A checkpoint that was chosen stays the one that is looked at, also when its run makes newer ones.
+    """
+    names = names if batch.model in names else [*names, batch.model]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
+        model = held("one_batch:model", batch.model, tuple(names))
+        st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
+                     format_func=lambda each: f"{title(each)} · {parse(each).run}",
+                     on_change=lambda: to(model=model.taken()))
+        updates = held("one_batch:updates", batch.updates)
+        st.segmented_control("Updates on it before", UPDATES, default=updates.value, key=updates.key, required=True,
+                             format_func=lambda count: str(count) if count else "none: on policy",
+                             on_change=lambda: to(updates=updates.taken()),
+                             help="With none every ratio is 1. After some the policy has left the one that sampled, as "
+                                  "in the later passes over a batch (μ > 1).")
+        if batch.updates:
+            algorithm = spec_of(parse(batch.model).run).algorithm
+            own = algorithm if algorithm in ONLINE else ONLINE[0]
+            stepper = held("one_batch:stepper", batch.stepper or own)
+            st.selectbox("taken by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
+                         format_func=lambda key: ALGORITHMS[key].label, on_change=lambda: to(stepper=stepper.taken()))
+        with st.popover("Size", icon=":material/tune:"):
+            for words, key in (("Prompts", "prompts"), ("Completions of each", "group_size"), ("Seed", "seed")):
+                _number(words, key, batch, to)
+            others = held("one_batch:others", batch.eval_prompts)
+            st.select_slider("Other prompts, to measure a step's effect", OTHERS, others.value, key=others.key,
+                             on_change=lambda: to(eval_prompts=others.taken()))
+
+
+def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:
+    shown = held(f"one_batch:{key}", getattr(batch, key))
+    st.number_input(words, *BOUNDS[key], shown.value, key=shown.key, on_change=lambda: to(**{key: shown.taken()}))
+
+
+def _head(found: dict[str, Any]) -> str:
+    batch = found["batch"]
+    after = ""
+    if found["updates"]:
+        after = (f", after {found['updates']} update{'s' if found['updates'] > 1 else ''} by "
+                 f"{ALGORITHMS[found['stepper']].label}")
+    return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
+            f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
+            f'{batch["flat_groups"]:.0%} of the groups all alike{after}</span></div>')
+
+
+def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
+    """Two completions, token by token: at first a right one and a wrong one."""
+    st.subheader("Push and pull on each token", anchor=False)
+    rows = found["completions"]
+    words = [f"{each['prompt']} → {each['text']!r} · {'right' if each['exact'] else 'wrong'}" for each in rows]
+    other = next((place for place, each in enumerate(rows) if each["exact"] != rows[0]["exact"]), len(rows) - 1)
+    for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):
+        with column:
+            chosen = getattr(batch, which)
+            shown = held(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
+            st.selectbox("Completion", range(len(words)), shown.value, format_func=words.__getitem__, key=shown.key,
+                         label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
+            st.html(charts.push_table(found, shown.value))
+    st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's own mean |push| "
+               "on this batch, so that rows can be held against each other.")
+
+
+def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> None:
+    chosen = shown.taken()
+    to(**{which: USUAL if chosen == usual else chosen})
+
+
+def _effects(found: dict[str, Any], kind: str) -> None:
+    """What one step does, measured on other prompts."""
+    before, length = found["before"]["reward"], found["step_length"]
+    st.subheader("What one step does", anchor=False)
+    st.plotly_chart(charts.effect_figure(found, kind), theme=None, key="one_batch:effects",
+                    config={"displayModeBar": False},
+                    alt="Change of the mean reward against the KL of one step, for each algorithm")
+    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest that "
+            "costs none of them more than about 0.01 nats/token. ")
+    st.caption(f"{same}Right: as the training loop would take it, AdamW with the run's moments, the algorithm's "
+               "learning rate and gradient clip; at its very start Adam moves every weight by about the learning rate. "
+               f"Estimates with 95 % error bars, from {found['before']['prompts']:,} other prompts, answered before "
+               f"(mean reward {before['mean']:.3f} ± {before['se']:.3f}) and after the step with the same random "
+               "numbers. A bar that crosses 0 is no evidence of an effect.")
+    with st.expander("All numbers"):
+        st.html(charts.effect_table(found))
+        st.caption("Mean ± standard error over prompts. Weighed anew: the mean of (ρ − 1)(R − R̄) over the old "
+                   "answers, ρ the ratio of a whole answer; it needs no new samples and grows noisy as the step grows.")

@@ -1,0 +1,1 @@
+"""The page Playground: models side by side, and the blind vote."""

@@ -1,0 +1,144 @@
+"""The models side by side: which runs can answer, and at which stage of its training each is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import streamlit as st
+
+from app.held import held
+from app.lab import lab
+from app.playground.link import MOST_MODELS, Place, go, now
+from app.session import page_of, runs_of
+from app.theme import ground, on, palette
+from app.tokens import literal
+from labcore.catalog import kinds
+from labcore.catalog.models import MODELS
+from labcore.jobs.models import BASE, START, Model, offered, parse, spec_of, steps
+from labcore.runs.rows import RunRow
+from labcore.runs.spec import base_spec
+
+OFFERED = 60  # newest runs to choose among
+LETTERS = "ABC"
+
+
+def able() -> list[RunRow]:
+    """The newest language-model runs that have a checkpoint."""
+    return [run for run in runs_of("llm")[:OFFERED] if steps(run.id)]
+
+
+def usual(runs: Sequence[RunRow]) -> tuple[str, ...]:
+    """What is asked where nothing was chosen: the newest run beside the base that it started from."""
+    first = next((run for run in runs if run.spec.row.loop != "sft"), runs[0])
+    return Model(first.id, BASE).name, first.id
+
+
+def fitting(place: Place) -> Place:
+    """The place without runs that answer no prompts; says so, and leads to where they are looked at."""
+    kept = []
+    for name in place.models:
+        run = lab().find(parse(name).run)
+        if run is None:
+            st.warning(f"There is no run {literal(parse(name).run)} here: it was deleted, or the link is from another "
+                       "lab.", icon=":material/error:")
+        elif run.spec.kind != "llm":
+            kind = kinds.kind(run.spec.kind)
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.info(f"{literal(run.id)} learnt to act in a world and answers no prompts: watch it play on its own "
+                        "page.", icon=":material/info:")
+                st.page_link(page_of(kind.key), label=f"Open in {kind.label}", icon=":material/open_in_full:",
+                             query_params={"run": run.id})
+        else:
+            kept.append(name)
+    return replace(place, models=tuple(kept))
+
+
+def pick(place: Place, runs: Sequence[RunRow]) -> None:
+    """The slots, one above the other; each is a run and a stage."""
+    for slot, name in enumerate(place.models):
+        _slot(place, slot, parse(name), runs)
+    if len(place.models) < MOST_MODELS:
+        more = next((run.id for run in runs if run.id not in place.models), Model(runs[0].id, BASE).name)
+        st.button("Add a model", icon=":material/add:", on_click=_add, args=(more, len(place.models)),
+                  help="Up to three answer side by side", width="stretch")
+
+
+def _answering() -> list[str]:
+    """The models of the link as it is by now, without what `fitting` leaves out."""
+    found = [(name, lab().find(parse(name).run)) for name in now().models]
+    return [name for name, run in found if run is not None and run.spec.kind == "llm"]
+
+
+def _add(name: str, drawn: int) -> None:
+    """One more model, once: a second click may come before the page with `drawn` models is drawn again."""
+    names = _answering()
+    if len(names) == drawn:
+        go(models=(*names, name))
+
+
+def _put(slot: int, drawn: str, name: str | None) -> None:
+    """Another model in the slot that shows `drawn`, or none. Slots before it may have gone since it was drawn."""
+    names = _answering()
+    at = names.index(drawn) if drawn in names and names[slot:slot + 1] != [drawn] else slot
+    if at < len(names) and (name or len(names) > 1):
+        go(models=(*names[:at], *([name] if name else []), *names[at + 1:]))
+
+
+def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None:
+    def to(name: str | None) -> None:
+        _put(slot, place.models[slot], name)
+
+    colour, ids = palette(ground())[slot], [run.id for run in runs]
+    ids += [] if model.run in ids else [model.run]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
+        st.html(f'<span class="rl-letter" style="background:{colour};color:{on(colour)}">{LETTERS[slot]}</span>',
+                width="content")
+        run = held(f"playground:run:{slot}", model.run, tuple(ids))
+        st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
+                     on_change=lambda: to(run.taken()), width="stretch")
+        if len(place.models) > 1:
+            st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
+                      help=f"Take {LETTERS[slot]} away")
+    _stage(slot, model, to)
+
+
+def _stage(slot: int, model: Model, to) -> None:
+    """A slider along the run's training, from untrained weights to its newest checkpoint, which stays the newest."""
+    stages = [each.name for each in offered(model.run)]
+    present = model.pinned.name if model.step is None and not model.stage else model.name
+    if present not in stages:  # a checkpoint that went when others came
+        stages = [*stages[:-1], present, *stages[-1:]]
+    newest = stages[-1]
+
+    def moved() -> None:
+        name = shown.taken()
+        to(model.run if name == newest and not parse(name).stage else name)
+
+    shown = held(f"playground:stage:{slot}", present, tuple(stages))
+    if len(stages) > 1:
+        st.select_slider("Stage", stages, shown.value, key=shown.key, on_change=moved, label_visibility="collapsed",
+                         format_func=lambda name: short(name, newest))
+
+
+def short(name: str, newest: str = "") -> str:
+    """A stage in a word or two.
+
+    >>> short("base:grpo-sort-ab12"), short("grpo-sort-ab12@40"), short("a@60", newest="a@60")
+    ('base', 'step 40', 'newest: step 60')
+    """
+    model = parse(name)
+    if model.stage:
+        return {BASE: "base", START: "untrained"}[model.stage]
+    return f"{'newest: ' if name == newest else ''}step {model.step:,}"
+
+
+def title(name: str) -> str:
+    """A model in words: what it learnt by, and how far."""
+    model, spec = parse(name), spec_of(parse(name).run)
+    if model.stage == START:
+        return "Untrained"
+    if model.stage == BASE:
+        made = "by SFT" if base_spec(spec) else "untrained" if spec.model in MODELS else "given"
+        return f"Base, {made}"
+    return f"{spec.row.label}, step {model.step:,}"

@@ -1,0 +1,183 @@
+"""The Playground: up to three models answer the same prompt with the same luck."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import streamlit as st
+
+from app import jobs, session
+from app.components.playground_view import payload, playground_view
+from app.held import held
+from app.playground import models, vote
+from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
+from app.playground.models import title
+from app.tokens import literal
+from labcore.catalog.algorithms import MAX_NEW_TOKENS, TOP_K, TOP_P
+from labcore.errors import LabError
+from labcore.jobs.models import parse, spec_of
+from labcore.runs.spec import WHOLE, RunSpec
+from labcore.worlds.task import make_task
+
+PRESETS = 6
+CSS = """
+<style>
+.rl-letter{display:inline-flex;align-items:center;justify-content:center;width:21px;height:21px;border-radius:6px;
+  font-weight:700;font-size:13px;margin-right:6px;flex:none}
+.st-key-slot_0,.st-key-slot_1,.st-key-slot_2{flex-wrap:nowrap}
+.st-key-playground_prompt .stElementContainer{min-width:0}</style>"""
+
+
+def page() -> None:
+    """The whole page."""
+    place, faults = of(here())
+    session.problem()
+    for sentence in faults:
+        st.warning(literal(sentence), icon=":material/error:")
+    place, runs = models.fitting(place), models.able()
+    if not runs:
+        _empty()
+        return
+    if not place.models:
+        place = replace(place, models=models.usual(runs))
+        go(models=place.models)  # tomorrow another run is the newest
+    st.html(CSS)
+    st.checkbox("Show the models and the sampling", key="show_knobs", on_change="ignore")  # seen on a phone only
+    left, right = st.columns([1, 3.7], gap="medium")
+    try:
+        with left, st.container(key="knobs"):
+            models.pick(place, runs)
+            _sampling(place)
+        with right:
+            _right(place)
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _empty() -> None:
+    st.header("Playground", anchor=False)
+    st.markdown("Up to three models answer the same prompt here: what a run started from, what it has become, and "
+                "another one beside it. There is no trained model yet. A first run takes half a minute and needs no "
+                "settings.")
+    if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
+        st.switch_page("../pages/llm.py")
+
+
+def _right(place: Place) -> None:
+    spec = spec_of(parse(place.models[0]).run)
+    settings = {"temperature": place.temperature, "top_k": place.top_k, "top_p": place.top_p,
+                "max_new_tokens": place.limit or int(spec.knobs["max_new_tokens"])}
+    voting = place.view == VOTE
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        shown = held("playground:view", place.view)
+        st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
+                             format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.get, label_visibility="collapsed",
+                             on_change=lambda: go(view=shown.taken()))
+        with st.popover("Link", icon=":material/link:", help="This page's address"):
+            query = urlencode(place.to_url(), safe=",:@")
+            st.code(f"{(st.context.url or '').split('?')[0]}?{query}", language=None, wrap_lines=True)
+            st.caption("Opens this again, in any browser on this machine.")
+        if voting:
+            vote.own_prompt(place)
+    asked = _prompt(place, spec) if place.own or not voting else None
+    if voting:
+        vote.show(place, settings, asked)
+    else:
+        _answers(place, settings, *asked)
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def presets(run: str) -> list[tuple[str, str | None]]:
+    """Prompts of the run's task with their answers, always the same; without answers where nobody can judge."""
+    spec = spec_of(run)
+    problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))
+    return [(each.prompt, each.answer if spec.task_row.verifiable else None) for each in problems]
+
+
+def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
+    """What is asked and what would be right, typed or picked; without either the task's first prompt."""
+    known = dict(presets(parse(place.models[0]).run))
+    prompt = next(iter(known)) if place.prompt is None else place.prompt
+    answer = known.get(prompt) if place.answer is None else place.answer or None
+    typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
+    box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
+        box("Prompt", typed.value, key=typed.key, width="stretch",
+            on_change=lambda: go(prompt=typed.taken(), answer=None))
+        if spec.task_row.verifiable:
+            st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
+                          "task compares with. Empty: nobody judges.", placeholder="nobody judges",
+                          on_change=lambda: _judge(right.taken(), prompt, known))
+    chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
+    st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
+             format_func=lambda text: literal(text if len(text) < 30 else f"{text[:28]}…"),
+             on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None))
+    return prompt, answer
+
+
+def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
+    """What is right from now on: the task's own answer is not in the link, an empty one means that nobody judges."""
+    chosen = now().prompt
+    prompt = drawn if chosen is None else chosen
+    go(prompt=prompt, answer=None if answer == (known.get(prompt) or "") else answer)
+
+
+def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
+    names = [parse(name).pinned.name for name in place.models]
+    above, below = st.container(), st.container()
+    with below:  # so that what is there stays where it is while the next answers are made
+        found, fresh = jobs.result({
+            "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
+            "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else "The model answers",
+            "playground")
+    if found is None:
+        return
+    with above:
+        playground_view(payload(found, [title(column["model"]) for column in found["columns"]], stale=not fresh),
+                        key="playground_view")
+    if fresh:
+        below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
+                      "tokens that it won against.")
+
+
+def _drawn(found: dict[str, Any], place: Place) -> str:
+    """How the answers were drawn, in a sentence."""
+    if not place.temperature:
+        return "Temperature 0: every model takes its likeliest token, so one answer is all there is."
+    if len(found["columns"]) == 1:
+        return f"Drawn with seed {place.seed}: the same seed gives the same answers again."
+    if not found["twins"]:
+        return ("The vocabularies have different sizes, so the models cannot share their random numbers: answers "
+                "differ by luck too.")
+    return (f"Each row was drawn with the same random numbers for all models (seed {place.seed}): where answers "
+            "differ, the models do.")
+
+
+def _sampling(place: Place) -> None:
+    """How the models draw. Each control writes into the link."""
+    warm = held("playground:t", place.temperature)
+    st.slider("Temperature **τ**", 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
+              on_change=lambda: go(temperature=float(warm.taken())),
+              help="Higher: more varied, more mistakes. 0: always the likeliest token.")
+    if place.view != VOTE:  # which draws its own questions
+        left, right = st.columns(2, gap="small", wrap=False)
+        with left:
+            _number("count", "Answers", 1, MOST_ANSWERS, place.count)
+        with right:
+            _number("seed", "Seed", *WHOLE["seed"], place.seed)
+    usual = int(spec_of(parse(place.models[0]).run).knobs["max_new_tokens"])
+    with st.expander("More sampling"):
+        _number("limit", "Length limit, tokens", int(MAX_NEW_TOKENS.low), int(MAX_NEW_TOKENS.high),
+                place.limit or usual)
+        _number("top_k", "Top-k", int(TOP_K.low), int(TOP_K.high), place.top_k, help=TOP_K.help)
+        _number("top_p", "Top-p", TOP_P.low, TOP_P.high, place.top_p, step=0.05, help=TOP_P.help)
+
+
+def _number(field: str, words: str, low, high, value, **more) -> None:
+    shown = held(f"playground:{field}", value)
+    st.number_input(words, low, high, shown.value, key=shown.key, on_change=lambda: go(
+        **{field: shown.taken()}), **more)

@@ -1,0 +1,208 @@
+"""The blind vote: two answers without names, which is better? What was preferred becomes pairs for DPO."""
+
+from __future__ import annotations
+
+import html
+import random
+import secrets
+from itertools import combinations
+from typing import Any
+
+import streamlit as st
+
+from app import jobs, session
+from app.held import held
+from app.playground.link import Place, go
+from app.playground.models import title
+from app.session import begin, page_of, tell
+from app.tokens import readable
+from labcore.compare.proportion import interval
+from labcore.errors import LabError
+from labcore.jobs import votes
+from labcore.jobs.models import parse, source
+from labcore.jobs.votes import Side
+from labcore.runs.uploads import keep_file
+from labcore.worlds.jsonl import LIMIT
+
+ROUNDS = 16  # questions that are asked of the models at once
+STATE = "playground:vote"
+CSS = """
+<style>
+.rl-ballot{border:1px solid color-mix(in srgb,currentColor 18%,transparent);border-radius:10px;padding:12px 14px;
+  min-height:104px}
+.rl-ballot h4{font-size:14px;font-weight:600;margin:0 0 8px;padding:0;opacity:.75}
+.rl-ballot code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:18px;background:none;
+  color:inherit;padding:0;overflow-wrap:anywhere;white-space:pre-wrap}
+.rl-ballot p{font-size:14px;margin:8px 0 0}
+.rl-ballot.rl-won{box-shadow:0 0 0 2px light-dark(#0072B2,#4FA8E0)}
+.rl-share{position:relative;height:14px;max-width:420px;margin:6px 0 2px;
+  background:linear-gradient(90deg,transparent calc(50% - 1px),currentColor 0 calc(50% + 1px),transparent 0)}
+.rl-share::before{content:"";position:absolute;inset:6px 0;background:color-mix(in srgb,currentColor 25%,transparent)}
+.rl-share i{position:absolute;top:4px;height:6px;border-radius:3px;background:light-dark(#0072B2,#4FA8E0);opacity:.55}
+.rl-share b{position:absolute;top:2px;width:10px;height:10px;margin-left:-5px;border-radius:50%;
+  background:light-dark(#0072B2,#4FA8E0)}
+</style>"""
+
+
+def own_prompt(place: Place) -> None:
+    """The switch between new prompts of the task and the user's own, drawn anew for each vote."""
+    shown = held("vote:own", place.own)
+    st.toggle("Always ask my prompt", shown.value, key=shown.key, on_change=lambda: go(own=shown.taken()),
+              help="Off: each vote is on a new prompt of the task. On: on your prompt, answered anew.")
+
+
+def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
+    """The ballot, the tally so far, and what to do with the votes. `prompt` and its answer, or prompts of the task."""
+    names = [parse(name).pinned.name for name in place.models]
+    if len(set(names)) < 2:
+        st.info("A vote needs two different models: add a second one on the left.", icon=":material/info:")
+        return
+    _round(names, settings, prompt)
+    _files(place)
+
+
+def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
+    """One question after the other; answers that are the same text are passed over."""
+    asked = dict(zip(("prompt", "answer"), prompt, strict=True)) if prompt else {}
+    state = _state((tuple(names), tuple(settings.items()), tuple(asked.items())))
+    found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
+                                "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer",
+                                "vote")
+    if not fresh:
+        return
+    pairs = list(combinations(range(len(found["columns"])), 2))
+    ballots = [(question, *(found["columns"][place] for place in pairs[row % len(pairs)]), row)
+               for row, question in enumerate(found["questions"])]
+    ballots = [(question, (one["model"], one["answers"][row]), (other["model"], other["answers"][row]))
+               for question, one, other, row in ballots if one["answers"][row]["text"] != other["answers"][row]["text"]]
+    if not ballots:
+        st.info(f"To {ROUNDS} questions in a row the models gave the very same answers, so there is nothing to choose "
+                "between.", icon=":material/info:")
+        st.button("Ask others", icon=":material/refresh:", on_click=_next, args=(0, _where(state)), key="vote:others")
+        return
+    question, *sides = ballots[state["round"] % len(ballots)]
+    if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
+        sides.reverse()
+    _ballot(question["prompt"], sides, settings | {"seed": state["seed"]}, len(ballots))
+    _tally(*(model for model, _ in sorted(sides, key=lambda side: names.index(side[0]))))
+
+
+def _state(of: tuple) -> dict[str, Any]:
+    """Where this tab is in the vote. Other models or settings begin anew, and never with the questions of before."""
+    state = st.session_state.get(STATE)
+    if state is None or state["of"] != of:
+        begun = 1 + votes.count() + (state["seed"] if state else 0)
+        state = st.session_state[STATE] = {"of": of, "seed": begun, "round": 0, "choice": None,
+                                           "salt": secrets.token_hex(4)}
+    return state
+
+
+def _ballot(prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any], ballots: int) -> None:
+    """The two answers; after the vote their names and the verifier's verdicts."""
+    state = st.session_state[STATE]
+    choice = state["choice"]
+    st.html(f'{CSS}<div class="rl-status"><span class="rl-muted" style="margin:0 .5rem 0 0">Prompt</span>'
+            f'<code class="rl-mono" style="font-size:17px">{readable(prompt)}</code></div>')
+    for place, (column, (model, answer)) in enumerate(zip(st.columns(2, gap="medium"), sides, strict=True)):
+        column.html(_card(place, model, answer, choice))
+    with st.container(horizontal=True, gap="small", key="vote_buttons"):
+        if choice is None:
+            for words, value, shortcut in (("1 is better", 0, "1"), ("Tie", "tie", "0"), ("2 is better", 1, "2")):
+                st.button(words, key=f"vote:{value}", shortcut=shortcut, on_click=_vote, width="stretch",
+                          args=(value, _where(state), prompt, sides, about))
+        else:
+            st.button("Next", key="vote:next", icon=":material/arrow_forward:", shortcut="Enter", type="primary",
+                      on_click=_next, args=(ballots, _where(state)), width="stretch")
+
+
+def _card(place: int, model: str, answer: dict, choice: int | str | None) -> str:
+    cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
+    told = ""
+    if choice is not None:
+        verdict = {None: "", True: ' · <span class="rl-pos">✓ right</span>', False: " · ✗ wrong"}[answer["exact"]]
+        told = (f'<p><b>{html.escape(title(model))}</b> <span class="rl-muted">{html.escape(model)}</span>{verdict}'
+                f"</p>")
+    won = " rl-won" if choice == place else ""
+    return (f'<div class="rl-ballot{won}"><h4>{place + 1}{" · your choice" if won else ""}</h4>'
+            f"<code>{readable(answer['text'])}</code>{cut}{told}</div>")
+
+
+def _where(state: dict[str, Any]) -> tuple:
+    """Which question is on the page: a key that is hit twice before the page is drawn again counts once."""
+    return state["of"], state["seed"], state["round"]
+
+
+def _vote(choice: int | str, where: tuple, prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any]) -> None:
+    """Keep the vote, the first on its question; only then are the names shown."""
+    state = st.session_state[STATE]
+    if state["choice"] is not None or _where(state) != where:
+        return
+    one, other = (Side(model, answer["text"]) for model, answer in sides)
+    try:
+        if choice == "tie":
+            votes.tie(prompt, one, other, **about)
+        else:
+            chosen, rejected = (other, one) if choice else (one, other)
+            votes.prefer(prompt, chosen, rejected, **about)
+    except LabError as error:
+        tell(str(error))
+        return
+    state["choice"] = choice
+
+
+def _next(ballots: int, where: tuple) -> None:
+    state = st.session_state[STATE]
+    if _where(state) != where:
+        return
+    state["choice"], state["round"] = None, state["round"] + 1
+    if state["round"] >= ballots:
+        state["round"], state["seed"] = 0, state["seed"] + 1
+
+
+def _tally(first: str, second: str) -> None:
+    """The votes between these two so far, who leads first, with how sure they make it."""
+    found = votes.tally(first, second)
+    ties = f"{found.ties} tie{'s' if found.ties > 1 else ''}" if found.ties else ""
+    if not found.decided:
+        st.caption(f"So far {ties} between these two." if ties else
+                   "Names are shown after each vote. The keys 1, 0 and 2 vote as well.")
+        return
+    if found.second > found.first:
+        (first, second), found = (second, first), votes.tally(second, first)
+    low, high = interval(found.first, found.decided)
+    said = "So far no winner." if low <= 0.5 else "That is more than chance."
+    winner, loser = (f"<b>{html.escape(title(name))}</b>" for name in (first, second))
+    st.html(f'<div class="rl-status">{winner} preferred to {loser} '
+            f"in {found.first} of {found.decided} vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: "
+            f'{found.first / found.decided:.0%} <span class="rl-muted">95 % interval {low:.0%} to {high:.0%}, exact '
+            f"binomial, ties left out.</span> {said}</div>"
+            f'<div class="rl-share" role="img" aria-label="{low:.0%} to {high:.0%}, with chance at 50%"><i style="'
+            f'left:{low:.1%};width:{high - low:.1%}"></i><b style="left:{found.first / found.decided:.1%}"></b></div>')
+
+
+def _files(place: Place) -> None:
+    """The votes of all sessions as a file, and a way to learn from them."""
+    count = votes.count()
+    if not count:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.download_button(f"{count} pair{'s' if count > 1 else ''} as JSONL", votes.pairs_file().read_bytes(),
+                           "preferences.jsonl", "application/jsonl", icon=":material/download:", on_click="ignore")
+        with st.popover("Train DPO on these", icon=":material/model_training:"):
+            start = st.selectbox("Start from", list(place.models), len(place.models) - 1, key="vote:start",
+                                 format_func=lambda name: f"{title(parse(name).pinned.name)} · {name}")
+            if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="vote:train"):
+                _train(start)
+
+
+def _train(name: str) -> None:
+    """Open the LLM lab with DPO, the pairs and the model in place."""
+    try:
+        found = source(parse(name))
+        kept = keep_file(votes.pairs_file(), LIMIT)
+    except LabError as error:
+        session.tell(str(error))
+        st.rerun()
+    begin("llm", algorithm="dpo", task="preferences", data={"preferences": str(kept)},
+          model=str(found.checkpoint / "policy") if found.checkpoint else found.weights or found.spec.model)
+    st.switch_page(page_of("llm"))

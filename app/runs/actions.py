@@ -1,0 +1,199 @@
+"""What can be done with the selected runs: the row of buttons above the table, and the undo after a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from app.held import held
+from app.lab import lab
+from app.runs import details
+from app.runs.link import GENERATION, PICKED, SAID, done, pick, picked, said
+from app.session import forget, page_of
+from app.tokens import literal
+from labcore.runs import sweep
+from labcore.runs.rows import ACTIVE, RESUMABLE
+from labcore.shelf import marks
+from labcore.shelf.entries import IMPORTED, Entry
+
+MOST_COMPARED, MOST_PLAYED = sweep.MOST_RUNS, 3  # Compare says which of them it leaves out
+PLAYABLE = "llm"  # the kind whose checkpoints answer prompts
+
+
+def row(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -> None:
+    """The buttons for the selected runs among `entries`; without a selection what was said last, or the sum."""
+    chosen = [entry for entry in everything if entry.id in set(picked())]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="actions"):
+        if chosen and deleted:
+            _of_deleted(chosen)
+        elif chosen:
+            _of_selected(chosen)
+        elif st.session_state.get(SAID):
+            _said(*st.session_state[SAID])
+        else:
+            st.caption(_sum(entries, everything))
+    if chosen and st.session_state.get(SAID):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="said"):
+            _said(*st.session_state[SAID])
+
+
+def _sum(entries: Sequence[Entry], everything: Sequence[Entry]) -> str:
+    if not entries:
+        return f"None of the {len(everything):,} runs matches." if everything else ""
+    count = f"{len(entries):,} of {len(everything):,}" if len(entries) != len(everything) else f"{len(everything):,}"
+    size = volume(sum(entry.digest.size or 0 for entry in entries))
+    runs = "run" if len(everything) == 1 else "runs"
+    return f"{count} {runs} · {size} · select rows to open, compare, tag or delete them"
+
+
+def volume(size: float) -> str:
+    """
+    >>> volume(0), volume(1234), volume(56_700_000), volume(8_900_000_000)
+    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB')
+    """
+    for unit, of in (("GB", 1e9), ("MB", 1e6)):
+        if size >= of:
+            return f"{size / of:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB" if size else "0 kB"
+
+
+def _of_selected(chosen: Sequence[Entry]) -> None:
+    ids, one = [entry.id for entry in chosen], chosen[0] if len(chosen) == 1 else None
+    st.markdown(f"**{len(ids)} selected**", width="content")
+    if one and one.kind != IMPORTED:
+        st.page_link(page_of(one.kind), label="Open", icon=":material/open_in_full:", query_params={"run": one.id})
+    many = len(ids) > MOST_COMPARED
+    st.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:", disabled=many,
+                 query_params={"runs": ",".join(ids)}, help=f"Up to {MOST_COMPARED} runs" if many else None)
+    if all(entry.kind == PLAYABLE for entry in chosen) and len(ids) <= MOST_PLAYED:
+        st.page_link("../pages/playground.py", label="Playground", icon=":material/forum:",
+                     query_params={"runs": ",".join(ids)}, help="Let them answer the same prompts")
+    _steer(chosen)
+    starred = all(entry.star for entry in chosen)
+    _button("Unstar" if starred else "Star", ":material/star:", lambda: marks.star(lab().store, ids, not starred),
+            "Starred runs are spared by every clean-up")
+    with st.popover("Tags", icon=":material/sell:"):
+        _tags(chosen)
+    if one:
+        with st.popover("Note", icon=":material/edit_note:"):
+            _note(one)
+        if st.button("Details", icon=":material/account_tree:", key="act:details",
+                     help="Its settings, where it came from and what was forked from it"):
+            details.show(one)
+    _button("Delete", ":material/delete:", lambda: _delete(chosen), "They can be restored for "
+            f"{marks.TRASH_DAYS} days")
+    _unselect()
+
+
+def _button(label: str, icon: str, do: Callable[[], None], help: str | None = None, primary: bool = False) -> None:
+    st.button(label, icon=icon, key=f"act:{label}", on_click=done, args=(do,), help=help,
+              type="primary" if primary else "secondary")
+
+
+def _unselect() -> None:
+    st.button("", icon=":material/close:", key="act:none", help="Select nothing", type="tertiary",
+              on_click=_select_nothing)
+
+
+def _select_nothing() -> None:
+    said(None)
+    pick([])
+    st.session_state[GENERATION] = st.session_state.get(GENERATION, 0) + 1
+
+
+def _steer(chosen: Sequence[Entry]) -> None:
+    """Go on with what can go on, stop what goes."""
+    resumable = [entry.id for entry in chosen if entry.state in RESUMABLE]
+    going = [entry.id for entry in chosen if entry.state in ACTIVE]
+    if len(resumable) == len(chosen):
+        _button("Go on", ":material/play_arrow:", lambda: [lab().launcher.resume(run_id) for run_id in resumable],
+                "From the last checkpoint")
+    if going:
+        _button("Stop", ":material/stop:", lambda: [lab().store.ask(run_id, "stop") for run_id in going],
+                "With a checkpoint to go on from")
+
+
+def _tags(chosen: Sequence[Entry]) -> None:
+    """The tags that all chosen runs have; what is added or taken away is so for all of them."""
+    ids = [entry.id for entry in chosen]
+    known = sorted({tag for entry in chosen for tag in entry.tags})
+    shared = [tag for tag in known if all(tag in entry.tags for entry in chosen)]
+    shown = held(f"runs:tags:{','.join(ids)}", shared)
+
+    def changed() -> None:
+        now = shown.taken()
+        done(lambda: marks.tag(lab().store, ids, add=[tag for tag in now if tag not in shared],
+                               remove=[tag for tag in shared if tag not in now]))
+        shown.back()
+
+    st.multiselect("Tags", known, shown.value, key=shown.key, on_change=changed, accept_new_options=True,
+                   placeholder="Type a tag, then Enter", help="Search for one with tag=name", width=280)
+    if some := [tag for tag in known if tag not in shared]:
+        st.caption(f"Some of them have {literal(', '.join(some))}.")
+
+
+def _note(entry: Entry) -> None:
+    shown = held(f"runs:note:{entry.id}", entry.note)
+
+    def typed() -> None:
+        marks.note(lab().store, entry.id, st.session_state[shown.key])  # where it is refused, the words stay in the box
+        shown.taken()
+
+    st.text_area("Note", shown.value, key=shown.key, height=140, width=340, placeholder="What did you learn from it?",
+                 max_chars=marks.MOST_NOTE, on_change=lambda: done(typed))
+    st.caption("Kept when you click elsewhere.")
+
+
+def _delete(chosen: Sequence[Entry]) -> None:
+    ids = [entry.id for entry in chosen]
+    marks.trash(lab().store, ids)
+    for run_id in ids:
+        forget(run_id)
+    st.session_state[PICKED] = []
+    said(f"{_runs(ids)} deleted.", undo=ids)
+
+
+def _of_deleted(chosen: Sequence[Entry]) -> None:
+    ids = [entry.id for entry in chosen]
+    st.markdown(f"**{len(ids)} selected**", width="content")
+    _button("Restore", ":material/restore_from_trash:", lambda: _restore(ids), primary=True)
+    with st.popover("Delete for good", icon=":material/delete_forever:"):
+        st.markdown(f"Delete {_runs(ids)} for good, with curves and checkpoints?")
+        _button("Delete for good", ":material/delete_forever:", lambda: _purge(ids), primary=True)
+    _unselect()
+
+
+def _restore(ids: Sequence[str]) -> None:
+    marks.restore(lab().store, ids)
+    st.session_state[PICKED] = []
+    said(f"{_runs(ids)} restored.")
+
+
+def _purge(ids: Sequence[str]) -> None:
+    gone = marks.purge(lab().store, 0, ids)
+    st.session_state[PICKED] = []
+    said((f"{_runs(gone)} deleted for good." if gone else "Nothing was deleted.")
+         + (" What was restored meanwhile stays." if len(gone) < len(ids) else ""))
+
+
+def empty_trash(entries: Sequence[Entry]) -> None:
+    """One button that frees what the trash holds; it says how much, and asks."""
+    size = volume(sum(entry.digest.size or 0 for entry in entries))
+    with st.popover(f"Empty the trash ({size})", icon=":material/delete_forever:"):
+        ids = [entry.id for entry in entries]
+        st.markdown(f"Delete {_runs(ids)} for good? This frees {size} and cannot be undone.")
+        _button("Empty the trash", ":material/delete_forever:", lambda: _purge(ids), primary=True)
+
+
+def _runs(ids: Sequence[str]) -> str:
+    return f"{len(ids)} runs" if len(ids) > 1 else ids[0]
+
+
+def _said(sentence: str, undo: Sequence[str], error: bool) -> None:
+    """What came of the last action, with the way back."""
+    icon = ":red[:material/error:]" if error else ":green[:material/check:]"
+    st.markdown(f"{icon} {literal(sentence)}", width="content")
+    if undo:
+        _button("Undo", ":material/undo:", lambda: _restore(undo), primary=True)
+    st.button("", icon=":material/close:", key="act:close", type="tertiary", help="Close", on_click=said, args=(None,))

@@ -1,0 +1,117 @@
+"""The drawer with all there is to know of one run: its settings, its message, and the tree of forks it is part of."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.lab import lab
+from app.runs.columns import NAMES
+from app.session import page_of
+from app.status import STATES
+from app.theme import number, plain
+from app.tokens import literal
+from labcore.catalog.metrics import METRICS
+from labcore.runs.fork import Branch, knobs_at, lineage
+from labcore.runs.paths import run_folder
+from labcore.runs.spec import RunSpec, knobs_of
+from labcore.runs.steering import shown
+from labcore.shelf.entries import IMPORTED, Entry
+
+INDENT = 22  # pixels of a generation
+
+
+def show(entry: Entry) -> None:
+    """Open the drawer."""
+    st.dialog(literal(entry.id), position="right", width="medium")(_content)(entry)
+
+
+def _content(entry: Entry) -> None:
+    if entry.message:
+        st.caption(f"{NAMES[entry.state]}: {literal(entry.message)}")
+    if entry.note:
+        st.info(literal(entry.note), icon=":material/edit_note:")
+    if entry.kind == IMPORTED:
+        _imported(entry)
+        return
+    _forks(entry)
+    _settings(entry)
+
+
+def _settings(entry: Entry) -> None:
+    """What was chosen, before what was left at its default."""
+    spec = lab().store.run(entry.id).spec
+    rows = [(knob, spec.knobs[knob.key]) for knob in knobs_of(spec.row, spec.task_row)]
+    moved = [row for row in rows if row[1] != row[0].default]
+    st.markdown("**Settings**")
+    st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label), ("model", spec.model),
+                    ("seed", str(spec.seed)), ("steps", f"{entry.step:,} of {spec.steps:,}"),
+                    *((knob.label, shown(value)) for knob, value in moved)]))
+    with st.expander(f"{len(rows) - len(moved)} settings at their defaults"):
+        st.html(_table([(knob.label, shown(value)) for knob, value in rows if (knob, value) not in moved]))
+    st.markdown("**Files**")
+    st.code(str(run_folder(entry.id)), language=None, wrap_lines=True)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
+    return f'<table class="rl-table">{cells}</table>'
+
+
+def _forks(entry: Entry) -> None:
+    """The tree, where there is more than the run itself; each of its runs opens by a click."""
+    tree = lineage(lab().store, entry.id)
+    if len(tree) == 1 and not tree[0].run.spec.parent:
+        return
+    st.markdown("**Forks**")
+    if above := tree[0].run.spec.parent:
+        st.caption(f"{tree[0].run.id} was forked at step {above[1]:,} from {above[0]}, which was deleted.")
+    parents = {branch.run.id: branch.run.spec for branch in tree}
+    for branch in tree:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"branch:{branch.run.id}"):
+            if branch.depth:
+                st.html(f'<span class="rl-muted" style="padding-left:{INDENT * (branch.depth - 1) + 6}px">└</span>',
+                        width="content")
+            st.page_link(page_of(branch.run.spec.kind), query_params={"run": branch.run.id},
+                         label=f"**{branch.run.id}**" if branch.run.id == entry.id else branch.run.id)
+            st.html(_words(branch, parents), width="stretch")
+
+
+def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
+    """Where the branch left its parent, what is different since, and what became of it."""
+    run, (colour, state, _) = branch.run, STATES[branch.run.state]
+    parts = []
+    if branch.depth:
+        parts = [f"from step {branch.step:,}", *differences(parents[run.spec.parent[0]], run.spec, branch.step)]
+    parts.append(f"{state.lower()} at step {run.step:,}")
+    return (f'<span class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
+            f'<span class="rl-muted">{html.escape(" · ".join(parts))}</span></span>')
+
+
+def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
+    """What a fork changed: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
+    before = knobs_at(parent, lab().store.events_after(child.parent[0]), step)
+    found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
+    for knob in knobs_of(child.row, child.task_row):
+        if knob.key in before and before[knob.key] != child.knobs[knob.key]:
+            name = plain(knob.symbol) or knob.label
+            found.append(f"{name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}")
+    if not child.twin:
+        found.append(f"fresh random numbers, seed {child.seed}")
+    return found or ["nothing changed"]
+
+
+def _imported(entry: Entry) -> None:
+    """What of another tool's file was taken, and what was not."""
+    told = entry.told
+    st.caption(f"Imported from {literal(told.file)}. It can be laid over other runs on the page Compare.")
+    if entry.digest.last is not None:
+        metric = METRICS[entry.digest.metric]
+        st.markdown(f"{metric.label} **{number(entry.digest.last, metric.digits)}** at step {entry.step:,}.")
+    st.markdown("**Columns that were taken**")
+    st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in told.mapped.items()]))
+    if told.unmapped:
+        st.markdown("**Columns that the lab does not know**")
+        st.caption(literal(", ".join(told.unmapped)) + ". They stay in the file that is kept.")

@@ -1,0 +1,129 @@
+"""Two dialogs of the page Runs: making room on the disk, and taking in another tool's metrics."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from app.lab import lab
+from app.runs.actions import volume
+from app.runs.link import STALE, pick, said, shelf, show_all
+from app.tokens import literal
+from labcore.catalog.metrics import METRICS
+from labcore.compare import imported
+from labcore.compare.imported import Imported
+from labcore.errors import LabError
+from labcore.runs import capsule_import
+from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
+from labcore.shelf.entries import Entry
+from labcore.shelf.marks import TRASH_DAYS
+
+AGE, NUMBER, FILES = ("Runs older than some days", "All runs but the newest", "Old checkpoints, samples and exports")
+
+
+@st.dialog("Clean up", width="medium")
+def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
+    """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
+    what = st.radio("What goes", (AGE, NUMBER, FILES), key="clean:what", captions=(
+        "They go into the trash", "They go into the trash",
+        "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these"))
+    if what == AGE:
+        plan = older_than(entries, st.number_input("Days", 0, 3650, 30, key="clean:days"))
+    elif what == NUMBER:
+        plan = beyond_newest(entries, st.number_input("Runs to keep", 0, 100_000, 50, key="clean:keep"))
+    else:
+        plan = spare_files(entries)
+    st.markdown(_words(plan))
+    st.caption(("" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. ")
+               + "Starred runs and runs that are going always stay.")
+    if plan.ids and st.button(_label(plan), type="primary", icon=":material/delete:", key="clean:do",
+                              on_click=_carry_out, args=(plan,)):
+        st.rerun()
+
+
+def _carry_out(plan: Plan) -> None:
+    st.session_state[STALE] = True
+    try:
+        freed = carry_out(shelf(), plan)
+    except LabError as error:
+        said(str(error), error=True)
+        return
+    pick([])
+    runs = f"{len(plan.ids)} run{'s' if len(plan.ids) > 1 else ''}"
+    said(f"{volume(freed)} of files deleted; curves and results are kept." if plan.files else
+         f"{runs} deleted ({volume(freed)}).", undo=() if plan.files else plan.ids)
+
+
+def _words(plan: Plan) -> str:
+    if not plan.ids:
+        return "Nothing to clean up: no run fits."
+    runs = f"**{len(plan.ids)} run{'s' if len(plan.ids) > 1 else ''}**"
+    if plan.files:
+        return f"Frees **{volume(plan.size)}** of {runs} at once. This cannot be undone."
+    return (f"{runs}, **{volume(plan.size)}**: freed when the trash is emptied, by you or after {TRASH_DAYS} days. "
+            "Until then they can be restored.")
+
+
+def _label(plan: Plan) -> str:
+    return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {len(plan.ids)} runs"
+
+
+@st.dialog("Import", width="medium", on_dismiss="rerun")
+def take_in() -> None:
+    """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
+    st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "
+               "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs. "
+               "Or a run capsule (zip), which becomes a run to look at, to fork and to go on with.")
+    label = st.text_input("Name", key="import:label", placeholder="The file's own name",
+                          help="The group it is compared in: files of one name are its seeds")
+    files = st.file_uploader("CSV files or run capsules", type=["csv", "tsv", "txt", "zip"],
+                             accept_multiple_files=True, key="import:files")
+    kept: list[str] = []
+    for file in files or ():
+        try:
+            found = _taken(file, label.strip())
+        except LabError as error:
+            st.error(literal(str(error)), icon=":material/error:")
+            continue
+        kept += found
+        for words in found.values():
+            st.markdown(words)
+    if kept:
+        st.session_state[STALE] = True
+        left, right = st.columns([1, 2], vertical_alignment="center")
+        if left.button("Show in the list", key="import:done", type="primary"):
+            show_all()
+            pick(kept)
+            st.rerun()
+        right.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:",
+                        query_params={"runs": ",".join(kept)})
+
+
+def _taken(file: UploadedFile, label: str) -> dict[str, str]:
+    """Import one file. Returns the ids of its runs, and what is to be said of each."""
+    if not file.name.endswith(".zip"):
+        return {run.id: _told(run) for run in imported.keep(file.name, file.getvalue(), label)}
+    taken = st.session_state.setdefault("import:capsules", {})  # each once: the script runs again at every click
+    if file.file_id not in taken:
+        taken[file.file_id] = _from_capsule(file)
+    run = lab().store.run(taken[file.file_id])
+    return {run.id: f":green[:material/check:] **{literal(run.id)}**: {run.step:,} steps of {run.spec.row.label} on "
+                    f"{literal(run.spec.task)}, to look at, to fork and to go on with."}
+
+
+def _from_capsule(file: UploadedFile) -> str:
+    with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
+        path = Path(folder) / Path(file.name).name
+        path.write_bytes(file.getvalue())
+        return capsule_import.take_in(lab().store, path)
+
+
+def _told(run: Imported) -> str:
+    taken = ", ".join(METRICS[key].label.lower() for key in run.mapped if key in METRICS)
+    left = f" Not known to the lab: {literal(', '.join(run.unmapped[:12]))}." if run.unmapped else ""
+    return (f":green[:material/check:] **{literal(run.label)}**: {run.steps:,} rows with {taken}.{left} "
+            f"{literal(' '.join(run.notes))}")

@@ -1,0 +1,200 @@
+"""The page Runs: one table of all runs, with search, filters and groups above it, and actions on what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.held import held
+from app.lab import lab
+from app.runs import actions, columns, dialogs
+from app.runs.link import (
+    ALL_KINDS,
+    ALL_STATES,
+    NEWEST,
+    SHOWN,
+    STALE,
+    View,
+    chosen,
+    groups_of,
+    pick,
+    picked,
+    put,
+    said,
+    shelf,
+    show_all,
+    steady,
+    view,
+)
+from app.session import page_of
+from app.tokens import literal
+from labcore.catalog.kinds import KINDS
+from labcore.errors import LabError
+from labcore.shelf.entries import Entry
+from labcore.shelf.fields import FIELDS, ORDERS, grouped
+from labcore.shelf.marks import purge
+from labcore.shelf.shelf import complete
+
+ENTRIES = "runs:entries"
+DIGEST_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
+OPEN_GROUPS = 3
+HELP = """Words are looked for in names, tags and notes: `grpo sort`.\\
+Fields and knobs are compared: `beta=0.1` `beta>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
+A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run was started."""
+
+
+def page() -> None:
+    """The whole page, in one fragment that polls while something goes or is still being read."""
+    try:
+        purge(lab().store)
+    except LabError as error:  # a full disk, say: the list must still open
+        said(str(error), error=True)
+    st.session_state.pop(SHOWN, None)
+    _read(anew=True)
+    polling = _unsettled()
+    st.fragment(_page, run_every=1.0 if polling else None, key="runs")(polling)
+
+
+def _read(anew: bool) -> None:
+    """Read the list: all of it where it may have changed, else only what goes."""
+    state, now = st.session_state, view()
+    before: list[Entry] | None = state.get(ENTRIES)
+    if state.pop(STALE, False) or anew or before is None or not complete(before) or now.deleted:
+        state[ENTRIES] = (shelf().trashed if now.deleted else shelf().entries)(DIGEST_SECONDS)
+    else:
+        state[ENTRIES] = shelf().refreshed(before, DIGEST_SECONDS)
+
+
+def _unsettled() -> bool:
+    entries = st.session_state[ENTRIES]
+    return any(entry.active for entry in entries) or not complete(entries)
+
+
+def _page(polling: bool) -> None:
+    _read(anew=False)
+    if run_id := st.session_state.pop("runs:open", None):
+        _open(run_id)
+    if polling != _unsettled():
+        st.rerun()
+    entries, now = st.session_state[ENTRIES], view()
+    _top(entries, now)
+    if not entries:
+        _nothing(now)
+        return
+    try:
+        found = steady(chosen(entries, now), now)
+    except LabError as error:
+        st.warning(literal(str(error)), icon=":material/search_off:")
+        found = []
+    there = {entry.id for entry in found}
+    pick([run_id for run_id in picked() if run_id in there])
+    actions.row(found, entries, now.deleted)
+    if not found:
+        st.button("Show all runs", icon=":material/filter_list_off:", key="runs:all", on_click=show_all)
+        return
+    _tables(found, now)
+
+
+def _open(run_id: str) -> None:
+    entry = next((entry for entry in st.session_state[ENTRIES] if entry.id == run_id), None)
+    if entry is not None and entry.kind in KINDS:
+        st.switch_page(page_of(entry.kind), query_params={"run": run_id})
+    elif entry is not None:
+        st.switch_page("../pages/compare.py", query_params={"runs": run_id})
+
+
+def _tables(found: Sequence[Entry], now: View) -> None:
+    """One table, or one below the header of each group; the later groups are folded."""
+    if now.group not in groups_of(found):
+        columns.table(found, now.deleted)
+        return
+    name = FIELDS[now.group].label.lower() if now.group in FIELDS else now.group
+    for place, group in enumerate(grouped(found, now.group)):
+        folded = st.expander(literal(columns.group_title(name, group)), expanded=place < OPEN_GROUPS,
+                             key=f"runs:group:{now.group}:{group.value}", on_change="rerun")
+        if folded.open:
+            with folded:
+                columns.table(group.entries, now.deleted)
+
+
+def _top(entries: Sequence[Entry], now: View) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs_top"):
+        st.header("Deleted" if now.deleted else "Runs", anchor=False, width="content")
+        find = held("runs:find", now.find)
+        st.text_input("Search", find.value, key=find.key, type="search", icon=":material/search:", help=HELP,
+                      placeholder="Search: grpo beta>0.05 tag=paper", label_visibility="collapsed", width="stretch",
+                      on_change=lambda: put("find", find.taken().strip()))
+        with st.popover(f"Filter · {now.filters}" if now.filters else "Filter", icon=":material/filter_list:"):
+            _filters(now)
+        with st.popover("View", icon=":material/tune:", help="Groups and order"):
+            _arrangement(entries, now)
+        if now.deleted:
+            if entries:
+                actions.empty_trash(entries)
+            st.button("All runs", icon=":material/arrow_back:", key="runs:back", on_click=_show, args=(False,))
+            return
+        if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
+            dialogs.take_in()
+        if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean", disabled=not entries,
+                     help="Make room: by age, by number, or only files"):
+            listed = _listed(entries, now)
+            dialogs.clean_up(listed, len(listed) == len(entries))
+        if count := len(shelf().trashed(seconds=0)):
+            st.button(f"Deleted · {count}", icon=":material/delete:", key="runs:deleted", on_click=_show, args=(True,),
+                      help="Restore what was deleted, or free its room")
+
+
+def _listed(entries: Sequence[Entry], now: View) -> Sequence[Entry]:
+    try:
+        return chosen(entries, now)
+    except LabError:  # the page says why its search finds nothing
+        return []
+
+
+def _show(deleted: bool) -> None:
+    pick([])
+    put("view", "deleted" if deleted else "")
+    st.session_state[STALE] = True
+
+
+def _filters(now: View) -> None:
+    states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
+                           held("runs:star", now.star))
+    st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
+             format_func=columns.NAMES.get, on_change=lambda: put("state", states.taken()))
+    st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
+             format_func=lambda key: KINDS[key].label if key in KINDS else "Imported",
+             on_change=lambda: put("kind", kinds.taken()))
+    st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: put(
+        "star", "1" if star.taken() else ""))
+
+
+def _arrangement(entries: Sequence[Entry], now: View) -> None:
+    options = ["", *groups_of(entries)]
+    group = held("runs:group", now.group if now.group in options else "", of=tuple(options))
+    st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
+                 format_func=lambda key: FIELDS[key].label if key in FIELDS else key or "Nothing",
+                 on_change=lambda: put("group", group.taken()), help="A field or any knob; each group tells its means")
+    order = held("runs:order", now.order.removeprefix("-"))
+    st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,
+                 format_func=lambda key: FIELDS[key].label, on_change=lambda: put(
+                     "order", ("-" if now.order.startswith("-") else "") + order.taken(), NEWEST),
+                 help="A click on a column's head orders the table as well")
+    turned = held("runs:descending", now.order.startswith("-"))
+    st.toggle("Largest first", turned.value, key=turned.key, on_change=lambda: put(
+        "order", ("-" if turned.taken() else "") + now.order.removeprefix("-"), NEWEST))
+
+
+def _nothing(now: View) -> None:
+    """The page without a run: what to do."""
+    if now.deleted:
+        st.markdown("The trash is empty. What you delete stays here for a week and can be restored.")
+        return
+    actions.row([], [], False)
+    st.markdown("No runs yet. The first one takes a minute and needs no settings.")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="runs:first"):
+            st.switch_page("../pages/llm.py")
+        st.page_link("../pages/maze.py", label="Start in a maze", icon=":material/grid_on:")
+        st.page_link("../pages/cartpole.py", label="Balance a pole", icon=":material/sports_martial_arts:")

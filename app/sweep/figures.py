@@ -1,0 +1,185 @@
+"""The figures of a sweep: what came of each value, and reward against KL. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app import theme
+from app.charts import finish
+from app.sweep.grid import Grid, title
+from app.sweep.multiples import Look
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import METRICS, Metric
+from labcore.compare.best import Standing
+from labcore.compare.frontier import Point
+from labcore.compare.table import Group
+
+
+def by_value(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
+             kind: str) -> go.Figure:
+    """What came of each value: a line with its 95 % band, a map of two knobs, or a dot per group."""
+    figure = (_map if len(grid.knobs) == 2 else _curve if grid.numeric else _dots)(
+        grid, groups, looks, stand, metric, kind)
+    figure.update_layout(showlegend=False)
+    return figure
+
+
+def _cells(grid: Grid, groups: Sequence[Group], stand: Standing) -> dict[tuple[int, int], str]:
+    """Cell -> the label of the first of its groups that has a number."""
+    found = {cell: [groups[number].label for number in numbers if groups[number].label in stand.means]
+             for cell, numbers in grid.cells.items()}
+    return {cell: labels[0] for cell, labels in found.items() if labels}
+
+
+def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
+           kind: str) -> go.Figure:
+    knob, cells = grid.knobs[0], _cells(grid, groups, stand)
+    found = [(value, cells[cell]) for place, value in enumerate(grid.values[0])
+             if (cell := divmod(place, grid.columns)) in cells]
+    colour, x = theme.palette(kind)[0], [value for value, _ in found]
+    means = [stand.means[label] for _, label in found]
+    figure = go.Figure()
+    banded = [(value, mean) for value, mean in zip(x, means, strict=True) if mean.low is not None]
+    if banded:
+        figure.add_scatter(x=[value for value, _ in banded] + [value for value, _ in banded[::-1]],
+                           y=[mean.high for _, mean in banded] + [mean.low for _, mean in banded[::-1]], mode="lines",
+                           fill="toself", fillcolor=colour, opacity=0.18, line={"width": 0}, hoverinfo="skip")
+    figure.add_scatter(x=[value for value, label in found for _ in stand.values[label]], mode="markers",
+                       y=[each for _, label in found for each in stand.values[label]], hoverinfo="skip",
+                       marker={"size": 6, "color": colour, "opacity": 0.35})
+    figure.add_scatter(x=x, y=[mean.mean for mean in means], mode="lines+markers", text=_said(means, metric),
+                       hovertemplate=f"{html.escape(knob.key)} %{{x}}<br>%{{text}}<extra></extra>",
+                       line={"color": colour, "width": 2}, marker={"size": 9, "color": colour})
+    finish(figure, kind, 300)
+    log = knob.scale == "log" and all(value > 0 for value in x)
+    figure.update_xaxes(title_text=title(knob), tickvals=x, ticktext=[f"{value:g}" for value in x],
+                        type="log" if log else "linear")
+    _value_axis(figure, metric, "y")
+    return figure
+
+
+def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
+         kind: str) -> go.Figure:
+    cells = _cells(grid, groups, stand)
+    means = [[stand.means.get(cells.get((row, column), "")) for column in range(grid.columns)]
+             for row in range(grid.rows)]
+    found = [mean.mean for line in means for mean in line if mean]
+    middle = min(found) + 0.45 * (max(found) - min(found))
+    bright = (lambda mean: mean.mean < middle) if metric.better == "lower" else (lambda mean: mean.mean > middle)
+    figure = go.Figure(go.Heatmap(
+        z=[[mean and mean.mean for mean in line] for line in means],
+        text=[[_coloured(_cell(mean, metric), "#14171B" if mean and bright(mean) else "#FFFFFF") for mean in line]
+              for line in means],
+        x=[_tick(value) for value in grid.values[0]], y=[_tick(value) for value in grid.values[1]],
+        texttemplate="%{text}", textfont={"size": 12}, colorscale="Viridis", xgap=2, ygap=2, hoverongaps=False,
+        reversescale=metric.better == "lower", hoverinfo="skip",
+        colorbar={"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
+                  "outlinewidth": 0}))
+    finish(figure, kind, max(300, 52 * grid.rows + 90))
+    figure.update_layout(margin_t=12)
+    figure.update_xaxes(title_text=title(grid.knobs[0]), type="category")
+    figure.update_yaxes(title_text=title(grid.knobs[1]), type="category", showgrid=False, autorange="reversed")
+    return figure
+
+
+def _coloured(text: str, colour: str) -> str:
+    return f'<span style="color:{colour}">{text}</span>' if text else ""
+
+
+def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
+          kind: str) -> go.Figure:
+    figure, named = go.Figure(), {look["label"]: look for look in looks}
+    order = sorted(stand.means, key=lambda label: stand.means[label].mean, reverse=metric.better == "lower")
+    names = {label: _tick(_value(grid, groups, label)) if grid.knobs else named[label]["short"] for label in order}
+    for label in order:
+        mean, colour, name = stand.means[label], named[label]["colour"][kind == "dark"], names[label]
+        bars = {} if mean.low is None else {"error_x": {
+            "type": "data", "symmetric": False, "array": [mean.high - mean.mean],
+            "arrayminus": [mean.mean - mean.low], "color": colour, "thickness": 2, "width": 5}}
+        figure.add_scatter(x=[mean.mean], y=[name], mode="markers", marker={"size": 11, "color": colour}, **bars,
+                           text=_said([mean], metric), hovertemplate=f"{html.escape(name)}: %{{text}}<extra></extra>")
+        figure.add_scatter(x=stand.values[label], y=[name] * len(stand.values[label]), mode="markers",
+                           hoverinfo="skip", marker={"size": 15, "symbol": "line-ns-open", "color": colour})
+    finish(figure, kind, max(220, 34 * len(order) + 80))
+    figure.update_yaxes(type="category", showgrid=False, title_text=title(grid.knobs[0]) if grid.knobs else "")
+    figure.update_xaxes(showgrid=True)
+    _value_axis(figure, metric, "x")
+    return figure
+
+
+def _value(grid: Grid, groups: Sequence[Group], label: str) -> Value:
+    return next(group.config[grid.knobs[0].key] for group in groups if group.label == label)
+
+
+def _value_axis(figure: go.Figure, metric: Metric, which: str) -> None:
+    told = metric.label + (f", {metric.unit}" if metric.unit and metric.unit != metric.label.lower() else "")
+    ends = {"range": [-0.03, 1.03]} if metric.scale == "rate" else {}
+    (figure.update_xaxes if which == "x" else figure.update_yaxes)(title_text=told, **ends)
+    figure.update_layout(margin_t=12)
+
+
+def _tick(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else "on" if value is True else "off" if value is False else \
+        str(value)
+
+
+def _cell(mean: Any, metric: Metric) -> str:
+    if mean is None:
+        return ""
+    said = theme.number(mean.mean, metric.digits)
+    if mean.low is None:
+        return said
+    return f"{said}<br>[{theme.number(mean.low, metric.digits)}, {theme.number(mean.high, metric.digits)}]"
+
+
+def _said(means: Sequence[Any], metric: Metric) -> list[str]:
+    return [f"{_cell(mean, metric).replace('<br>', ' ')}, {mean.count} seed{'s' if mean.count > 1 else ''}"
+            for mean in means]
+
+
+def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str], reward: str, cost: str,
+          kind: str) -> go.Figure:
+    """Reward against KL: where each group ended, and the front that no other one beats at both."""
+    named, figure = {look["label"]: look for look in looks}, go.Figure()
+    ahead = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
+    figure.add_scatter(x=[point.cost for point in ahead], y=[point.reward for point in ahead], mode="lines",
+                       line={"color": theme.layout(kind)["font"]["color"], "width": 1, "dash": "dot"},
+                       hoverinfo="skip")
+    sides = _sides(points, names)
+    for point in points:
+        colour, name = named[point.label]["colour"][kind == "dark"], html.escape(names[point.label])
+        figure.add_scatter(x=[each for _, each, _ in point.runs], y=[each for _, _, each in point.runs],
+                           mode="markers", hoverinfo="skip", marker={"size": 6, "color": colour, "opacity": 0.35})
+        figure.add_scatter(x=[point.cost], y=[point.reward], mode="markers+text", text=[name],
+                           textposition=sides[point.label], cliponaxis=False, marker={"size": 11, "color": colour},
+                           hovertemplate=f"{name}<br>{METRICS[reward].label} %{{y:.3f}}"
+                                         f"<br>KL %{{x:.4f}}<extra></extra>")
+    finish(figure, kind, 300)
+    figure.update_layout(showlegend=False)
+    figure.update_xaxes(title_text=f"{METRICS[cost].label}, {METRICS[cost].unit}", showgrid=True)
+    _value_axis(figure, METRICS[reward], "y")
+    return figure
+
+
+def _sides(points: Sequence[Point], names: Mapping[str, str], width: int = 520, height: int = 230) -> dict[str, str]:
+    """Where each point's name stands so that none lies over another, as far as there is room."""
+    ends = [(cost, value) for point in points for _, cost, value in point.runs]
+    (left, right), (low, high) = ((min(column), max(column)) for column in zip(*ends, strict=True))
+    at = {point.label: (width * (point.cost - left) / (right - left or 1),
+                        height * (high - point.reward) / (high - low or 1)) for point in points}
+    boxes = [(x - 7, x + 7, y - 7, y + 7) for x, y in at.values()]
+    sides = {}
+    for label, (x, y) in at.items():
+        long = 6.8 * len(names[label])
+        places = {"top center": (x - long / 2, x + long / 2, y - 25, y - 9),
+                  "bottom center": (x - long / 2, x + long / 2, y + 9, y + 25),
+                  "middle right": (x + 9, x + 9 + long, y - 8, y + 8),
+                  "middle left": (x - 9 - long, x - 9, y - 8, y + 8)}
+        sides[label] = next((side for side, (a, b, c, d) in places.items() if all(
+            b < other[0] or a > other[1] or d < other[2] or c > other[3] for other in boxes)), "top center")
+        boxes.append(places[sides[label]])
+    return sides

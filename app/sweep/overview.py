@@ -1,0 +1,206 @@
+"""The view "Sweep": small charts by value on shared axes, what is best and how sure that is, and every run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from app import theme
+from app.compare import drawing, link, wording
+from app.compare.curves import sent, version
+from app.compare.drawing import Lines, lines_of
+from app.compare.plane import COST, earned
+from app.compare.reading import Chosen, look_of, source_of
+from app.components.figure_chart import figure_chart
+from app.held import held
+from app.status import STATES
+from app.sweep import figures
+from app.sweep.grid import Grid, grid_of, words
+from app.sweep.multiples import Look, common_note, multiples
+from labcore.catalog.metrics import METRICS
+from labcore.compare import frontier
+from labcore.compare.best import BEST, Standing, criteria, standing
+from labcore.compare.frontier import Point
+from labcore.compare.table import FINAL, Group
+from labcore.compare.traces import AXES
+from labcore.runs.rows import RunRow
+from labcore.runs.sweep import Sweep
+
+MOST = 120  # points of a line in a small chart
+NAMED = 4  # settings that a sentence names
+WAYS = {FINAL: "at the end", BEST: "at its best"}
+
+
+def fits(chosen: Chosen) -> bool:
+    """Whether a sweep is looked at."""
+    return bool(chosen.place.sweep)
+
+
+def show(chosen: Chosen, full: bool) -> None:
+    """The whole view."""
+    runs = [source for source in chosen.sources if isinstance(source, RunRow)]
+    chosen = _with_plane(chosen)
+    grid = grid_of(chosen.groups, Sweep(chosen.place.sweep, tuple(runs)).axes)
+    looks, kind = look_of(chosen), theme.ground()
+    able = criteria(chosen.groups, chosen.metric)
+    criterion = chosen.place.by if chosen.place.by in able else FINAL
+    if able and chosen.place.by not in ("", *able) and not chosen.active:
+        st.warning(f"These runs cannot be judged {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
+                   f"judged {WAYS[FINAL]}.", icon=":material/error:")
+    stand = standing(chosen.groups, chosen.metric, criterion) if able else None
+    names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
+    _verdict(chosen, stand, names, able, criterion)
+    _multiples(chosen, grid, looks, kind)
+    if stand is None:
+        return
+    points = frontier.points(chosen.groups, earned(chosen), COST)
+    left, right = st.columns(2, gap="large") if points else (st.container(), None)
+    with left:
+        _values(chosen, grid, looks, stand, names, kind)
+    if right:
+        with right:
+            _front(chosen, points, looks, names, kind)
+    st.html(wording.CSS + table(chosen, stand, names, looks))
+    st.caption(wording.measured(METRICS[chosen.metric].better))
+
+
+def _with_plane(chosen: Chosen) -> Chosen:
+    """The runs with what the reward-KL plane needs, if any of them has a KL."""
+    if not any(COST in logged for logged in chosen.logged.values()):
+        return chosen
+    return chosen.with_metrics([chosen.metric, earned(chosen), COST])
+
+
+def name_of(grid: Grid, group: Group, look: Look) -> str:
+    """A setting by its values on the axes: "β 0.02 · ε 0.2"; by its group's name where there are none."""
+    return " · ".join(words(knob, group.config[knob.key]) for knob in grid.knobs) or look["short"]
+
+
+def way(stand: Standing, going: bool) -> str:
+    """What the settings are judged by: "at the end", "so far" while they go, "at 12,000 tokens"."""
+    if stand.place is None:
+        return "so far" if going and stand.criterion == FINAL else WAYS[stand.criterion]
+    return f"at {stand.place:,.0f} {AXES[stand.criterion]}" if stand.place >= 100 else \
+        f"at {stand.place:.3g} {AXES[stand.criterion]}"
+
+
+def _verdict(chosen: Chosen, stand: Standing | None, names: Mapping[str, str], able: Sequence[str],
+             criterion: str) -> None:
+    """What the settings are judged by, and who is best by it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="sweep_verdict"):
+        if able:
+            shown = held("sweep:by", criterion, tuple(able))
+            st.selectbox("Judged", able, able.index(shown.value), key=shown.key, width=230,
+                         label_visibility="collapsed", format_func=lambda key: f"Best {WAYS.get(key) or judged(key)}",
+                         on_change=lambda: link.change(by="" if shown.taken() == FINAL else shown.value))
+        st.html(f'<div class="rl-status">{html.escape(verdict(stand, chosen, names))}</div>', width="stretch")
+
+
+def judged(axis: str) -> str:
+    return f"at equal {AXES[axis]}"
+
+
+def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """Who is best, with the uncertainty of that; ties are called ties."""
+    if stand is None:
+        return "Nothing to judge yet: the first steps are on their way." if chosen.active else \
+            "None of these runs made a step."
+    metric, mean = METRICS[chosen.metric], stand.means[stand.leader]
+    value = wording.mean(mean, metric.digits)
+    count = wording.seeds(mean.count)
+    if not metric.better:
+        return f"Neither more nor less {metric.label.lower()} is better: {names[stand.leader]} has the most, {value}."
+    who = f"{names[stand.leader]}: {value}, {count}"
+    if chosen.active:
+        return f"So far {who}. Runs still go, so there is no verdict yet."
+    if len(stand.means) == 1:
+        return f"{who}."
+    parts = [f"{said} {_some([names[label] for label in labels])}" for said, labels in (
+        ("beats", stand.beats), ("tie with", stand.ties), ("too few seeds to judge against", stand.few)) if labels]
+    sure = f" Best in {stand.shares[stand.leader]:.0%} of redraws of the seeds." if stand.shares else \
+        " One seed of a setting is no evidence."
+    short = sum(trace.state != "finished" for trace in chosen.traces)
+    return f"{who}; {'; '.join(parts)}.{sure}" + (f" {short} of {len(chosen.traces)} runs did not finish." if short
+                                                  else "")
+
+
+def _some(names: list[str]) -> str:
+    return wording.listed(names) if len(names) <= NAMED else \
+        f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
+
+
+def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> None:
+    look, above = drawing.Look(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
+    lines: dict[int, Lines] = {}
+    for number, group in enumerate(chosen.groups):
+        parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
+        lines[number] = sent().lines((number, look, "small"), (version(group), parents),
+                                     lambda group=group, number=number: lines_of(group, number, look, above))
+    metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
+    smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
+    caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
+    _head(metric.label, " · ".join(filter(None, (metric.unit, common_note(looks), f"{caption.lower()}; shared axes"))))
+    figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
+                 title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
+                 caption=caption, alt=f"{metric.label} over {axis}, one small chart for each of {len(chosen.groups)} "
+                 "settings", least=150 * grid.columns)
+
+
+def _head(title: str, words: str) -> None:
+    st.html(f'<div class="rl-status"><b>{html.escape(title)}</b> <span class="rl-muted">{html.escape(words)}</span>'
+            "</div>")
+
+
+def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, names: Mapping[str, str],
+            kind: str) -> None:
+    """What came of each value."""
+    metric = METRICS[chosen.metric]
+    title = f"{metric.label} {way(stand, chosen.active)}"
+    caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
+        "mean over seeds with its 95 % interval, and single seeds"
+    _head(title, caption)
+    figure_chart(figures.by_value(grid, chosen.groups, looks, stand, metric, kind), "sweep_values", title=title,
+                 caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
+                     f"{names[label]} {theme.number(mean.mean, metric.digits)}" for label, mean in
+                     stand.means.items()))
+
+
+def _front(chosen: Chosen, points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str],
+           kind: str) -> None:
+    reward = METRICS[earned(chosen)]
+    title, caption = f"{reward.label} against KL", "at the end; dotted: the front, which no other beats at both"
+    _head(title, caption)
+    figure_chart(figures.front(points, looks, names, reward.key, COST, kind), "sweep_front", title=title,
+                 caption=f"Means over seeds {caption}", alt=f"{title}, at the end")
+
+
+def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look]) -> str:
+    """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better."""
+    metric, body = METRICS[chosen.metric], ""
+    digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
+    for group, look in zip(chosen.groups, looks, strict=True):
+        mean = stand.means.get(group.label)
+        share = stand.shares and stand.shares.get(group.label)
+        values = dict(zip((trace.run for trace in group.traces if trace.column(chosen.metric)[0].size),
+                          stand.values.get(group.label, ()), strict=True))
+        links = " ".join(_link(source_of(chosen, trace.run), values.get(trace.run), digits) for trace in group.traces)
+        label = html.escape(names[group.label])
+        cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
+        body += (f"<tr><th>{wording.dot(look)}{label}"
+                 f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
+                 f"<td>{wording.mean(mean, digits)}</td>{cell}"
+                 f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
+    head = '<th title="How often its mean is the best when the seeds are drawn again">Best in</th>' if better else ""
+    return ('<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Setting</th>'
+            f"<th>{html.escape(metric.label)} {html.escape(way(stand, chosen.active))}</th>"
+            f'{head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
+
+
+def _link(run: RunRow, value: float | None, digits: int) -> str:
+    colour, state, _ = STATES[run.state]
+    said = state.lower() if value is None else theme.number(value, digits)
+    dot = "" if run.state == "finished" else f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
+    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(run.id)}, {state.lower()}" '
+            f'style="margin-right:.9rem;white-space:nowrap;color:inherit">{dot}seed {run.spec.seed}: {said}</a>')

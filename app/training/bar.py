@@ -1,0 +1,141 @@
+"""The bar on top: which run is open, and what can be done with it now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from app.held import held
+from app.lab import active, lab
+from app.launch.draft import sweep_from
+from app.session import Draft, close_run, runs_of, show_run, tell
+from app.status import STATES
+from app.training import forking
+from labcore.errors import LabError
+from labcore.runs.rows import RESUMABLE, RunRow
+from labcore.runs.spec import knobs_of
+
+FIRST_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button: `do` gets the open run, if any, and the kind of the page."""
+
+    label: str
+    icon: str
+    do: Callable[[RunRow | None, str], None]
+    shortcut: str | None = None
+    primary: bool = False
+    help: str = ""
+
+
+def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
+    draft = Draft(run, kind)
+    if seed_step:
+        draft.fields["seed"] += seed_step
+    run_id = lab().launcher.start(draft.spec())
+    _wait_for_first(run_id)
+    show_run(run_id, kind)
+
+
+def _wait_for_first(run_id: str) -> None:
+    """Give a run that needs no base a moment, so that the page comes with its first step and not with a queue."""
+    until = time.monotonic() + FIRST_SECONDS
+    while time.monotonic() < until:
+        run = lab().store.run(run_id)
+        if run.base or run.step or run.state not in ("queued", "starting", "running"):
+            return
+        time.sleep(0.02)
+
+
+def _ask(command: str) -> Callable[[RunRow | None, str], None]:
+    return lambda run, kind: lab().store.ask(run.id, command, {})
+
+
+def _resume(run: RunRow | None, kind: str) -> None:
+    """Go on with the knobs that were moved since the run ended: a diverged one would only diverge again."""
+    draft, spec = Draft(run, kind), run.spec
+    moved = {}
+    if (draft.row, draft.task_row) == (spec.row, spec.task_row):
+        moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
+                 if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
+    lab().launcher.resume(run.id, moved)
+
+
+RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
+AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
+SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
+              help="The same settings with the next seed: is it luck?")
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this step")
+GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
+STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
+STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
+RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
+                "knobs that you move on the left")
+FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
+              help="What if? Go on from one of its checkpoints with something else")
+
+ACTIONS: dict[str, tuple[Action, ...]] = {
+    "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP, FORK),
+    "paused": (GO_ON, STEP, STOP, FORK), "finished": (AGAIN, SEED, FORK),
+    **dict.fromkeys(RESUMABLE, (RESUME, replace(AGAIN, primary=False), FORK)),
+}
+
+
+def bar(run: RunRow | None, kind: str) -> None:
+    with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
+        _picker(run, kind)
+        for action in ACTIONS[run.state if run else ""]:
+            st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
+                      type="primary" if action.primary else "secondary", help=action.help or None,
+                      on_click=_do, args=(action, run, kind))
+        if not active(run):
+            _sweep(run, kind)
+        if run:
+            st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
+                      help="An empty page; this run goes on")
+            with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
+                            on_change="rerun") as link:
+                if link.open:  # what is looked at may have changed since the page was drawn
+                    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(st.query_params.to_dict(), safe=',')}",
+                            language=None, wrap_lines=True)
+                    st.caption("Opens the same view again, in any browser on this machine.")
+    forking.show(run)
+
+
+def _sweep(run: RunRow | None, kind: str) -> None:
+    if st.button("Sweep", icon=":material/stacked_line_chart:", key="do:Sweep",
+                 help="These settings with a knob at several values, and several seeds"):
+        sweep_from(Draft(run, kind))
+        st.switch_page("../pages/compare.py")
+
+
+def _do(action: Action, run: RunRow | None, kind: str) -> None:
+    """Every fault is one sentence on the page."""
+    try:
+        action.do(run, kind)
+    except LabError as error:
+        tell(str(error))
+
+
+def _picker(run: RunRow | None, kind: str) -> None:
+    runs = runs_of(kind)
+    words = {"": "New run"} | {each.id: f"{each.id} · {STATES[each.state][1].lower()}" for each in runs}
+    if run and run.id not in words:
+        words[run.id] = f"{run.id} · {run.state}"
+    # The widget keeps its words as its value: new words, new widget.
+    shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
+
+    def picked() -> None:
+        if chosen := shown.taken():
+            show_run(chosen, kind)
+        else:
+            close_run(kind)
+
+    st.selectbox("Run", list(words), list(words).index(shown.value), format_func=words.get, key=shown.key,
+                 on_change=picked, width=300, label_visibility="collapsed")

@@ -1,0 +1,89 @@
+"""The algorithm as it is written and as it is coded: LaTeX, knob values, and the maths functions its row names.
+
+The source is read with `ast`, never imported: the page's process must not load torch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.choices import FAMILIES
+from labcore.catalog.knob import Knob, Value
+
+ROOT = Path(__file__).resolve().parents[2]
+MATHS = ROOT / "labcore" / "maths"
+MODULES = {family.key: family.module for family in FAMILIES}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function's text and where it stands."""
+
+    title: str
+    file: str
+    line: int
+    text: str
+
+
+@cache
+def _functions(module: str) -> dict[str, tuple[int, str]]:
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    return {node.name: (node.lineno, ast.get_source_segment(text, node) or "")
+            for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+
+
+def _home_of(name: str, module: str) -> str | None:
+    """The module that defines `name`: the family's own, or the one it takes it from."""
+    others = sorted(path.stem for path in MATHS.glob("*.py"))
+    return next((each for each in (module, *others) if name in _functions(f"labcore.maths.{each}")), None)
+
+
+def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
+    """The functions that the row's choices name, in the order of the equation."""
+    found = [_source(name) for name in row.source]
+    for knob in row.knobs:
+        module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))
+        if module and (module := _home_of(name, module)):
+            found.append(_source(f"labcore.maths.{module}:{name}", f"{knob.label}: {name}"))
+    return found
+
+
+def _source(name: str, title: str = "") -> Source:
+    """The function that "module:function" names."""
+    module, _, function = name.partition(":")
+    line, text = _functions(module)[function]
+    return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
+
+
+def terms(row: Algorithm, values: Mapping[str, Value]) -> list[tuple[Knob, Value]]:
+    """The knobs that stand in the equation, with their present values."""
+    return [(knob, values.get(knob.key, knob.default)) for knob in row.knobs
+            if knob.symbol and (knob.symbol in row.latex or not knob.advanced)]
+
+
+def _written(value: Value) -> str:
+    """A knob's value in LaTeX."""
+    return rf"\text{{{value.replace('_', ' ')}}}" if isinstance(value, str) else f"{value:g}"
+
+
+def show(row: Algorithm, values: Mapping[str, Value]) -> None:
+    """The equation, its numbers, its code."""
+    st.latex(row.latex)
+    shown = [f"${knob.symbol} = {_written(value)}$" for knob, value in terms(row, values)]
+    st.markdown("With now: " + ",&nbsp; ".join(shown) + f". :gray[{row.paper}]")
+    found = sources(row, values)
+    for start in range(0, len(found), 2):
+        for column, source in zip(st.columns(2), found[start:start + 2], strict=False):
+            with column:
+                st.caption(f"**{source.title}** · {source.file}, line {source.line}")
+                st.code(source.text, language="python")

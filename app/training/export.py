@@ -1,0 +1,128 @@
+"""Take a run away: one zip, its capsule, the table alone, or a script for another tool.
+
+Each file is made when its button is pressed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import streamlit as st
+
+from app.lab import active, lab
+from app.tokens import literal
+from app.training.feed import Feed
+from labcore.handover.plan import Plan, fits
+from labcore.handover.tools import TOOLS
+from labcore.runs import capsule, checkpoint, export
+from labcore.runs.fork import knobs_at
+from labcore.runs.paths import run_folder
+from labcore.runs.rows import RunRow
+from labcore.runs.spec import RunSpec
+
+# What a kind's checkpoint is, and how to use it: language and text.
+HOLDS = {
+    "llm": "a Hugging Face folder that loads without any code of ours",
+    "maze": "the tables (safetensors and CSV) and the maze (JSON)",
+    "cartpole": "the newest and the best network (safetensors) and what they were made for (JSON)",
+}
+LOADS = {
+    "llm": ("python", """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{run}/checkpoint")
+tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""),
+    "maze": ("bash", "python -m labcore play {run}"),
+    "cartpole": ("bash", "python -m labcore play {run} --best"),
+}
+
+
+OPEN = "export"  # the run whose downloads are open in a dialog
+
+
+def metrics_csv(run_id: str) -> bytes:
+    """One row per step at full resolution, exactly what was logged; works before the first checkpoint too."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.csv"
+        export.write_metrics(path, lab().store.steps_after(run_id))
+        return path.read_bytes()
+
+
+def _zip(run_id: str) -> bytes:
+    return export.export_zip(lab().store, run_id).read_bytes()
+
+
+def _capsule(run_id: str) -> bytes:
+    return capsule.write_own(lab().store, run_id).read_bytes()
+
+
+def show(run: RunRow, feed: Feed) -> None:
+    """The downloads, how to load the model elsewhere, and for language models the same run with another tool.
+
+    While the run is going, its page is drawn again twice a second, and a download button that is drawn again forgets
+    the file that it was asked for: then they stand in a dialog, which is drawn once.
+    """
+    if not active(run):
+        _downloads(run)
+    elif st.button("Download …", icon=":material/archive:", type="primary", disabled=run.step == 0, key="export:open"):
+        st.session_state[OPEN] = run.id
+        st.rerun()
+    st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
+               f"spec.json, and checkpoint/, {HOLDS[run.spec.kind]}.")
+    language, text = LOADS[run.spec.kind]
+    st.code(text.format(run=run.id), language=language)
+    st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
+               "number comes out the same, bit for bit, or import it on the page Runs.")
+    st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
+    if fits(run.spec):
+        _further(run, feed)
+
+
+def dialog(run: RunRow | None) -> None:
+    """The downloads of a run that is going, while they are open."""
+    if run is not None and st.session_state.get(OPEN) == run.id:
+        st.dialog(f"Download {run.id}", width="medium", on_dismiss=_close)(_while_going)(run)
+
+
+def _while_going(run: RunRow) -> None:
+    _downloads(run)
+    st.caption("The run is still going: each file is made from what it has now, with its newest checkpoint."
+               if active(run) else "The run has ended: each file has all of it.")
+
+
+def _close() -> None:
+    st.session_state.pop(OPEN, None)
+
+
+def _downloads(run: RunRow) -> None:
+    ready, fault = checkpoint.newest(run_folder(run.id)) is not None, capsule.fault(run)
+    with st.container(horizontal=True):
+        st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
+                           icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
+                           help=None if ready else "Comes with the first checkpoint", key=f"zip:{run.id}")
+        st.download_button("Download capsule", lambda: _capsule(run.id), capsule.name_of(run.id), "application/zip",
+                           icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
+                           help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
+        st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
+                           icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
+
+
+def _further(run: RunRow, feed: Feed) -> None:
+    """The run's settings as a script for a tool that is made for large models."""
+    st.markdown("**Take it further**")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        chosen = TOOLS[st.segmented_control("Tool", list(TOOLS), format_func=lambda key: TOOLS[key].label,
+                                            key="further", default="trl", required=True,
+                                            label_visibility="collapsed")]
+        script = _script(chosen.key, run.id, replace(run.spec, knobs=knobs_at(run.spec, feed.events, feed.last_step)))
+        st.download_button("Download script", script, chosen.file(run.id), "text/plain", icon=":material/code:",
+                           on_click="ignore", key=f"script:{chosen.key}:{run.id}")
+    st.caption(f"The same training with {chosen.label} {chosen.version}, on this run's checkpoint or a large model: "
+               "every knob under the name that it has there. Comments say what that tool does otherwise.")
+    st.code(script, language=chosen.language, height=420)
+
+
+@st.cache_data(max_entries=16, show_spinner=False, hash_funcs={RunSpec: RunSpec.to_json})
+def _script(key: str, run_id: str, spec: RunSpec) -> str:
+    return TOOLS[key].script(Plan(run_id, spec))

@@ -1,0 +1,235 @@
+"""Forking from the page: from which step, what is another there, and the family that is drawn as one tree."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.lab import active, lab
+from app.session import show_run
+from app.status import STATES
+from app.theme import DARK, LIGHT, ground
+from app.tokens import literal
+from app.training import controls
+from labcore.catalog.knob import Knob, Value
+from labcore.errors import LabError
+from labcore.runs import fork
+from labcore.runs.rows import Event, RunRow
+from labcore.runs.spec import WHOLE, RunSpec
+from labcore.runs.steering import name, shown
+
+OPEN, ASKED = "fork", "fork_asked"
+MOST_ANCESTORS = 4
+RANDOM = {True: "the same", False: "fresh"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to fork: a run, and perhaps the event of a knob that is to be moved otherwise, or not at all.
+
+    `steps` are the checkpointed ones, as they were when the dialog was opened: the choice must not move under the hand.
+    """
+
+    run_id: str
+    steps: tuple[int, ...]
+    event_id: int | None = None
+
+
+def wish(run: RunRow, kind: str) -> None:
+    """Open the dialog for a run."""
+    _open(run.id)
+
+
+def _open(run_id: str, event_id: int | None = None) -> None:
+    st.session_state[OPEN] = Wish(run_id, tuple(fork.steps_to_fork(run_id)), event_id)
+
+
+def wish_at_marker(run_id: str, event_id: int) -> None:
+    """Open it for a knob's marker; called from within a fragment, which must have the page drawn anew: `asked`."""
+    _open(run_id, event_id)
+    st.session_state[ASKED] = True
+
+
+def asked() -> bool:
+    """Whether the dialog waits for the page to be drawn; says so once."""
+    return st.session_state.pop(ASKED, False)
+
+
+def show(beside: RunRow | None) -> None:
+    """The dialog, while it is open. It stays open while the page around it is drawn again, `beside` its run or a fork
+    of it, and is gone on any other page."""
+    found = st.session_state.get(OPEN)
+    run = lab().find(found.run_id) if found else None
+    if run is None or beside is None or run.spec.kind != beside.spec.kind:
+        st.session_state.pop(OPEN, None)
+        return
+    st.dialog(f"Fork {run.id}", width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)
+
+
+def _close() -> None:
+    st.session_state.pop(OPEN, None)
+
+
+def _form(run: RunRow, found: Wish) -> None:
+    there, events = found.steps, lab().store.events_after(run.id)
+    if not there:
+        st.info(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step.")
+        return
+    event = next((each for each in events if each.id == found.event_id), None)
+    scope = f"fork:{run.id}:{found.event_id}"
+    left, right = st.columns(2)
+    step = left.selectbox("From step", there[::-1], index=there[::-1].index(_usual(there, events, event)),
+                          format_func=lambda at: _about(at, there, events), key=f"{scope}:step:{there}")
+    heirs = {row.key: row.label for row in fork.heirs(run.spec)}
+    algorithm = right.selectbox("Go on with", list(heirs), format_func=heirs.get, key=f"{scope}:algorithm")
+    if event and not any(at < event.step for at in there):
+        st.info(f"No checkpoint is left from before {literal(event.payload['text'])} at step {event.step:,}: the first "
+                f"is that of step {there[0]:,}, where the change has been made.")
+    base = _base(run, step, algorithm)
+    if base is None:
+        return
+    values = _values(f"{scope}:{step}:{algorithm}", base, event)
+    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step, event)
+    left, right = st.columns(2)
+    twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
+                                  key=f"{scope}:twin", help="The same: what comes out differently is due to what you "
+                                  "change, not to luck. Fresh: another draw from the same state.")
+    steps = right.number_input("Until step", step + 1, WHOLE["steps"][1], base.steps, 10, key=f"{scope}:until:{step}")
+    later = [each.payload["text"] for each in events if each.kind == "knob" and each.step > step]
+    st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))
+    if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
+                 shortcut="Ctrl+Enter"):
+        _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
+               steps)
+
+
+def _usual(there: Sequence[int], events: list[Event], event: Event | None) -> int:
+    """Where to fork if nothing is chosen: right before the marker, or the last one; else at the newest checkpoint."""
+    moved = [each for each in events if each.kind == "knob"]
+    event = event or (moved[-1] if moved else None)
+    if event is None:
+        return there[-1]
+    before = fork.newest_before(there, event.step)
+    return there[0] if before is None else before
+
+
+def _about(step: int, there: Sequence[int], events: list[Event]) -> str:
+    """A step as a choice, with the changes that came between it and the next checkpoint."""
+    following = min((at for at in there if at > step), default=None)
+    after = [each.payload["text"] for each in events if each.kind == "knob" and each.step > step
+             and (following is None or each.step <= following)]
+    return f"{step:,}" + (f" · before {', '.join(after[:2])}{' …' if after[2:] else ''}" if after else "")
+
+
+def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
+    """The fork with nothing moved; None, and a sentence, where there can be none."""
+    try:
+        return fork.fork_spec(lab().store, run.id, step, algorithm=algorithm)
+    except LabError as error:
+        st.warning(literal(str(error)), icon=":material/rule:")
+        return None
+
+
+def _values(scope: str, base: RunSpec, event: Event | None) -> dict[str, Value]:
+    """The knobs as the dialog has them; the marker's knob begins with what it was before."""
+    key = f"values:{scope}"
+    if key not in st.session_state:
+        st.session_state[key] = dict(base.knobs)
+        if event and event.payload["knob"] in base.knobs:
+            st.session_state[key][event.payload["knob"]] = event.payload["from"]
+    return st.session_state[key]
+
+
+def _knobs(target: controls.Target, knobs: list[Knob], step: int, event: Event | None) -> None:
+    """The marker's knob first, as the question; then all that can be another one."""
+    asked = next((knob for knob in knobs if event and knob.key == event.payload["knob"]), None)
+    if asked:
+        st.markdown(f"**What if {literal(name(asked))}** had been … from step {step:,} on?")
+        (controls.number if asked.type in (int, float) else controls.widget)(target, asked)
+    others = [knob for knob in knobs if knob is not asked]
+    plain = [knob for knob in others if not knob.advanced]
+    with st.expander("More knobs") if asked else st.container():
+        _grid(target, plain)
+    if rest := [knob for knob in others if knob.advanced]:
+        with st.expander("Advanced knobs" if asked else "More knobs"):
+            _grid(target, rest)
+
+
+def _grid(target: controls.Target, knobs: list[Knob]) -> None:
+    columns = st.columns(2)
+    for place, knob in enumerate(knobs):
+        with columns[place % 2]:
+            controls.widget(target, knob)
+
+
+def moved(before: Mapping[str, Value], after: Mapping[str, Value], knobs: list[Knob]) -> list[str]:
+    """What is another value than before, as people write it: "β 0.2 → 0.04"."""
+    return [f"{name(knob)} {shown(before[knob.key])} → {shown(after[knob.key])}" for knob in knobs
+            if knob.key in before and before[knob.key] != after[knob.key]]
+
+
+def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, later: list[str],
+           ended: bool) -> str:
+    """What this fork will show. `later` are the changes that the parent saw after that step; `ended`: no step
+    follows."""
+    changes = moved(base.knobs, values, fork.movable(run.spec, base.algorithm))
+    if base.algorithm != run.spec.algorithm:
+        changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
+    without = literal(f"without {', '.join(later[:3])}{' …' if later[3:] else ''}") if later else ""
+    luck = ("The random numbers stay the same: what differs comes of that alone." if twin else
+            "The random numbers are other ones as well: part of what differs is luck.")
+    if changes:
+        return f"From there on {literal(', '.join(changes))}{f', {without}' if later else ''}. {luck}"
+    if later:
+        return f"It goes on as it was there, {without}. {luck}"
+    if ended:
+        return "Nothing is changed: it goes on from where its parent ended."
+    return ("Nothing is changed: it repeats its parent, bit for bit." if twin else
+            "The same settings with other random numbers: how much of the curve is luck?")
+
+
+def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], twin: bool, steps: int) -> None:
+    try:
+        spec = fork.fork_spec(lab().store, run.id, step, algorithm=algorithm, knobs=knobs, twin=twin, steps=steps)
+        child = lab().launcher.start(spec)
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+        return
+    _close()
+    show_run(child, run.spec.kind)
+    st.rerun()
+
+
+# ---- the family --------------------------------------------------------------------------------------------------
+
+
+def ancestors(run: RunRow) -> list[RunRow]:
+    """The parent of a fork, its parent, and so on, as far as they are there."""
+    found: list[RunRow] = []
+    while run.spec.parent and len(found) < MOST_ANCESTORS:
+        run = lab().find(run.spec.parent[0])
+        if run is None:
+            break
+        found.append(run)
+    return found
+
+
+def family(run: RunRow, above: list[RunRow]) -> None:
+    """One line below the numbers: whose fork this is, in the colours of the charts, and the way to compare both."""
+    if run.spec.parent is None:
+        return
+    parent, step = run.spec.parent
+    palette = DARK if ground() == "dark" else LIGHT
+    dot = '<span class="rl-dot" style="margin-left:.3rem;background:{}"></span>'
+    own = dot.format(palette[len(above) % 6])
+    there = dot.format(palette[(len(above) - 1) % 6]) if above else ""
+    state = f", {STATES[above[0].state][1].lower()}" if above else ", which was deleted"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="family"):
+        st.html(f'<div class="rl-status">{own}This run, forked from {there} <b>{html.escape(parent)}</b>'
+                f"{state}, at step {step:,}</div>", width="content")
+        if above:
+            st.page_link("../pages/compare.py", label="Compare with its parent", icon=":material/compare_arrows:",
+                         query_params={"runs": f"{parent},{run.id}"})

@@ -1,0 +1,34 @@
+"""What every page that trains has in common: the bar on top, the knobs on the left, the run on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import session
+from app.components import live_chart
+from app.session import Draft
+from app.training import bar, empty, export, knobs, live
+
+
+def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None) -> None:
+    """The page of a kind. `scene` shows the draft's world before a run, `picture` the run above its curves."""
+    run = session.open_run(kind)
+    draft = session.follow(run, kind)
+    bar.bar(run, kind)
+    session.problem()
+    export.dialog(run)
+    st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
+    left, right = st.columns([1, 3.7], gap="medium")
+    with left, st.container(key="knobs"):
+        if draft is None:
+            knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
+        else:
+            knobs.before_start(draft)
+    with right:
+        if run is None:
+            empty.picture(draft.row, draft.task_row, draft.fault(), scene and (lambda: scene(draft)))
+            live_chart.warm()
+        else:
+            live.panel(run, picture)

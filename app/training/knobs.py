@@ -1,0 +1,147 @@
+"""The left column: what will run, or what is running, and its knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import streamlit as st
+
+from app.held import held
+from app.lab import lab
+from app.session import Draft, tell
+from app.tokens import literal
+from app.training import controls
+from app.training.uploads import uploader
+from labcore.catalog import kinds
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.models import MODELS
+from labcore.errors import LabError
+from labcore.runs.rows import RunRow
+from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
+
+
+def before_start(draft: Draft) -> None:
+    """The form of the next run. Nothing has to be touched."""
+    kind = draft.kind
+    several = len(kind.models) > 1
+    left, right = st.columns(2, gap="small", wrap=False) if several else (st.container(), None)
+    with left:
+        _pick(draft, "algorithm", "Algorithm", list(kind.algorithms), lambda key: kind.algorithms[key].label,
+              help=draft.row.summary)
+    fitting = [key for key, row in kind.tasks.items() if draft.row.loop in row.loops]
+    if draft.fields["task"] not in fitting and not kind.any_task:
+        draft.fields["task"] = fitting[0]
+    if several:
+        with right:
+            _pick(draft, "model", "Model", list(kind.models), model_label, accept_new_options=True,
+                  help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
+    _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
+          accept_new_options=kind.any_task, help=draft.task_row.help)
+    uploader(draft)
+    _knobs(draft, draft.of_task())
+
+
+def model_label(key: str) -> str:
+    """A built-in model with its size, a checkpoint of the lab by its run and step, another folder by its name."""
+    path = Path(key)
+    if path.name == "policy" and path.parent.name.startswith("step-"):
+        return f"{path.parents[2].name}@{int(path.parent.name.removeprefix('step-'))}"
+    return f"{key} {MODELS[key].parameters}" if key in MODELS else path.name or key
+
+
+def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
+    value = draft.fields[field]
+    shown = held(f"{field}:{draft.scope}", value, of=tuple(options))
+    if value not in options:
+        options = [*options, value]
+
+    def changed() -> None:
+        if chosen := shown.taken():
+            draft.choose(field, chosen)
+
+    st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
+
+
+@st.fragment
+def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
+    """The knobs rerun alone: moving one redraws nothing else, but the task as it was `drawn` beside them."""
+    if draft.of_task() != drawn:
+        st.rerun()
+    widgets_of(draft)
+    left, right = st.columns(2, gap="small", wrap=False)
+    with left:
+        _count(draft, "steps", "Steps", draft.steps)
+    with right:
+        _count(draft, "seed", "Seed", draft.fields["seed"])
+    try:
+        spec = draft.spec()
+    except LabError as error:
+        st.warning(literal(str(error)), icon=":material/rule:")
+    else:
+        if len(draft.kind.models) > 1:
+            base = base_spec(spec)
+            taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
+            st.caption(f"Base model: {literal(spec.model)}. {taught}")
+    draft.to_url()
+
+
+def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
+    """The knobs of the draft, its task's first."""
+    target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
+    shown = [knob for knob in knobs_of(draft.row, draft.task_row) if knob.key not in without]
+    _draw(target, shown, first={knob.key for knob in draft.task_row.knobs})
+
+
+def _count(draft: Draft, field: str, title: str, value: int) -> None:
+    shown = held(f"{field}:{draft.scope}:{draft.fields['algorithm']}", value)
+
+    def changed() -> None:
+        if field == "steps":
+            draft.fields["steps"][draft.fields["algorithm"]] = shown.taken()
+        else:
+            draft.fields[field] = shown.taken()
+
+    st.number_input(title, *WHOLE[field], value, 1 if field == "seed" else 10, key=shown.key, on_change=changed)
+
+
+@st.fragment
+def while_going(run: RunRow, values: dict[str, Value]) -> None:
+    """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
+    spec = run.spec
+    model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
+    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
+
+    def send(knob: Knob, value: Value) -> None:
+        with_knob(spec, knob.key, value)  # refuses in words before the worker is asked
+        lab().store.ask(run.id, "set", {"knob": knob.key, "value": value})
+
+    target = controls.Target(run.id, values, send, going=True, refused=tell)
+    _draw(target, knobs_of(spec.row, spec.task_row), first=set())
+    st.caption(f"Seed {spec.seed} · {spec.steps:,} steps · locked knobs need a new run.")
+
+
+def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
+    """The session's knob values of a going run, brought up to what changed elsewhere since the last look."""
+    seen = st.session_state.setdefault(f"seen:{run.id}", dict(current))
+    values = st.session_state.setdefault(f"values:{run.id}", dict(current))
+    for key, value in current.items():
+        if value != seen.get(key):
+            values[key] = seen[key] = value
+    return values
+
+
+def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str]) -> None:
+    knobs = sorted(knobs, key=lambda knob: knob.key not in first)
+    plain = [knob for knob in knobs if not knob.advanced]
+    for knob in plain:
+        controls.widget(target, knob)
+    numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
+    with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
+        st.caption("Any value within the bounds, beyond the sliders' usual range too.")
+        for knob in numeric:
+            controls.number(target, knob)
+    with st.expander("More knobs"):
+        for knob in knobs:
+            if knob.advanced:
+                controls.widget(target, knob)

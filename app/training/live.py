@@ -1,0 +1,111 @@
+"""The one fragment that polls: status, numbers, live charts and the tabs below, while something goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from app.components.live_chart import live_chart
+from app.held import held
+from app.lab import active, lab
+from app.session import SMOOTHEST, axis, set_place, smoothing, tell
+from app.status import line, numbers
+from app.training import forking, tabs
+from app.training.feed import Feed, payload
+from app.training.knobs import values_of
+from labcore.runs.rows import RunRow
+
+EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
+
+
+Picture = Callable[[RunRow, Feed], DeltaGenerator | None]
+
+
+def panel(run: RunRow, picture: Picture | None = None) -> None:
+    """Draw the run, and keep drawing while it is going.
+
+    `picture` stands above its curves, or returns the place beside it where they go.
+    """
+    st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
+    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture)
+
+
+def feed_of(run: RunRow) -> Feed:
+    """The session's feed of a run, brought up to date from the store."""
+    feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
+    feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
+    return feed
+
+
+def stage_of(run: RunRow) -> tuple[RunRow, str]:
+    """The run to show and its stage: the SFT run that makes the base while that is being made."""
+    base = lab().find(run.base) if run.state == "starting" and run.step == 0 else None
+    if base is None or not active(base):
+        return run, ""
+    return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
+
+
+def _tick(run_id: str, state: str, picture: Picture | None) -> None:
+    run = lab().store.run(run_id)
+    shown, stage = stage_of(run)
+    feed = feed_of(shown)
+    if run.state != state or _steered_elsewhere(run) or forking.asked():
+        st.rerun()
+    st.html(line(shown, feed, stage))
+    left, right = st.columns([6, 1.35], vertical_alignment="center")
+    left.html(numbers(feed))
+    with right:
+        _view(shown.spec.kind, feed.axes())
+    above = forking.ancestors(shown)
+    forking.family(shown, above)
+    curves = picture(run, feed) if picture else None
+    feeds = {each.id: feed_of(each) for each in (shown, *above)}
+    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
+    st.session_state["charted"] = [*feeds]
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=smoothing(), ended=not active(shown))
+    with curves or st.container():
+        live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
+        if feed.stride > 1:
+            st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+    tabs.show(run, feed if shown is run else feed_of(run))
+
+
+def _resync() -> None:
+    st.session_state["send_all"] = True
+
+
+def _steered_elsewhere(run: RunRow) -> bool:
+    """Whether a knob moved without this page, or a control was refused: then the knobs must be drawn again."""
+    key = f"seen:{run.id}"
+    if not active(run) or key not in st.session_state:
+        return False
+    feed = feed_of(run)
+    told = st.session_state.setdefault(f"told:{run.id}", 0)
+    refused = [event for event in feed.events if event.kind == "refused" and event.id > told]
+    if refused:
+        st.session_state[f"told:{run.id}"] = refused[-1].id
+        tell(refused[-1].payload["text"])
+        st.session_state.pop(f"values:{run.id}", None)
+        return True
+    current, seen = feed.knobs(), st.session_state[key]
+    moved = {name: value for name, value in current.items() if value != seen.get(name)}
+    known = st.session_state.get(f"values:{run.id}", {})
+    elsewhere = any(known.get(name) != value for name, value in moved.items())
+    values_of(run, current)
+    return elsewhere
+
+
+def _view(kind: str, axes: dict[str, str]) -> None:
+    """How the charts are looked at: one axis and one smoothing for all of them."""
+    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", smoothing())
+    with st.popover(axes[x.value] + (f" · {smooth.value:g}" if smooth.value else ""), icon=":material/tune:",
+                    width="stretch", help="The axis and the smoothing of all charts"):
+        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
+                             key=x.key, on_change=lambda: set_place("x", x.taken(), next(iter(axes))))
+        st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
+                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
+                  "fork.", on_change=lambda: set_place("smooth", smooth.taken(), 0.0))
+        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
+                   "fork from before it.")
