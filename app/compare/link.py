@@ -47,12 +47,11 @@ class Place:
 def of(query: dict[str, str], views: tuple[str, ...]) -> tuple[Place, list[str]]:
     """The place that a query names, and a sentence for each part that cannot be."""
     place = Place(tuple(dict.fromkeys(part for part in query.get("runs", "").split(",") if part)),
-                  query.get("sweep", ""), baseline=query.get("baseline", ""), traces=query.get("traces") == "1",
-                  batch=query.get("batch", ""))
+                  query.get("sweep", ""), baseline=query.get("baseline", ""), batch=query.get("batch", ""))
     if place.sweep:
         place = replace(place, runs=())
     faults = []
-    checks = {"metric": _metric, "x": _axis, "smooth": _smooth, "by": _criterion,
+    checks = {"metric": _metric, "x": _axis, "smooth": _smooth, "traces": _traces, "by": _criterion,
               "view": lambda name: _view(name, views)}
     for key, check in checks.items():
         if key in query:
@@ -92,6 +91,12 @@ def _smooth(text: str) -> float:
     if not 0 <= value <= SMOOTHEST:
         raise LabError(f"The link asks for the smoothing {text!r}: use a number from 0 to {SMOOTHEST:g}.")
     return value
+
+
+def _traces(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise LabError(f"The link says traces={text}: use 1 to draw each seed, or 0.")
+    return text == "1"
 
 
 def _view(name: str, views: tuple[str, ...]) -> str:

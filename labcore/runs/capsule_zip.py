@@ -147,6 +147,9 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
         raise fault(name, "its manifest names no run of the lab")
     if not all(isinstance(entry, dict) and type(entry.get("from", 0)) is int for entry in manifest["made_with"]):
         raise fault(name, "its manifest has no proper 'made_with'")
+    left_out, kinds = manifest["left_out"], {"checkpoint": str, "bytes": int, "weights": dict}
+    if left_out and not all(type(left_out.get(key)) is kind for key, kind in kinds.items()):
+        raise fault(name, "its manifest has no proper 'left_out'")
 
 
 def is_time(value: object) -> bool:

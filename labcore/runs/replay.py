@@ -74,8 +74,9 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
 
 
-def overtaken(events: Iterable[Event]) -> set[int]:
-    """The steps that were logged before a resume from an earlier one, after which a knob changed at or before them.
+def overtaken(events: Iterable[Event], last: int) -> set[int]:
+    """The steps up to `last` that were logged before a resume from an earlier one, after which a knob changed at or
+    before them.
 
     A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.
     """
@@ -83,7 +84,7 @@ def overtaken(events: Iterable[Event]) -> set[int]:
     logged = 0
     for event in events:
         if event.kind == "knob":
-            found |= set(range(event.step, logged + 1))
+            found |= set(range(event.step, min(logged, last) + 1))  # a forged capsule may name a step of any size
         logged = max(logged, event.step if event.kind != "knob" else event.step - 1)
     return found
 
@@ -117,7 +118,7 @@ class _Rerun:
                  watch: Callable[[Store], OnRecord] | None):
         self._capsule, self._last = capsule, last
         self._rows = {row.step: row for row in capsule.rows}
-        self._overtaken = overtaken(capsule.events)
+        self._overtaken = overtaken(capsule.events, last)
         if not any(step <= last and step not in self._overtaken for step in self._rows):
             raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
                            "them and changed a knob, so replay more of its steps, or another run.")
@@ -146,7 +147,7 @@ class _Rerun:
             self._difference = Difference(row.step + 1, "", None, None)
         causes = self._causes() if self._difference else ()
         return Verdict(self._capsule.run, self._steps, len(self._metrics),
-                       tuple(sorted(self._overtaken & set(range(1, self._last + 1)))), self._difference, causes)
+                       tuple(sorted(self._overtaken)), self._difference, causes)
 
     def _look(self, run_id: str, record: Record, seconds: float) -> None:
         if run_id != self._run_id:  # the SFT run of a base

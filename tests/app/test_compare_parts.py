@@ -39,10 +39,11 @@ def test_a_place_and_its_link_are_one(place):
 @pytest.mark.parametrize("query, words", [
     ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "the axis 'days'"),
     ({"smooth": "1.5"}, "the smoothing '1.5'"), ({"smooth": "nan"}, "the smoothing 'nan'"),
-    ({"view": "pie"}, "the view 'pie'"), ({"by": "nonsense"}, "to judge a sweep by 'nonsense'")])
+    ({"view": "pie"}, "the view 'pie'"), ({"by": "nonsense"}, "to judge a sweep by 'nonsense'"),
+    ({"traces": "yes"}, "traces=yes")])
 def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(query, words):
-    place, faults = of({"runs": "a,b,a", "traces": "1", **query}, VIEWS)
-    assert place == Place(runs=("a", "b"), traces=True)
+    place, faults = of({"runs": "a,b,a", "baseline": "a", **query}, VIEWS)
+    assert place == Place(runs=("a", "b"), baseline="a")
     assert len(faults) == 1 and words in faults[0]
 
 

@@ -18,7 +18,7 @@ from labcore.runs.spec import make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
 from labcore.shelf import disk
-from tests.runs.test_capsule import sealed
+from tests.runs.packing import sealed
 from tests.runs.test_replay import SMALL, maze, ran
 
 
