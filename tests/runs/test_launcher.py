@@ -27,8 +27,10 @@ SPAWN = f"{FAKE} import sys; supervisor.Spawning.COMMAND = (sys.executable, '-c'
 FORKING = (sys.executable, "-c", FAKE + "supervisor.main(preload=(), fork=True)")
 SPAWNING = (sys.executable, "-c", SPAWN + "supervisor.main(fork=False)")
 WORKER = (sys.executable, "-c", FAKE + "import sys; worker.drive(worker.Store(), sys.argv[1])")
-# A lab like Streamlit's server: holds a launcher, starts a run, then waits to be killed.
-LAB = (sys.executable, "-c", "import sys, time\nfrom labcore.runs.launcher import Launcher\n"
+# A lab like Streamlit's server: holds a launcher, starts a run, then waits to be killed. It hears Ctrl-C even where the
+# tests were started in the background of a shell, which has such processes ignore it.
+LAB = (sys.executable, "-c", "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+       "from labcore.runs.launcher import Launcher\n"
        "from labcore.runs.store import Store\nfrom tests.runs import fake\n"
        f"Launcher(Store(), {FORKING!r}).start(fake.grpo(100000))\ntime.sleep(60)")
 
