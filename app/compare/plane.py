@@ -59,7 +59,7 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dic
                      for point in points)
     panel = {"key": f"plane {reward}", "title": f"{metric.label} against KL", "symbol": "", "unit": "",
              "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
-             "axis": f"{cost.label}, {cost.unit}", "yTitle": f"{metric.label}, {metric.unit}", "height": 470,
+             "axis": cost.axis, "yTitle": metric.axis, "height": 470,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
              "caption": "Thin: ways, smoothed; large: means over seeds; dotted: the front", "order": list(lines),
              "lines": sent().changed(f"plane {reward}", lines, full)}

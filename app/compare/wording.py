@@ -19,11 +19,12 @@ CSS = """
 <style>
 .rl-table.rl-results td,.rl-table.rl-results th:not(:first-child){text-align:right;white-space:nowrap;
   padding:6px 14px 6px 0}
-.rl-table.rl-results th:first-child{white-space:nowrap;padding:6px 18px 6px 0}
+.rl-table.rl-results th:first-child{min-width:8rem;padding:6px 18px 6px 18px;text-indent:-18px}
+.rl-table.rl-results :is(td,th):last-child{white-space:normal;min-width:6.5rem;padding-right:0}
 .rl-table.rl-results tbody th{opacity:1;font-weight:600}
 .rl-results small{display:block;font-size:12px;opacity:.78;font-weight:400}
 .rl-table .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.5rem}
-.rl-under{margin-left:18px}
+.rl-under{text-indent:0}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""

@@ -116,9 +116,8 @@ def _value(grid: Grid, groups: Sequence[Group], label: str) -> Value:
 
 
 def _value_axis(figure: go.Figure, metric: Metric, which: str) -> None:
-    told = metric.label + (f", {metric.unit}" if metric.unit and metric.unit != metric.label.lower() else "")
     ends = {"range": [-0.03, 1.03]} if metric.scale == "rate" else {}
-    (figure.update_xaxes if which == "x" else figure.update_yaxes)(title_text=told, **ends)
+    (figure.update_xaxes if which == "x" else figure.update_yaxes)(title_text=metric.axis, **ends)
     figure.update_layout(margin_t=12)
 
 
@@ -160,7 +159,7 @@ def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, st
                                          f"<br>KL %{{x:.4f}}<extra></extra>")
     finish(figure, kind, 300)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text=f"{METRICS[cost].label}, {METRICS[cost].unit}", showgrid=True)
+    figure.update_xaxes(title_text=METRICS[cost].axis, showgrid=True)
     _value_axis(figure, METRICS[reward], "y")
     return figure
 

@@ -32,6 +32,11 @@ class Metric:
     about: Literal["training", "machine"] = "training"
     better: Literal["higher", "lower", ""] = ""
 
+    @property
+    def axis(self) -> str:
+        """What stands at an axis: the label and its unit, once where they are the same word."""
+        return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.unit}"
+
 
 @dataclass(frozen=True)
 class Panel:

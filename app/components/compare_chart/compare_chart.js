@@ -30,6 +30,7 @@ function draw(chart, panel) {
   const layout = layoutOf(chart, panel);
   panel.config ??= { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false,
     modeBarButtons: [[...pictureButtons(() => about(chart, panel)), "resetScale2d"]] }; // another one starts anew
+  panel.plot.style.height = `${layout.height}px`; // on a narrow screen it is lower
   Plotly.react(panel.plot, tracesOf(chart, panel), layout, panel.config);
   panel.changed = false;
   panel.width = panel.plot.clientWidth;
