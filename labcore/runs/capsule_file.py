@@ -140,7 +140,7 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
         row = dict(zip(header, line, strict=True))
         payload = read_json(name, EVENTS, row["payload"].encode())
         step, time = _number(name, row["step"]), _number(name, row["time"])
-        if not isinstance(payload, dict) or type(step) is not int or not is_time(time) or (
+        if not isinstance(payload, dict) or type(step) is not int or step < 0 or not is_time(time) or (
                 not row["kind"].isidentifier() or (row["kind"] == "knob" and not _sound_change(payload))):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
         yield Event(number, step, row["kind"], payload, float(time))

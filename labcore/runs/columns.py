@@ -1,7 +1,7 @@
 """A run's rows as columns: from the store, and for long runs from a file beside their checkpoints.
 
-Ten thousand rows of JSON take a tenth of a second to read. Rows never change once they are there, so a file of columns
-is right for ever, up to its last step: what came later is read from the store, and without a file everything is.
+Ten thousand rows of JSON take a tenth of a second to read. A worker leaves a file at a run's end, and deletes it when
+the run goes on. What came after its last step is read from the store, and without a file everything is.
 """
 
 from __future__ import annotations
@@ -18,21 +18,26 @@ from labcore.runs.rows import COUNTERS, RunRow
 from labcore.runs.store import Store
 
 FILE = "columns.safetensors"
-LONG = 1000  # rows from which on a file is worth it
+STEPS = range(1_000, 50_000)  # of runs for which a file is worth it, and made in a second
 
 
 def keep(store: Store, run_id: str) -> None:
-    """Write the file of a long run: its counters, then the metrics that any of its rows has.
+    """Write the file of a long run: its counters, then the metrics that any of its rows has. For the run's own worker.
 
     Raises:
         OSError: the disk is full or read-only.
     """
-    if store.run(run_id).step < LONG:
+    if not store.owns(run_id) or store.run(run_id).step not in STEPS:
         return
     metrics = sorted(store.logged(run_id))
     found = store.columns([run_id], metrics)[run_id]
     content = {key: np.array(column, float) for key, column in zip((*COUNTERS, *metrics), found, strict=True)}
     checkpoint.write_bytes(run_folder(run_id) / FILE, save(content))
+
+
+def forget(run_id: str) -> None:
+    """Delete the file of a run that goes on: it may do so from an older state of the store."""
+    (run_folder(run_id) / FILE).unlink(missing_ok=True)
 
 
 def read(store: Store, run: RunRow, metrics: Sequence[str], after: int = 0) -> list[np.ndarray]:
@@ -53,7 +58,7 @@ def logged(store: Store, run: RunRow, after: int = 0) -> frozenset[str]:
 
 def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str], dict[str, np.ndarray]]:
     """The metrics in a run's file, and its columns of these keys; nothing where it does not serve."""
-    if after or run.step < LONG:
+    if after or run.step < STEPS.start:
         return frozenset(), {}
     try:
         with safe_open(run_folder(run.id) / FILE, framework="numpy") as file:
@@ -61,6 +66,7 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
             found = {key: file.get_tensor(key) for key in keys if key in names}
     except (OSError, SafetensorError):  # none, or a damaged one: the store has it all
         return frozenset(), {}
-    if found["step"][-1] > run.step:  # of another run, whose folder was left behind
+    steps = found.get("step", np.empty(0))
+    if not steps.size or steps[-1] > run.step:  # of another state of the store
         return frozenset(), {}
     return names.difference(COUNTERS), found

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +75,8 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
 
 
-def overtaken(events: Iterable[Event], last: int) -> set[int]:
-    """The steps up to `last` that were logged before a resume from an earlier one, after which a knob changed at or
+def overtaken(events: Iterable[Event], steps: Sequence[int]) -> set[int]:
+    """Those of `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
     before them.
 
     A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.
@@ -84,7 +85,7 @@ def overtaken(events: Iterable[Event], last: int) -> set[int]:
     logged = 0
     for event in events:
         if event.kind == "knob":
-            found |= set(range(event.step, min(logged, last) + 1))  # a forged capsule may name a step of any size
+            found |= set(steps[bisect_left(steps, event.step):bisect_right(steps, logged)])
         logged = max(logged, event.step if event.kind != "knob" else event.step - 1)
     return found
 
@@ -118,7 +119,7 @@ class _Rerun:
                  watch: Callable[[Store], OnRecord] | None):
         self._capsule, self._last = capsule, last
         self._rows = {row.step: row for row in capsule.rows}
-        self._overtaken = overtaken(capsule.events, last)
+        self._overtaken = overtaken(capsule.events, [step for step in self._rows if step <= last])
         if not any(step <= last and step not in self._overtaken for step in self._rows):
             raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
                            "them and changed a knob, so replay more of its steps, or another run.")

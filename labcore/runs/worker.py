@@ -102,6 +102,7 @@ class _Drive:
             session = self._start(row.spec, self._base(row.spec), folder)
             log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
         versions.note(self._folder, step, session)
+        columns.forget(self._run_id)
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 
@@ -133,8 +134,9 @@ class _Drive:
         self._reserve.unlink(missing_ok=True)
         if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
             shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
-        with suppress(OSError):  # on a full disk the rows are read from the store
-            columns.keep(self._store, self._run_id)
+        if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
+            with suppress(OSError, LabError, MemoryError):
+                columns.keep(self._store, self._run_id)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
 
 

@@ -4,10 +4,11 @@ import errno
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from labcore.compare.loading import load
 from labcore.compare.reader import Reader
+from labcore.errors import LabError
 from labcore.runs import checkpoint, columns
 from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
@@ -21,7 +22,7 @@ METRICS = ["reward", "kl", "entropy"]  # the rows have no entropy, and a KL now 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(columns, "LONG", 3)
+    monkeypatch.setattr(columns, "STEPS", range(3, 20))
 
 
 class Watched(Store):
@@ -88,13 +89,22 @@ def test_rows_beyond_a_step_need_no_file(store, run):
     assert columns.logged(store, store.run(run), 5) == set()
 
 
-def test_a_short_run_has_no_file(store, run, monkeypatch):
-    monkeypatch.setattr(columns, "LONG", 5)
+@pytest.mark.parametrize("steps", [range(5, 9), range(1, 4)], ids=["short", "very long"])
+def test_a_run_for_which_it_is_not_worth_it_has_no_file(store, run, monkeypatch, steps):
+    monkeypatch.setattr(columns, "STEPS", steps)
     columns.keep(store, run)
     assert not (run_folder(run) / columns.FILE).exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing of the kind", None], ids=["empty", "another file", "cut off"])
+def test_only_the_process_that_has_the_run_writes_it(store, run):
+    store.set_state(run, "stopped")
+    columns.keep(store, run)
+    assert not (run_folder(run) / columns.FILE).exists()
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"nothing of the kind", None, save({"reward": np.ones(4)}), save({"step": np.empty(0)})],
+    ids=["empty", "another file", "cut off", "no steps", "no rows"])
 def test_a_damaged_file_is_passed_over(store, run, content):
     columns.keep(store, run)
     file = run_folder(run) / columns.FILE
@@ -129,10 +139,30 @@ def test_a_worker_leaves_the_file_of_a_long_run():
     assert load_file(run_folder(run_id) / columns.FILE)["step"].tolist() == [1, 2, 3, 4, 5]
 
 
-def test_a_full_disk_does_not_keep_a_run_from_ending(monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr(columns, "keep", full)
+def test_a_run_that_goes_on_has_no_file_until_it_ends_again():
+    """Its store may be an older one by then, with other rows to come."""
+    store = Store()
+    run_id = store.create(fake.grpo(9), mine=True)
+    seen = []
+
+    def on_record(who, record, seconds):
+        seen.append((run_folder(run_id) / columns.FILE).exists())
+        if record.step == 4 and len(seen) == 4:
+            store.ask(run_id, "stop")
+
+    assert drive(store, run_id, on_record=on_record, start=fake.start) == "stopped"
+    assert (run_folder(run_id) / columns.FILE).exists()
+    store.requeue(run_id)
+    assert drive(store, run_id, on_record=on_record, start=fake.start) == "finished"
+    assert not any(seen) and load_file(run_folder(run_id) / columns.FILE)["step"].tolist() == list(range(1, 10))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), LabError("The store is gone."),
+                                   MemoryError()], ids=repr)
+def test_a_file_that_cannot_be_written_does_not_keep_a_run_from_ending(monkeypatch, error):
+    def fails(*_):
+        raise error
+    monkeypatch.setattr(columns, "keep", fails)
     store = Store()
     run_id = store.create(fake.grpo(5), mine=True)
     assert drive(store, run_id, start=fake.start) == "finished"
