@@ -10,10 +10,8 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
 import streamlit as st  # noqa: E402
 
 from app import theme  # noqa: E402
-from app.components import live_chart  # noqa: E402
 
 st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
-live_chart.publish()
 theme.style()
 st.navigation([
     st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", default=True),

@@ -14,9 +14,8 @@ from app.training.bar import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 # The page that a module or a package belongs to; all others are of the pages that train.
-PAGES = {"home": "Home", "recorded_clip": "Home", "compare": "Compare", "sweep": "Compare", "one_batch": "Compare",
-         "launch": "Compare", "playground": "Playground", "playground_view": "Playground", "runs": "Runs",
-         "help": "Help"}
+PAGES = {"home": "Home", "recorded_clip": "Home", "compare": "Compare", "launch": "Compare",
+         "playground": "Playground", "playground_view": "Playground", "runs": "Runs", "help": "Help"}
 TRAINING = "Pages that train"
 
 

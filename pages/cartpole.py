@@ -1,6 +1,7 @@
 """CartPole and every other Gymnasium world with a few actions: knobs on the left, the policy and its curves right."""
 
+from app.cartpole.own_tabs import TABS
 from app.cartpole.picture import picture, scene
 from app.training.frame import frame
 
-frame("cartpole", lambda draft: scene(draft.fields["task"]), picture)
+frame("cartpole", lambda draft: scene(draft.fields["task"]), picture, TABS)

@@ -1,5 +1,6 @@
 """The LLM lab: knobs on the left, what happens on the right."""
 
+from app.llm.own_tabs import TABS
 from app.training.frame import frame
 
-frame("llm")
+frame("llm", own_tabs=TABS)

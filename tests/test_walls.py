@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,28 @@ def test_no_pickle_no_foreign_code_no_wrong_import(path):
     ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py")])
 def test_each_fault_is_found(source, path):
     assert faults(source, path)
+
+
+def test_pages_say_what_stands_where_and_nothing_else():
+    for path in (ROOT / "pages").glob("*.py"):
+        text = path.read_text("utf-8")
+        assert "def " not in text and len(text.splitlines()) < 60, path.name
+
+
+def part_of(module: str) -> str:
+    """The package of `app` that a module is in, or the module itself where it is in none."""
+    return [*module.split("."), ""][1]
+
+
+def test_no_two_packages_of_the_app_need_each_other():
+    needs: dict[str, set[str]] = {}
+    for path in (ROOT / "app").rglob("*.py"):
+        found = needs.setdefault(part_of(".".join(path.relative_to(ROOT).with_suffix("").parts)), set())
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "app":
+                found |= {part_of(f"{node.module}.{alias.name}") for alias in node.names}
+    order = [*TopologicalSorter({one: others - {one} for one, others in needs.items()}).static_order()]
+    assert order.index("training") < order.index("llm") and order.index("theme") < order.index("compare")
 
 
 def asks_for_a_name(source: str, names: set[str]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 
 from app.compare import link
+from app.compare.data import Chosen, axes_of, panel_metrics, runs_of
 from app.compare.link import CURVES
-from app.compare.reading import Chosen, axes_of, panel_metrics, runs_of
 from app.held import Held, held
 from app.session import SMOOTHEST
 from labcore.catalog.metrics import METRICS

@@ -9,8 +9,8 @@ import streamlit as st
 
 from app import theme
 from app.compare import link
-from app.compare.drawing import Lines, Look, gap_of, lines_of, marks_of
-from app.compare.reading import Chosen, look_of, small_panels
+from app.compare.data import Chosen, look_of, small_panels
+from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
 from labcore.compare.table import Group

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.compare import link
+from app.compare.data import MOST_SETTINGS
 from app.compare.link import Place
 from app.compare.pick import setting, sweep_words
-from app.compare.reading import MOST_SETTINGS
 from app.lab import lab
 from app.launch.form import form
 from labcore.runs.rows import RunRow

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from app.compare.drawing import Look, gap_of, lines_of
-from app.compare.reading import Chosen, source_of
+from app.compare.data import Chosen, source_of
+from app.compare.lines import Look, gap_of, lines_of
 from app.compare.wording import going
 from app.lab import lab
 from labcore.compare import imported

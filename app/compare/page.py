@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import session
-from app.compare import answers, controls, curves, empty, link, pick, plane, reading, table
-from app.compare.reading import Chosen, Source
-from app.components import live_chart
+from app.compare import answers, controls, curves, data, empty, link, pick, plane, table
+from app.compare.data import Chosen, Source
+from app.compare.one_batch import view as one_batch_view
+from app.compare.sweep import view as sweep_view
 from app.components.compare_chart import CHART
-from app.one_batch.comparison import panel as one_batch
-from app.sweep import overview
 from app.theme import ground
 from app.tokens import literal
 from labcore.errors import LabError
@@ -33,7 +32,7 @@ class View:
 
 
 def _answers(chosen: Chosen, full: bool) -> None:
-    looks = reading.look_of(chosen)
+    looks = data.look_of(chosen)
     dark = ground() == "dark"
     answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
                   polled=chosen.active)
@@ -45,35 +44,37 @@ def _speaks(chosen: Chosen) -> bool:
 
 VIEWS: dict[str, View] = {
     "curves": View("Curves", curves.show),
-    "sweep": View("Sweep", overview.show, every=2.0, fits=overview.fits),
+    "sweep": View("Sweep", sweep_view.show, every=2.0, fits=sweep_view.fits),
     "table": View("Table", table.show, every=3.0, below=table.files),
     "plane": View("Reward and KL", plane.show, every=2.0, fits=plane.fits),
     "answers": View("Answers", _answers, every=3.0, fits=_speaks),
-    "batch": View("One batch", lambda chosen, full: one_batch(chosen.run_ids, chosen.active), every=3.0,
+    "batch": View("One batch", lambda chosen, full: one_batch_view.panel(chosen.run_ids, chosen.active), every=3.0,
                   fits=_speaks),
 }
 
 
 def page() -> None:
     """The whole page."""
-    live_chart.warm(CHART)
+    CHART.warm()
     place, faults = link.of(st.query_params.to_dict(), tuple(VIEWS))
     session.problem()
-    sources, missing = reading.find(place)
-    chosen, unfit = reading.choose(place, sources)
+    sources, missing = data.find(place)
+    chosen, unfit = data.choose(place, sources)
     fitting = {key: view.label for key, view in VIEWS.items() if chosen.traces and view.fits(chosen)}
     above, beneath = st.container(key="compare_head" if fitting else None), st.container()
-    with beneath:  # first, since the browser takes longest for charts; its place is kept by the style of what is above
-        if fitting:
-            _draw(chosen, VIEWS[place.view if place.view in fitting else link.CURVES], sources)
-        else:
-            empty.show()
-    with above:
-        pick.row(place, sources)
-        for sentence in (*faults, *missing, *unfit):
-            st.warning(literal(sentence), icon=":material/error:")
-        if fitting:
-            controls.row(chosen, fitting)
+    try:
+        with beneath:  # first: charts take the browser longest. The style of what is above keeps its place
+            if fitting:
+                _draw(chosen, VIEWS[place.view if place.view in fitting else link.CURVES], sources)
+            else:
+                empty.show()
+    finally:  # a view that fails must not take the way to another one with it
+        with above:
+            pick.row(place, sources)
+            for sentence in (*faults, *missing, *unfit):
+                st.warning(literal(sentence), icon=":material/error:")
+            if fitting:
+                controls.row(chosen, fitting)
 
 
 def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
@@ -97,9 +98,9 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
 
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     """The runs as they are now; where the page around the view would be another one, it is run again."""
-    sources, _ = reading.find(chosen.place)
+    sources, _ = data.find(chosen.place)
     if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query or (
-            reading.logged_by(sources) != chosen.logged):
+            data.logged_by(sources) != chosen.logged):
         st.rerun()
     now = chosen.again(sources)
     if _moved(now) != _moved(chosen):

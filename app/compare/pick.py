@@ -10,12 +10,12 @@ import streamlit as st
 
 from app.compare import link
 from app.compare.controls import moved
+from app.compare.data import Source, name_of
 from app.compare.link import Place
-from app.compare.reading import Source, name_of
+from app.compare.sweep import buttons
 from app.held import held
 from app.lab import lab
 from app.status import STATES
-from app.sweep import queue
 from labcore.compare import imported
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.spec import knobs_of
@@ -94,7 +94,7 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         if runs:
             st.html(sweep_words(place.sweep, runs), width="stretch")
-            queue.buttons(place.sweep, runs)
+            buttons.buttons(place.sweep, runs)
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
                       on_click=lambda: link.change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: link.go(Place()))

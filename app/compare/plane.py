@@ -11,8 +11,8 @@ import streamlit as st
 from app import theme
 from app.compare import wording
 from app.compare.curves import Sent, family_version, resync, sent, version
-from app.compare.drawing import Lines, digits
-from app.compare.reading import Chosen, look_of
+from app.compare.data import Chosen, look_of
+from app.compare.lines import Lines, digits
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier

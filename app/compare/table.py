@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from app.compare import export, wording
-from app.compare.reading import Chosen, look_of
+from app.compare.data import Chosen, look_of
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.compare.table import Table, compare

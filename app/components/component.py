@@ -39,16 +39,9 @@ class Component:
 
     @cached_property
     def script(self) -> str:
-        """The published script's name, which holds its hash so that a browser never keeps an old one."""
-        text = "\n".join(path.read_text(encoding="utf-8")
-                         for path in (HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js"))))
-        name = f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.js"
-        if not (STATIC / name).exists():
-            for old in STATIC.glob(f"{self.name}-*.js"):
-                if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
-                    old.unlink(missing_ok=True)
-            place(STATIC / name, lambda path: path.write_text(text, encoding="utf-8"))
-        return name
+        """The published script's name."""
+        scripts = (HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js")))
+        return published(self.name, b"\n".join(path.read_bytes() for path in scripts))
 
     @cached_property
     def _registered(self) -> Callable:
@@ -63,16 +56,27 @@ export default async function (component) {{
             css=(self.folder / f"{self.name}.css").read_text(encoding="utf-8"), isolate_styles=False)
 
 
-def place(target: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the target, then rename: another server never reads half a file.
+def published(name: str, script: bytes) -> str:
+    """Put a script where the server serves it; return its name there, which holds its hash.
 
-    The name must change with the content. Streamlit does not say how long these files may be kept, so a browser keeps
-    them for a tenth of their age, and compiles what it gets anew: hence they are old from the start.
+    Streamlit does not say how long such a file may be kept, so a browser keeps it for a tenth of its age, and compiles
+    it anew when it asks again: hence it is old from the start.
     """
+    served = STATIC / f"{name}-{hashlib.sha256(script).hexdigest()[:10]}.js"
+    if not served.exists():
+        for old in STATIC.glob(f"{name}-*.js"):
+            if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
+                old.unlink(missing_ok=True)
+        _place(served, script)
+    return served.name
+
+
+def _place(target: Path, content: bytes) -> None:
+    """Write beside the target, then rename: another server never reads half a file."""
     target.parent.mkdir(exist_ok=True)
     handle, name = mkstemp(dir=target.parent)
-    os.close(handle)
-    write(Path(name))
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
     os.chmod(name, 0o644)
     os.utime(name, (LONG_AGO, LONG_AGO))
     os.replace(name, target)

@@ -11,7 +11,7 @@ from app import session
 from app.held import held
 from app.lab import lab
 from app.launch import planning
-from app.launch.draft import Plan
+from app.plan import Plan
 from app.status import duration
 from app.tokens import literal
 from app.training.knobs import model_label, widgets_of

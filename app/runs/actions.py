@@ -9,7 +9,7 @@ import streamlit as st
 from app.held import held
 from app.lab import lab
 from app.runs import details
-from app.runs.link import GENERATION, PICKED, SAID, done, pick, picked, said
+from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.tokens import literal
 from labcore.runs import sweep

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.lab import lab
-from app.runs.columns import NAMES
+from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES
 from app.theme import number, plain

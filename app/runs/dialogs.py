@@ -11,7 +11,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app.lab import lab
 from app.runs.actions import volume
-from app.runs.link import STALE, pick, said, shelf, show_all
+from app.runs.state import STALE, pick, said, shelf, show_all
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.compare import imported

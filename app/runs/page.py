@@ -8,8 +8,8 @@ import streamlit as st
 
 from app.held import held
 from app.lab import lab
-from app.runs import actions, columns, dialogs
-from app.runs.link import (
+from app.runs import actions, dialogs, table
+from app.runs.state import (
     ALL_KINDS,
     ALL_STATES,
     NEWEST,
@@ -107,15 +107,15 @@ def _open(run_id: str) -> None:
 def _tables(found: Sequence[Entry], now: View) -> None:
     """One table, or one below the header of each group; the later groups are folded."""
     if now.group not in groups_of(found):
-        columns.table(found, now.deleted)
+        table.table(found, now.deleted)
         return
     name = FIELDS[now.group].label.lower() if now.group in FIELDS else now.group
     for place, group in enumerate(grouped(found, now.group)):
-        folded = st.expander(literal(columns.group_title(name, group)), expanded=place < OPEN_GROUPS,
+        folded = st.expander(literal(table.group_title(name, group)), expanded=place < OPEN_GROUPS,
                              key=f"runs:group:{now.group}:{group.value}", on_change="rerun")
         if folded.open:
             with folded:
-                columns.table(group.entries, now.deleted)
+                table.table(group.entries, now.deleted)
 
 
 def _top(entries: Sequence[Entry], now: View) -> None:
@@ -162,7 +162,7 @@ def _filters(now: View) -> None:
     states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
                            held("runs:star", now.star))
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
-             format_func=columns.NAMES.get, on_change=lambda: put("state", states.taken()))
+             format_func=table.NAMES.get, on_change=lambda: put("state", states.taken()))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
              format_func=lambda key: KINDS[key].label if key in KINDS else "Imported",
              on_change=lambda: put("kind", kinds.taken()))

@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.held import held
 from app.lab import active, lab
-from app.launch.draft import sweep_from
+from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from app.training import forking

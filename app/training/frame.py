@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 import streamlit as st
 
 from app import session
-from app.components import live_chart
+from app.components.live_chart import CHART
 from app.session import Draft
 from app.training import bar, empty, export, knobs, live
+from app.training.tabs import Tabs
 
 
-def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None) -> None:
-    """The page of a kind. `scene` shows the draft's world before a run, `picture` the run above its curves."""
+def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
+          own_tabs: Tabs = MappingProxyType({})) -> None:
+    """The page of a kind.
+
+    `scene` shows the draft's world before a run, `picture` the run above its curves, `own_tabs` what else there is to
+    see of it below them.
+    """
     run = session.open_run(kind)
     draft = session.follow(run, kind)
     bar.bar(run, kind)
@@ -29,6 +36,6 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     with right:
         if run is None:
             empty.picture(draft.row, draft.task_row, draft.fault(), scene and (lambda: scene(draft)))
-            live_chart.warm()
+            CHART.warm()
         else:
-            live.panel(run, picture)
+            live.panel(run, picture, own_tabs)

@@ -11,10 +11,10 @@ from app.components.live_chart import live_chart
 from app.held import held
 from app.lab import active, lab
 from app.session import SMOOTHEST, axis, set_place, smoothing, tell
-from app.status import line, numbers
 from app.training import forking, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
+from app.training.status_line import line, numbers
 from labcore.runs.rows import RunRow
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
@@ -23,13 +23,14 @@ EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # secon
 Picture = Callable[[RunRow, Feed], DeltaGenerator | None]
 
 
-def panel(run: RunRow, picture: Picture | None = None) -> None:
+def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs) -> None:
     """Draw the run, and keep drawing while it is going.
 
-    `picture` stands above its curves, or returns the place beside it where they go.
+    `picture` stands above its curves, or returns the place beside it where they go; `own_tabs` come before those that
+    every kind has.
     """
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
-    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture)
+    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture, own_tabs)
 
 
 def feed_of(run: RunRow) -> Feed:
@@ -47,7 +48,7 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
-def _tick(run_id: str, state: str, picture: Picture | None) -> None:
+def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs) -> None:
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
@@ -69,7 +70,7 @@ def _tick(run_id: str, state: str, picture: Picture | None) -> None:
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
-    tabs.show(run, feed if shown is run else feed_of(run))
+    tabs.show(run, feed if shown is run else feed_of(run), own_tabs)
 
 
 def _resync() -> None:

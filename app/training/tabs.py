@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import pandas as pd
 import streamlit as st
 
-from app import charts, theme, tokens
-from app.cartpole import own_tabs
 from app.held import held
-from app.lab import active
-from app.session import place, set_place, whole_place
-from app.training import equation, export, files
+from app.session import place, set_place
+from app.training import equation, export
 from app.training.feed import Feed
 from labcore.runs.rows import RunRow
 
+Draw = Callable[[RunRow, Feed], None]
+Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)
 
-def show(run: RunRow, feed: Feed) -> None:
-    """The tabs of a run; those that have nothing to show for its algorithm are left out."""
-    own = OWN.get(run.spec.kind, {})
+
+def show(run: RunRow, feed: Feed, own: Tabs) -> None:
+    """The tabs of a run, its kind's own first; those that have nothing to show for its algorithm are left out."""
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
     shown = held("why", chosen if (chosen := place("tab")) in offered else first, of=tuple(offered))
@@ -31,106 +30,6 @@ def show(run: RunRow, feed: Feed) -> None:
         if tab.open:
             with tab:
                 offered[name](run, feed)
-
-
-def _samples(run: RunRow, feed: Feed) -> None:
-    if not (steps := files.steps_of(run.id, "samples")):
-        st.caption("What the model writes appears here after the first steps." if active(run)
-                   else "This run ended before it wrote its first samples.")
-        return
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        samples = files.picker(run.id, "samples", "Samples of") or {}
-        groups = samples.get("groups", [])
-        inside = _switch("inside", "Look inside one completion") if groups else False
-    if inside:
-        _inside(groups)
-    if pairs := samples.get("pairs"):
-        st.html(tokens.pair_table(pairs))
-    alone = groups and all(len(group["completions"]) == 1 for group in groups)
-    if alone:
-        st.html(tokens.flat_table(groups))
-    for start in range(0, 0 if alone else len(groups), 2):
-        for column, group in zip(st.columns(2, gap="large"), groups[start:start + 2], strict=False):
-            column.html(tokens.group_table(group))
-    if len(steps) > 1:
-        st.caption("Advantage: how much better than its baseline a completion is; blue is pushed up, orange down.")
-
-
-def _switch(key: str, title: str) -> bool:
-    """A switch that the link remembers, off at first."""
-    shown = held(f"switch:{key}", place(key) == "1")
-    return st.toggle(title, shown.value, key=shown.key, on_change=lambda: set_place(key, int(shown.taken()), 0))
-
-
-def _choice(key: str, title: str, options: list[int], words: Callable[[int], str], width: int) -> int:
-    """One of some numbers, which the link remembers; the first at first."""
-    chosen, told = whole_place(key), {each: words(each) for each in options}
-    # The browser keeps the words as its value: other words, another widget.
-    shown = held(f"choice:{key}", chosen if chosen in options else options[0], of=tuple(told.items()))
-    st.selectbox(title, options, options.index(shown.value), format_func=told.get, key=shown.key, width=width,
-                 on_change=lambda: set_place(key, shown.taken(), options[0]))
-    return shown.value
-
-
-def _inside(groups: list[dict]) -> None:
-    """One completion, token by token."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        group = groups[_choice("prompt", "Prompt", [*range(len(groups))], lambda each: groups[each]["prompt"], 220)]
-        order = [index for index, _ in tokens.ranked(group)]
-        completion = group["completions"][_choice("completion", "Completion", order, lambda each:
-                                                  f"{each + 1}: {group['completions'][each]['text']!r}", 260)]
-        offered = tokens.offered(completion)
-        chosen = _colour(offered) if offered else None
-    if chosen is None:
-        st.caption("This file holds no numbers per token.")
-        return
-    view = tokens.VIEWS[chosen]
-    st.html(tokens.strip(completion, view))
-    st.caption(f"{view.label}{f', {view.unit}' if view.unit else ''}. Hover over a token for all its numbers.")
-
-
-def _colour(offered: list[str]) -> str:
-    chosen = place("colour")
-    shown = held("colour", chosen if chosen in offered else offered[0], of=tuple(offered))
-    st.segmented_control("Coloured by", offered, format_func=lambda key: tokens.VIEWS[key].label, required=True,
-                         default=shown.value, key=shown.key,
-                         on_change=lambda: set_place("colour", shown.taken(), offered[0]))
-    return shown.value
-
-
-def _surrogate(run: RunRow, feed: Feed) -> None:
-    kind = theme.ground()
-    left, right = st.columns(2, gap="large")
-    with left:
-        _clip_picture(run, feed, kind)
-    with right:
-        line = files.picker(run.id, "lines", "Update of")
-        if line is None:
-            st.caption("The line through an update is computed every so many steps; none is here yet.")
-            return
-        st.plotly_chart(charts.line_figure(line, kind), theme=None, key="line", config={"displayModeBar": False},
-                        alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
-        st.caption(f"Step {line['step']:,}{tokens_used}: α = 0 is the policy before the update, 1 after it. The "
-                   "clipped surrogate bends down where the unclipped one still promises more.")
-
-
-def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
-    knobs = feed.knobs()
-    low, high = float(knobs["clip_low"]), float(knobs["clip_high"])
-    samples = files.picker(run.id, "samples", "Tokens of") or {}
-    st.plotly_chart(charts.surrogate_figure(samples, low, high, kind), theme=None, key="clip",
-                    config={"displayModeBar": False}, alt="L CLIP against the ratio, one dot per token of the samples")
-    counts = charts.branch_counts(charts.token_points(samples), low, high)
-    if not counts["tokens"]:
-        st.caption("No tokens yet: the dots come with the first samples.")
-    elif counts["one"] == counts["tokens"]:
-        st.caption(f"All {counts['tokens']:,} tokens sit at ratio 1: with one update per batch "
-                   f"(μ = {knobs['updates_per_batch']}) the gradient is taken where old and new policy are equal, so "
-                   "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
-    else:
-        st.caption(f"{counts['tokens']:,} tokens: {counts['clipped']:,} clipped (no gradient), {counts['still']:,} "
-                   f"with advantage 0, {counts['one']:,} at ratio 1, the others inside the range of ε.")
 
 
 def _equation(run: RunRow, feed: Feed) -> None:
@@ -162,16 +61,6 @@ def _export(run: RunRow, feed: Feed) -> None:
     export.show(run, feed)
 
 
-def _has_clip(run: RunRow) -> bool:
-    return any(knob.key == "clip_low" for knob in run.spec.row.knobs)
-
-
-Draw = Callable[[RunRow, Feed], None]
-Tabs = dict[str, tuple[Draw, Callable[[RunRow], bool]]]
-OWN: dict[str, Tabs] = {
-    "llm": {"Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_clip)},
-    "cartpole": own_tabs.TABS,
-}
 TABS: Tabs = {
     "Equation": (_equation, lambda run: True), "Events": (_events, lambda run: True),
     "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),

@@ -57,3 +57,13 @@ def line() -> dict:
     return {"step": 5, "alpha": alpha, "kl": [0.01 * a * a for a in alpha], "cpi": [0.1 * a for a in alpha],
             "clip": [0.1 * a - 0.02 * a * a for a in alpha], "kl_penalised": [0.1 * a - 0.001 for a in alpha],
             "beta": 0.04, "clip_low": 0.2, "clip_high": 0.2, "tokens": 64}
+
+
+def html(test) -> str:
+    """All the HTML of a page."""
+    return " ".join(element.proto.body for element in test.get("html"))
+
+
+def link(test) -> dict[str, str]:
+    """What the address says."""
+    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}

@@ -10,8 +10,8 @@ from labcore.jobs.models import BASE, Model, source
 from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import base_spec
 from tests.app.asking import Answering, answers, trained
-from tests.app.seeding import ran
-from tests.app.test_pages import html, labels
+from tests.app.seeding import html, ran
+from tests.app.test_pages import labels
 from tests.app.test_playground import said, seed_maze
 
 

@@ -13,7 +13,7 @@ from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.rows import RESUMABLE, Event
 from labcore.runs.spec import make
-from tests.app.seeding import line, ran
+from tests.app.seeding import html, line, ran
 
 PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]
 
@@ -48,10 +48,6 @@ def write(run_id: str, kind: str, content: dict) -> None:
     folder = run_folder(run_id) / kind
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"step-{content['step']:06d}.json").write_text(json.dumps(content))
-
-
-def html(test) -> str:
-    return " ".join(element.proto.body for element in test.get("html"))
 
 
 def players(test) -> list[dict]:

@@ -14,8 +14,7 @@ from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.sweep import queue
 from tests.app.asking import Answering, trained
-from tests.app.seeding import ran, seed
-from tests.app.test_pages import _link, html
+from tests.app.seeding import html, link, ran, seed
 from tests.compare import tools
 
 
@@ -50,7 +49,7 @@ def test_nothing_chosen_offers_what_there_is(page, lab, pair):
     test = page("compare")
     assert "GRPO, RLOO" in html(test) or "RLOO, GRPO" in html(test)
     test.button(key="compare:task:sort").click()
-    assert set(_link(ran(test))["runs"].split(",")) == set(pair)
+    assert set(link(ran(test))["runs"].split(",")) == set(pair)
 
 
 def test_an_empty_lab_leads_to_an_action(page, lab):
@@ -65,7 +64,7 @@ def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, p
     assert box.value == [pair[0], pair[3]]
     assert any(re.fullmatch(r"RLOO.* · sort · seed 2 · finished · \w{4}", option) for option in box.options)
     box.set_value([pair[0], pair[3], pair[4]])
-    assert _link(ran(test))["runs"] == f"{pair[0]},{pair[3]},{pair[4]}"
+    assert link(ran(test))["runs"] == f"{pair[0]},{pair[3]},{pair[4]}"
 
 
 def test_the_other_seeds_are_one_click_away(page, lab, pair):
@@ -73,7 +72,7 @@ def test_the_other_seeds_are_one_click_away(page, lab, pair):
     test = page("compare", runs=pair[0])
     assert test.button(key="other_seeds").label == "Add 2 other seeds"
     test.button(key="other_seeds").click()
-    assert sorted(_link(ran(test))["runs"].split(",")) == sorted(pair[:3])
+    assert sorted(link(ran(test))["runs"].split(",")) == sorted(pair[:3])
     assert not any(button.key == "other_seeds" for button in test.button)
 
 
@@ -81,7 +80,7 @@ def test_the_parent_of_a_fork_is_one_click_away(page, lab, pair):
     child = tools.stored(lab.store, [0.5] * 9, parent=(pair[0], 4), beta=0.3)
     test = page("compare", runs=child)
     test.button(key="parents").click()
-    assert _link(ran(test))["runs"] == f"{pair[0]},{child}"
+    assert link(ran(test))["runs"] == f"{pair[0]},{child}"
     assert "1:root" in charts(test)["main"]["panels"][0]["lines"]
     assert not any(button.key == "parents" for button in test.button)
 
@@ -142,9 +141,9 @@ def test_every_choice_is_in_the_link_and_the_link_shows_it_again(page, lab, pair
     test = ran(test)
     test.toggle[0].set_value(True)
     test = ran(test)
-    link = _link(test)
-    assert link == {"runs": ",".join(pair), "metric": "kl", "baseline": pair[3], "smooth": "0.5", "traces": "1"}
-    again = page("compare", **link)
+    address = link(test)
+    assert address == {"runs": ",".join(pair), "metric": "kl", "baseline": pair[3], "smooth": "0.5", "traces": "1"}
+    again = page("compare", **address)
     panel = charts(again)["main"]["panels"][0]
     assert panel["key"] == "kl" and panel["strip"] == "Difference: minus RLOO, nats/token"
     assert {"0:gap", "0:line", "0:raw", "0:band"} <= set(panel["lines"])
@@ -156,7 +155,7 @@ def test_two_choices_before_the_page_is_drawn_again_are_both_in_the_link(page, l
     test = page("compare", runs=",".join(pair))
     test.slider[0].set_value(0.5)
     test.toggle[0].set_value(True)
-    assert _link(ran(test)) == {"runs": ",".join(pair), "smooth": "0.5", "traces": "1"}
+    assert link(ran(test)) == {"runs": ",".join(pair), "smooth": "0.5", "traces": "1"}
     assert test.slider[0].value == 0.5 and test.toggle[0].value
 
 
@@ -291,6 +290,18 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
     monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View("Curves", gone))
     assert [each.value for each in page("compare", runs=pair[0]).error] == [
         "The checkpoint \\[x\\] is gone: choose another one."]
+
+
+def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkeypatch):
+    def broken(chosen, full):
+        raise ValueError("nobody thought of this")
+
+    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View("Curves", broken))
+    test = page("compare")
+    test.query_params["runs"] = pair[0]
+    test.run()
+    assert [each.message for each in test.exception] == ["nobody thought of this"]
+    assert test.multiselect[0].value == [pair[0]] and "Table" in views(test)
 
 
 def test_a_job_that_cannot_be_asked_again_is_a_sentence(page, lab):

@@ -9,9 +9,9 @@ import pytest
 
 from app.compare import export, wording
 from app.compare.curves import Sent
-from app.compare.drawing import Look, gap_of, lines_of, marks_of
+from app.compare.data import Chosen, look_of, note
+from app.compare.lines import Look, gap_of, lines_of, marks_of
 from app.compare.link import Place, of
-from app.compare.reading import Chosen, look_of, note
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups

@@ -9,14 +9,11 @@ import pytest
 from app import help, shortcuts
 from labcore.catalog.metrics import METRICS
 from labcore.runs.paths import home
+from tests.app.seeding import html
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the browser and Streamlit keep for themselves.
 RESERVED = {"C", "R"}
-
-
-def html(test) -> str:
-    return " ".join(element.proto.body for element in test.get("html"))
 
 
 def test_every_page_is_told_in_a_line():

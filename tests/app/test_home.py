@@ -7,19 +7,11 @@ import pytest
 from app import home
 from app.components.recorded_clip import HERE, content, spec
 from labcore.runs.spec import make
-from tests.app.seeding import ran, seed
+from tests.app.seeding import html, link, ran, seed
 
 
 def links(test) -> dict[str, str]:
     return {link.proto.label: link.proto.page for link in test.get("page_link")}
-
-
-def html(test) -> str:
-    return " ".join(element.proto.body for element in test.get("html"))
-
-
-def link(test) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
 
 
 def test_one_click_starts_the_recorded_run_live_and_opens_the_lab_with_it(page, lab):

@@ -12,7 +12,7 @@ from labcore.runs.paths import run_folder
 from labcore.runs.spec import make
 from labcore.worlds.maze_presets import preset
 from labcore.worlds.maze_text import drawn, from_rows, from_text, to_text, unfinished
-from tests.app.seeding import ran
+from tests.app.seeding import html, link, ran
 
 
 def records(algorithm: str = "q_learning", task: str = "slippery", steps: int = 4, **knobs) -> list:
@@ -33,14 +33,6 @@ def seed(store, state: str = "finished", message: str = "", algorithm: str = "q_
     if state != "running":
         store.set_state(run_id, state, message)
     return run_id
-
-
-def html(test) -> str:
-    return " ".join(element.proto.body for element in test.get("html"))
-
-
-def link(test) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
 
 
 def number(test, label: str):

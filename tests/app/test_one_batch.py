@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.one_batch import charts
-from app.one_batch.link import Batch, of
+from app.compare.one_batch import charts
+from app.compare.one_batch.link import Batch, of
 from labcore.runs.paths import run_folder
 from tests.app.asking import Answering, batch, trained
-from tests.app.seeding import ran
-from tests.app.test_pages import _link, html
+from tests.app.seeding import html, link, ran
 from tests.app.test_playground import by_key, said
 
 ASKED = {"model": "a@6", "updates": 0}
@@ -39,10 +38,9 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     wanted = {**spec, "model": f"base:{run}", "updates": 2, "stepper": "rloo", "seed": 5}
     assert asked.asked[-1] == wanted
     assert "after 2 updates by RLOO" in html(test) and "ratio π/π_old" in html(test)
-    link = _link(test)
-    assert link["batch"] == f"model=base:{run};updates=2;stepper=rloo;seed=5"
+    assert link(test)["batch"] == f"model=base:{run};updates=2;stepper=rloo;seed=5"
     count = len(asked.asked)
-    again = page("compare", **link)
+    again = page("compare", **link(test))
     assert len(asked.asked) == count and by_key(again.number_input, "one_batch:seed").value == 5
 
 
@@ -71,17 +69,16 @@ def test_two_choices_before_the_redraw_and_the_completions_are_in_the_link(page,
     by_key(test.number_input, "one_batch:seed").set_value(5)
     by_key(test.segmented_control, "one_batch:updates").set_value(2)
     ran(test)
-    assert _link(test)["batch"] == f"model={run}@6;updates=2;seed=5"
+    assert link(test)["batch"] == f"model={run}@6;updates=2;seed=5"
     count = len(asked.asked)
     by_key(test.selectbox, "one_batch:first").set_value(1)
     ran(test)
-    link = _link(test)
-    assert link["batch"] == f"model={run}@6;updates=2;seed=5;first=1" and len(asked.asked) == count
-    again = page("compare", **link)
+    assert link(test)["batch"] == f"model={run}@6;updates=2;seed=5;first=1" and len(asked.asked) == count
+    again = page("compare", **link(test))
     assert by_key(again.selectbox, "one_batch:first").value == 1
     by_key(again.number_input, "one_batch:seed").set_value(6)
     ran(again)
-    assert "first" not in _link(again)["batch"]
+    assert "first" not in link(again)["batch"]
 
 
 def test_what_a_link_says_of_a_batch_and_what_it_cannot():

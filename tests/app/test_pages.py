@@ -6,17 +6,9 @@ from app import session
 from app.status import STATES
 from labcore.catalog.algorithms import ALGORITHMS
 from labcore.runs.rows import ACTIVE, RESUMABLE
-from tests.app.seeding import ran, seed
+from tests.app.seeding import html, link, ran, seed
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]
-
-
-def html(test) -> str:
-    return " ".join(element.proto.body for element in test.get("html"))
-
-
-def _link(test) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
 
 
 def labels(test) -> list[str]:
@@ -40,7 +32,7 @@ def test_run_needs_no_touch_and_puts_the_run_into_the_link(page, lab):
     test.button(key="do:Run").click()
     ran(test)
     run, = lab.store.runs()
-    assert _link(test)["run"] == run.id
+    assert link(test)["run"] == run.id
     assert run.spec.row.key == "grpo" and run.spec.task == "sort" and run.state == "queued"
     assert "Queued" in html(test)
 
@@ -125,7 +117,7 @@ def test_settings_that_do_not_go_together_are_told_in_the_form_and_start_nothing
 def test_every_choice_that_is_not_a_default_is_in_the_link(page):
     test = page("llm", algorithm="ppo", task="add", seed="3", steps="70", beta="0.1")
     assert not test.error
-    picked = _link(test)
+    picked = link(test)
     assert picked == {"algorithm": "ppo", "task": "add", "seed": "3", "steps": "70", "beta": "0.1"}
 
 
@@ -159,7 +151,7 @@ def test_a_link_to_a_deleted_run_says_so(page):
 
 def test_a_new_tab_finds_the_run_that_is_going(page, lab):
     run_id = seed(lab.store)
-    assert _link(page("llm"))["run"] == run_id
+    assert link(page("llm"))["run"] == run_id
 
 
 @pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
@@ -179,7 +171,7 @@ def test_a_link_opens_the_same_completion_in_the_same_colours(page, lab):
     assert (picked["Prompt"], picked["Completion"], picked["Samples of step 5"]) == (1, 1, 5)
     assert "Entropy, nats" in test.caption[-1].value
     next(box for box in test.selectbox if box.label == "Completion").select(0)
-    assert "completion" not in _link(ran(test)) and _link(test)["prompt"] == "1"
+    assert "completion" not in link(ran(test)) and link(test)["prompt"] == "1"
     for nonsense in ("9", "-1", "x", "9" * 5000):
         test = page("llm", run=run_id, inside="1", prompt=nonsense, completion=nonsense, colour=nonsense,
                     samples=nonsense)
@@ -190,17 +182,16 @@ def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_n
     first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
     test = page("llm", run=first, tab="Events", x="tokens", samples="5")
     next(box for box in test.selectbox if box.label == "Run").select(second)
-    link = _link(ran(test))
-    assert link == {"run": second, "tab": "Events", "x": "tokens"}
+    assert link(ran(test)) == {"run": second, "tab": "Events", "x": "tokens"}
 
 
 def test_a_step_that_was_picked_is_not_that_of_the_next_run(page, lab):
     first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
     test = page("llm", run=first)
     next(box for box in test.selectbox if box.label.startswith("Samples of")).select(5)
-    assert _link(ran(test))["samples"] == "5"
+    assert link(ran(test))["samples"] == "5"
     next(box for box in test.selectbox if box.label == "Run").select(second)
-    assert "samples" not in _link(ran(test))
+    assert "samples" not in link(ran(test))
     assert next(box for box in test.selectbox if box.label.startswith("Samples of")).value == 0
 
 
@@ -210,7 +201,7 @@ def test_a_refresh_with_the_link_of_before_does_not_undo_a_choice(page, lab, mon
     [smoothing] = [slider for slider in test.slider if slider.label == "Smoothing"]
     smoothing.set_value(0.5)
     ran(test)
-    assert _link(test)["smooth"] == "0.5"
+    assert link(test)["smooth"] == "0.5"
     del test.query_params["smooth"]
 
     def shown():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app import status, tokens
-from app.training import controls, equation, uploads
+from app import tokens
+from app.training import controls, equation, status_line, uploads
 from app.training.feed import MOST, Feed, panels, payload
 from app.training.knobs import knobs_of
 from labcore.catalog.algorithms import ALGORITHMS
@@ -76,11 +76,11 @@ def test_an_ended_run_shows_no_chart_without_values():
 
 def test_progress_in_words():
     run = type("Run", (), {"step": 4, "spec": make(algorithm_key="grpo", task_key="sort", steps=12)})
-    assert status.progress(run, feed(4)) == "step 4 of 12 · 8.0 updates/s · at most 2.0 s left"
+    assert status_line.progress(run, feed(4)) == "step 4 of 12 · 8.0 updates/s · at most 2.0 s left"
 
 
 def test_numbers_row_says_how_far_each_moved():
-    row = status.numbers(feed(5))
+    row = status_line.numbers(feed(5))
     assert "<b>0.500</b><em>+0.400</em>" in row and "nats/token" in row
 
 

@@ -15,8 +15,8 @@ from labcore.jobs.models import Model
 from labcore.runs.spec import make
 from labcore.worlds.preferences import Preferences
 from tests.app.asking import Answering, answers, trained
-from tests.app.seeding import ran, seed
-from tests.app.test_pages import _link, html, labels
+from tests.app.seeding import html, link, ran, seed
+from tests.app.test_pages import labels
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_the_newest_run_beside_its_base_is_asked_at_once(page, lab, grpo, asked)
     assert spec["models"] == [f"base:{grpo}", f"{grpo}@6"] and spec["job"] == "answer"
     assert (spec["temperature"], spec["seed"], spec["count"], spec["max_new_tokens"]) == (1.0, 0, 3, 8)
     assert spec["answer"] == "".join(sorted(spec["prompt"][:-1]))
-    assert _link(test) == {"runs": f"base:{grpo},{grpo}"}
+    assert link(test) == {"runs": f"base:{grpo},{grpo}"}
     assert "the same random numbers for all models (seed 0)" in said(test)
     ran(test)
     assert len(asked.asked) == 1  # the answers are kept
@@ -102,9 +102,9 @@ def test_every_choice_is_in_the_link_and_in_the_question(page, lab, grpo, asked)
     by_key(test.text_input, "playground:answer").set_value("abc")
     ran(test)
     assert asked.asked[-1]["answer"] == "abc"
-    link = {"runs": f"{grpo}@2,start:{grpo}", "prompt": "cab=", "answer": "abc", "t": "0.5", "seed": "4", "max": "5"}
-    assert _link(test) == link
-    assert page("playground", **link) and len([spec for spec in asked.asked if spec == asked.asked[-1]]) == 1
+    wanted = {"runs": f"{grpo}@2,start:{grpo}", "prompt": "cab=", "answer": "abc", "t": "0.5", "seed": "4", "max": "5"}
+    assert link(test) == wanted
+    assert page("playground", **wanted) and len([spec for spec in asked.asked if spec == asked.asked[-1]]) == 1
 
 
 def test_a_second_choice_before_the_redraw_keeps_the_first(page, lab, grpo, asked):
@@ -114,7 +114,7 @@ def test_a_second_choice_before_the_redraw_keeps_the_first(page, lab, grpo, aske
     by_key(test.select_slider, "playground:stage:0").set_value(f"start:{grpo}")
     by_key(test.select_slider, "playground:stage:1").set_value(f"{grpo}@2")
     ran(test)
-    assert _link(test) == {"runs": f"start:{grpo},{grpo}@2", "prompt": "cab=", "seed": "4"}
+    assert link(test) == {"runs": f"start:{grpo},{grpo}@2", "prompt": "cab=", "seed": "4"}
 
 
 def test_a_rerun_that_still_brings_the_link_of_before_does_not_undo_a_choice(page, lab, grpo, asked):
@@ -125,7 +125,7 @@ def test_a_rerun_that_still_brings_the_link_of_before_does_not_undo_a_choice(pag
     test.query_params["runs"] = grpo
     by_key(test.text_input, "playground:prompt").set_value("cab=")
     ran(test)
-    assert _link(test) == {"runs": grpo, "prompt": "cab=", "seed": "4"}
+    assert link(test) == {"runs": grpo, "prompt": "cab=", "seed": "4"}
 
 
 def test_a_slot_that_is_taken_away_and_the_next_one_that_is_moved(page, lab, grpo, asked):
@@ -133,7 +133,7 @@ def test_a_slot_that_is_taken_away_and_the_next_one_that_is_moved(page, lab, grp
     test.button(key="remove:0").click()
     by_key(test.select_slider, "playground:stage:1").set_value(f"{grpo}@2")
     ran(test)
-    assert _link(test)["runs"] == f"{grpo}@2"
+    assert link(test)["runs"] == f"{grpo}@2"
 
 
 def test_an_empty_right_answer_means_that_nobody_judges(page, lab, grpo, asked):
@@ -142,12 +142,12 @@ def test_an_empty_right_answer_means_that_nobody_judges(page, lab, grpo, asked):
     by_key(test.text_input, "playground:answer").set_value("")
     ran(test)
     assert asked.asked[-1]["answer"] is None and by_key(test.text_input, "playground:answer").value == ""
-    assert _link(test)["answer"] == ""
-    again = page("playground", **_link(test))
+    assert link(test)["answer"] == ""
+    again = page("playground", **link(test))
     assert by_key(again.text_input, "playground:answer").value == ""
     by_key(again.text_input, "playground:answer").set_value(known)
     ran(again)
-    assert "answer" not in _link(again)
+    assert "answer" not in link(again)
 
 
 def test_the_stage_slider_walks_the_training_and_the_newest_stays_the_newest(page, lab, grpo, asked):
@@ -157,7 +157,7 @@ def test_the_stage_slider_walks_the_training_and_the_newest_stays_the_newest(pag
     for name, words in ((f"base:{grpo}", f"base:{grpo}"), (f"{grpo}@2", f"{grpo}@2"), (f"{grpo}@6", grpo)):
         by_key(test.select_slider, "playground:stage:0").set_value(name)
         ran(test)
-        assert _link(test)["runs"] == words
+        assert link(test)["runs"] == words
         assert asked.asked[-1]["models"] == [name] or name == f"{grpo}@6"
 
 
@@ -167,14 +167,14 @@ def test_models_are_added_and_taken_away(page, lab, grpo, asked):
     for wanted in (f"{grpo},{other}", f"{grpo},{other},base:{other}"):
         next(button for button in test.button if button.label == "Add a model").click()
         ran(test)
-        assert _link(test)["runs"] == wanted
+        assert link(test)["runs"] == wanted
     assert "Add a model" not in labels(test)
     test.button(key="remove:0").click()
     ran(test)
-    assert _link(test)["runs"] == f"{other},base:{other}"
+    assert link(test)["runs"] == f"{other},base:{other}"
     by_key(test.selectbox, "playground:run:0").set_value(grpo)
     ran(test)
-    assert _link(test)["runs"] == f"{grpo},base:{other}"
+    assert link(test)["runs"] == f"{grpo},base:{other}"
 
 
 def test_a_run_without_prompts_is_sent_to_its_own_page(page, lab, grpo, asked):
@@ -361,7 +361,7 @@ def test_my_own_prompt_every_time(page, lab, grpo, asked):
     by_key(test.toggle, "vote:own").set_value(True)
     ran(test)
     assert (asked.asked[-1]["prompt"], asked.asked[-1]["answer"]) == ("bca=", None)
-    assert _link(test)["own"] == "1" and by_key(page("playground", **_link(test)).toggle, "vote:own").value
+    assert link(test)["own"] == "1" and by_key(page("playground", **link(test)).toggle, "vote:own").value
 
 
 def test_the_votes_open_a_dpo_run_with_the_file_and_the_model_in_place(page, lab, grpo, asked):

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app.runs import columns
+from app.runs import table as runs_table
 from app.runs.actions import volume
 from app.runs.details import differences
 from app.runs.dialogs import FILES
-from app.runs.link import PICKED, View, chosen, steady, view
+from app.runs.state import PICKED, View, chosen, steady, view
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
 from labcore.errors import LabError
@@ -18,7 +18,7 @@ from labcore.runs.fork import fork_spec
 from labcore.runs.paths import run_folder
 from labcore.runs.schema import runs
 from labcore.shelf.fields import grouped
-from tests.app.seeding import ran, seed
+from tests.app.seeding import link, ran, seed
 from tests.shelf.tools import CSV, entry
 
 
@@ -29,10 +29,6 @@ def rows(test) -> list[str]:
 
 def said(test) -> str:
     return " ".join(element.value for element in (*test.markdown, *test.caption, *test.warning))
-
-
-def link(test) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
 
 
 def press(test, key: str):
@@ -66,8 +62,8 @@ def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
 
 
 def test_columns_without_a_value_take_no_room():
-    assert not {"tags", "note"} & set(columns.frame([entry()]).columns)
-    assert {"tags", "note"} <= set(columns.frame([entry(tags=("a",), note="b"), entry("c")]).columns)
+    assert not {"tags", "note"} & set(runs_table.frame([entry()]).columns)
+    assert {"tags", "note"} <= set(runs_table.frame([entry(tags=("a",), note="b"), entry("c")]).columns)
 
 
 def test_the_link_holds_search_filters_groups_and_order(page, lab):
@@ -234,12 +230,12 @@ def test_a_selection_counts_for_the_rows_it_was_made_on(monkeypatch):
     drawn = {}
     monkeypatch.setattr(st, "dataframe", lambda frame, **more: drawn.update(more))
     monkeypatch.setattr(st, "session_state", state := {PICKED: ["elsewhere"]})
-    columns.table([entry("a"), entry("b"), entry("c")])
+    runs_table.table([entry("a"), entry("b"), entry("c")])
     first = drawn["key"]
     state[first] = SimpleNamespace(selection=SimpleNamespace(rows=[0, 2]))
     drawn["on_select"]()
     assert state[PICKED] == ["elsewhere", "a", "c"]
-    columns.table([entry("new"), entry("a"), entry("c")])
+    runs_table.table([entry("new"), entry("a"), entry("c")])
     assert drawn["key"] != first and drawn["selection_default"] == {"selection": {"rows": [1, 2]}}
 
 
@@ -296,16 +292,16 @@ def test_without_runs_there_is_an_action(page, lab):
     (0.02, "beta = 0.02"), (None, "without beta"), (("a", "b"), "beta = a, b"), (True, "beta"), (False, "not beta")])
 def test_a_group_is_called_by_its_value(value, words):
     group, = grouped([entry(knobs={} if value is None else {"beta": value}, last=None, best=None)], "beta")
-    assert columns.group_title("beta", group) == f"{words} · 1 run"
+    assert runs_table.group_title("beta", group) == f"{words} · 1 run"
 
 
 def test_the_group_s_means_are_told_by_metric():
     group, = grouped([entry(last=0.4, best=0.5), entry("b", metric="value_error", last=2.0, best=1.0)], "seed")
-    assert columns.group_title("seed", group) == (
+    assert runs_table.group_title("seed", group) == (
         "seed = 0 · 2 runs · reward: mean of last 0.400, of best 0.500 (1 run) · "
         "error of v: mean of last 2.000, of best 1.000 (1 run)")
 
 
 def test_every_state_and_kind_has_a_name_and_sizes_are_told_in_units():
-    assert {*columns.NAMES} == {*columns.COLOURS} and set(KINDS) <= {"llm", "maze", "cartpole"}
+    assert {*runs_table.NAMES} == {*runs_table.COLOURS} and set(KINDS) <= {"llm", "maze", "cartpole"}
     assert [volume(size) for size in (0, 999_949, 2e6)] == ["0 kB", "999.9 kB", "2.0 MB"]

@@ -7,10 +7,10 @@ import re
 import pytest
 from plotly.graph_objects import Figure
 
-from app.compare.drawing import Look, lines_of
-from app.sweep import figures
-from app.sweep.grid import grid_of, title, words
-from app.sweep.multiples import multiples
+from app.compare.lines import Look, lines_of
+from app.compare.sweep import figures
+from app.compare.sweep.grid import grid_of, title, words
+from app.compare.sweep.multiples import multiples
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import standing

@@ -8,16 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from app.components import live_chart
-from app.components.component import Component
+from app.components.plotly import Chart
 
-_LIVE = Path(live_chart.__file__).parent
-CHART = Component(Path(__file__).parent, _LIVE / "axes.js", _LIVE / "plotly.js")
+CHART = Chart(Path(__file__).parent, Path(__file__).parents[1] / "live_chart" / "axes.js")
 
 
 def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
                   on_metric: Callable[[str], None] = lambda key: None) -> None:
-    """Mount some panels. `data` is what `app.compare_payload` makes.
+    """Mount some panels. `data` is what `app.compare.curves.payload` makes.
 
     `on_resync` is called when the browser lacks lines; `on_metric` gets the key of a panel whose title was clicked.
     """
@@ -25,5 +23,4 @@ def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
         if metric := st.session_state[key].metric:
             on_metric(str(metric))
 
-    CHART(key=key, data={**data, "plotly": live_chart.PLOTLY_URL}, on_resync_change=on_resync,
-          on_metric_change=clicked)
+    CHART(key=key, data=data, on_resync_change=on_resync, on_metric_change=clicked)

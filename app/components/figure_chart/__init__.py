@@ -7,10 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from app.components import live_chart
-from app.components.component import Component
+from app.components.plotly import Chart
 
-CHART = Component(Path(__file__).parent, Path(live_chart.__file__).parent / "plotly.js")
+CHART = Chart(Path(__file__).parent)
 
 
 def figure_chart(figure: go.Figure | dict[str, Any], key: str, *, title: str, caption: str, alt: str,
@@ -23,5 +22,4 @@ def figure_chart(figure: go.Figure | dict[str, Any], key: str, *, title: str, ca
     The same figure again changes nothing and sends next to nothing.
     """
     drawn = figure if isinstance(figure, dict) else figure.update_layout(template="none").to_plotly_json()
-    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt,
-                         "least": least, "plotly": live_chart.PLOTLY_URL})
+    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt, "least": least})

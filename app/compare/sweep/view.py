@@ -8,17 +8,18 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import theme
-from app.compare import drawing, link, wording
+from app.compare import link, wording
 from app.compare.curves import sent, version
-from app.compare.drawing import Lines, lines_of
+from app.compare.data import Chosen, look_of, source_of
+from app.compare.lines import Lines, lines_of
+from app.compare.lines import Look as Shown
 from app.compare.plane import COST, earned
-from app.compare.reading import Chosen, look_of, source_of
+from app.compare.sweep import figures
+from app.compare.sweep.grid import Grid, grid_of, words
+from app.compare.sweep.multiples import Look, common_note, multiples
 from app.components.figure_chart import figure_chart
 from app.held import held
 from app.status import STATES
-from app.sweep import figures
-from app.sweep.grid import Grid, grid_of, words
-from app.sweep.multiples import Look, common_note, multiples
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import BEST, Standing, criteria, standing
@@ -132,7 +133,7 @@ def _some(names: list[str]) -> str:
 
 
 def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> None:
-    look, above = drawing.Look(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
+    look, above = Shown(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
     lines: dict[int, Lines] = {}
     for number, group in enumerate(chosen.groups):
         parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]

@@ -10,9 +10,9 @@ import streamlit as st
 
 from app import jobs, theme
 from app.compare.answers import language_runs
+from app.compare.one_batch import charts
+from app.compare.one_batch.link import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, faults, of, read
 from app.held import Held, held
-from app.one_batch import charts
-from app.one_batch.link import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, faults, of, read
 from app.playground.models import title
 from app.session import place, set_place
 from app.tokens import literal

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import streamlit as st
 
-from app.runs import link
+from app.runs import state
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -87,13 +87,13 @@ def table(entries: Sequence[Entry], deleted: bool = False) -> None:
     Its key holds their order, so that a selection is never taken for other rows than it was made on.
     """
     ids = [entry.id for entry in entries]
-    key = f"runs:table:{hash((deleted, st.session_state.get(link.GENERATION, 0), *ids))}"
-    chosen = set(link.picked())
+    key = f"runs:table:{hash((deleted, st.session_state.get(state.GENERATION, 0), *ids))}"
+    chosen = set(state.picked())
 
     def selected() -> None:
         rows = st.session_state[key].selection.rows
-        others = [run_id for run_id in link.picked() if run_id not in ids]
-        link.pick([*others, *(ids[row] for row in rows if row < len(ids))])
+        others = [run_id for run_id in state.picked() if run_id not in ids]
+        state.pick([*others, *(ids[row] for row in rows if row < len(ids))])
 
     def opened() -> None:
         st.session_state["runs:open"] = ids[st.session_state[f"{key}:open"].row]

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app import theme
-from app.compare.drawing import Line, Lines
-from app.sweep.grid import Grid, words
+from app.compare.lines import Line, Lines
+from app.compare.sweep.grid import Grid, words
 from labcore.catalog.metrics import Metric
 
 Look = Mapping[str, Any]  # of a group: label, short, note, colour by theme, dash

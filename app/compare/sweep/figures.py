@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.charts import finish
-from app.sweep.grid import Grid, title
-from app.sweep.multiples import Look
+from app.compare.sweep.grid import Grid, title
+from app.compare.sweep.multiples import Look
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, Metric
 from labcore.compare.best import Standing

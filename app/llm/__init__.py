@@ -1,0 +1,1 @@
+"""What the LLM lab has of its own."""

@@ -1,0 +1,76 @@
+"""The status line and the row of numbers of the open run, as HTML. Pure."""
+
+from __future__ import annotations
+
+import html
+import time
+
+from app.status import STATES, duration
+from app.theme import number
+from app.training.feed import Feed, headline
+from labcore.catalog.metrics import METRICS
+from labcore.runs.rows import RunRow
+
+
+def progress(run: RunRow, feed: Feed) -> str:
+    """How far, how fast, how long still."""
+    parts = [f"step {run.step:,} of {run.spec.steps:,}"]
+    counted = "updates" if feed.value("updates") is not None else "steps"
+    if (rate := feed.rate(counted)) is not None:
+        parts.append(f"{number(rate, 1 if rate < 10 else 0)} {counted}/s")
+    if steps := feed.rate():
+        parts.append(f"at most {duration((run.spec.steps - run.step) / steps)} left")
+    return " · ".join(parts)
+
+
+def outcome(run: RunRow, feed: Feed) -> str:
+    """What came out: the headline numbers, from first to last."""
+    found = []
+    for metric in headline(run.spec, 3):
+        first, last = feed.value(metric.key, first=True), feed.value(metric.key)
+        if last is not None:
+            found.append(f"{metric.label.lower() if metric.label[:2] != 'KL' else metric.label} "
+                         f"{number(first, metric.digits)} → {number(last, metric.digits)}")
+    return ", ".join(found)
+
+
+def line(run: RunRow, feed: Feed, stage: str = "") -> str:
+    """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"."""
+    colour, name, following = STATES[run.state]
+    share = min(1.0, run.step / run.spec.steps) if run.spec.steps else 0
+    ink = html.escape
+    waited = duration(max(0.0, time.time() - (run.started or run.created)))
+    if run.state == "running":
+        hint = run.spec.row.watch.split(". ")[0].rstrip(".")
+        rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
+        words = progress(run, feed) if feed.steps else f"{run.message or 'the first step is on its way'} · {waited}"
+    elif run.state in ("queued", "starting"):
+        words = f"{run.message or 'waking a worker'} · {waited}"
+        rest = f'<span class="rl-muted">{ink(following)}</span>'
+    else:
+        said = "" if run.state == "finished" and run.step == run.spec.steps else run.message
+        done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
+        words = " · ".join(part for part in (said.rstrip("."), done, outcome(run, feed)) if part)
+        rest = f'<span class="rl-muted">{ink(following)}</span>'
+    head = f"<b>{ink(stage)}</b> · " if stage else ""
+    return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
+            f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
+            f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+
+
+def numbers(feed: Feed) -> str:
+    """The row of numbers as HTML: newest value, its unit where it is a new one, how it moved since the first step."""
+    cells, before = [], ""
+    speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
+    for metric in (*headline(feed.spec), *speed):
+        last, first = feed.value(metric.key), feed.value(metric.key, first=True)
+        moved = ""
+        if last is not None and metric.about == "training" and last != first:
+            change = last - first
+            moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)}</em>"
+        shown = "–" if last is None else number(last, metric.digits)
+        unit = f" {html.escape(metric.unit)}" if "/" in metric.unit and metric.unit != before else ""
+        before = metric.unit
+        told = html.escape(f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help)
+        cells.append(f'<div title="{told}"><span>{html.escape(metric.label)}{unit}</span><b>{shown}</b>{moved}</div>')
+    return f'<div class="rl-numbers">{"".join(cells)}</div>'

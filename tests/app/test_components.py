@@ -1,0 +1,48 @@
+"""Scripts of our own: published once under their hash, such that browsers keep them; loaded before they are needed."""
+
+import os
+import time
+
+import pytest
+
+from app.components import component
+from app.components.compare_chart import CHART
+from app.components.plotly import plotly_url
+from tests.app.seeding import html
+
+
+@pytest.fixture
+def static(tmp_path, monkeypatch):
+    monkeypatch.setattr(component, "STATIC", tmp_path / "static")
+    return tmp_path / "static"
+
+
+def test_a_script_has_another_name_when_it_is_another_one(static):
+    names = [component.published("chart", text) for text in (b"one", b"two", b"one")]
+    assert names[0] == names[2] != names[1]
+    assert {(static / name).read_bytes() for name in names} == {b"one", b"two"} and len([*static.iterdir()]) == 2
+
+
+def test_a_browser_keeps_it_for_weeks(static):
+    """For a tenth of its age, since nobody says for how long."""
+    served = static / component.published("chart", b"one")
+    assert time.time() - served.stat().st_mtime > 10 * 30 * 86_400
+    assert os.access(served, os.R_OK) and served.stat().st_mode & 0o777 == 0o644
+
+
+def test_an_old_script_goes_when_a_new_one_comes_but_not_at_once(static, monkeypatch):
+    first = static / component.published("chart", b"one")
+    component.published("chart", b"two")
+    assert first.exists(), "another server may still serve it"
+    monkeypatch.setattr(component, "KEPT_SECONDS", -1)
+    component.published("other", b"three")
+    assert first.exists(), "it is another component's"
+    component.published("chart", b"four")
+    assert not first.exists()
+
+
+def test_pages_with_charts_load_their_script_and_plotly_ahead(page):
+    for name, script in (("compare", CHART.script), ("llm", "live_chart-")):
+        text = html(page(name))
+        assert f"app/static/{script}" in text and plotly_url() in text
+    assert (component.STATIC / plotly_url().rpartition("/")[2]).stat().st_size > 1_000_000
