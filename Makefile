@@ -20,6 +20,7 @@ lint: $(VENV)/dev.stamp
 $(VENV)/run.stamp: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RL Visual Lab needs Python 3.11 or newer.")'
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing what requirements.txt pins into $(VENV): a minute or two."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 

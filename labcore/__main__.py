@@ -2,6 +2,12 @@
 
 import sys
 
-from labcore.cli.main import main
+try:
+    from labcore.cli.main import main
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] == "labcore":
+        raise
+    sys.exit(f"labcore: {error.name} is not installed for {sys.executable}: activate the environment that make run "
+             "has made (. .venv/bin/activate), or pip install -r requirements.txt.")
 
 sys.exit(main())

@@ -17,16 +17,20 @@ from labcore.catalog.metrics import METRICS
 NONE = "No baseline"
 
 
-def row(chosen: Chosen, views: Mapping[str, str]) -> None:
-    """One line of controls; each writes its choice into the URL, which the page is drawn from."""
+def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
+    """One line of controls; each writes its choice into the URL, which the page is drawn from.
+
+    `judges`: the view is of the chosen metric, baseline and axis.
+    """
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
         shown = held("compare:view", present, tuple(views))
         st.segmented_control("View", list(views), format_func=views.get, default=shown.value, key=shown.key,
                              required=True, label_visibility="collapsed", on_change=moved("view", shown))
-        _metric(chosen)
-        _baseline(chosen)
-        _look(chosen)
+        if judges:
+            _metric(chosen)
+            _baseline(chosen)
+            _look(chosen)
         with st.popover("Link", icon=":material/link:", help="This view's address"):
             st.code(link.address(chosen.place), language=None, wrap_lines=True)
             st.caption("Opens this view again, in any browser on this machine.")

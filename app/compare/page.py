@@ -22,13 +22,15 @@ from labcore.runs.rows import RunRow
 @dataclass(frozen=True)
 class View:
     """One way to look at the runs. `draw` gets them, and whether the browser may have lost what it was given; `every`
-    so many seconds it is drawn again while they go. `below` is drawn once, beneath it."""
+    so many seconds it is drawn again while they go. `below` is drawn once, beneath it. `judges` says whether it is of
+    the chosen metric, baseline and axis."""
 
     label: str
     draw: Callable[[Chosen, bool], None]
     every: float = 1.0
     fits: Callable[[Chosen], bool] = lambda chosen: True
     below: Callable[[Chosen], None] = lambda chosen: None
+    judges: bool = True
 
 
 def _answers(chosen: Chosen, full: bool) -> None:
@@ -36,6 +38,12 @@ def _answers(chosen: Chosen, full: bool) -> None:
     dark = ground() == "dark"
     answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
                   polled=chosen.active)
+
+
+def _one_batch(chosen: Chosen, full: bool) -> None:
+    algorithms = [group.traces[0].spec.algorithm if group.traces[0].spec else "" for group in chosen.groups]
+    one_batch_view.panel(chosen.run_ids, chosen.active, {key: place for place, key in enumerate(algorithms)
+                                                         if algorithms.count(key) == 1})
 
 
 def _speaks(chosen: Chosen) -> bool:
@@ -47,9 +55,8 @@ VIEWS: dict[str, View] = {
     "sweep": View("Sweep", sweep_view.show, every=2.0, fits=sweep_view.fits),
     "table": View("Table", table.show, every=3.0, below=table.files),
     "plane": View("Reward and KL", plane.show, every=2.0, fits=plane.fits),
-    "answers": View("Answers", _answers, every=3.0, fits=_speaks),
-    "batch": View("One batch", lambda chosen, full: one_batch_view.panel(chosen.run_ids, chosen.active), every=3.0,
-                  fits=_speaks),
+    "answers": View("Answers", _answers, every=3.0, fits=_speaks, judges=False),
+    "batch": View("One batch", _one_batch, every=3.0, fits=_speaks, judges=False),
 }
 
 
@@ -60,12 +67,13 @@ def page() -> None:
     session.problem()
     sources, missing = data.find(place)
     chosen, unfit = data.choose(place, sources)
-    fitting = {key: view.label for key, view in VIEWS.items() if chosen.traces and view.fits(chosen)}
+    fitting = {key: each.label for key, each in VIEWS.items() if chosen.traces and each.fits(chosen)}
     above, beneath = st.container(key="compare_head" if fitting else None), st.container()
+    view = VIEWS[place.view if place.view in fitting else link.CURVES]
     try:
         with beneath:  # first: charts take the browser longest. The style of what is above keeps its place
             if fitting:
-                _draw(chosen, VIEWS[place.view if place.view in fitting else link.CURVES], sources)
+                _draw(chosen, view, sources)
             else:
                 empty.show()
     finally:  # a view that fails must not take the way to another one with it
@@ -74,7 +82,7 @@ def page() -> None:
             for sentence in (*faults, *missing, *unfit):
                 st.warning(literal(sentence), icon=":material/error:")
             if fitting:
-                controls.row(chosen, fitting)
+                controls.row(chosen, fitting, view.judges)
 
 
 def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:

@@ -18,8 +18,7 @@ from app.lab import lab
 from app.status import STATES
 from labcore.compare import imported
 from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.spec import knobs_of
-from labcore.runs.steering import name, shown
+from labcore.runs.steering import unusual
 
 OFFERED = 300  # newest runs to choose among
 
@@ -63,9 +62,7 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 def title(run: RunRow) -> str:
     """A run in words to search in: algorithm, task, the knobs that are no defaults, seed, state, id."""
     spec = run.spec
-    moved = [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
-             if spec.knobs[knob.key] != knob.default and knob.key in {own.key for own in spec.row.knobs}]
-    told = " ".join([spec.row.label, *moved[:2]])
+    told = " ".join([spec.row.label, *unusual(spec)[:2]])
     return f"{told} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
 
 

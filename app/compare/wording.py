@@ -103,7 +103,7 @@ def measured(better: str) -> str:
     "At the end, and wherever else all are judged: the mean of a run's last 5 rows up to there."
     """
     point = "lowest" if better == "lower" else "highest"
-    best = f" Best: the {point} point of its curve, averaged over about {LAST} rows."
+    best = f" Best: the {point} mean of {LAST} rows in a row."
     return (f"At the end, and wherever else all are judged: the mean of a run's last {LAST} rows up to there."
             f"{best if better else ''}")
 

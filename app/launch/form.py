@@ -228,8 +228,8 @@ def _about(specs: list[RunSpec], places: int) -> str:
     found = planning.cost(specs, lab().store.runs("finished", limit=EARLIER), places)
     told = f"{places} at a time, the others wait in a queue."
     if found.seconds:
-        besides = f", {', '.join(found.unknown)} not counted" if found.unknown else ""
-        told += f" About {duration(found.seconds)} (estimate from earlier runs here{besides})."
+        told += (f" More than {duration(found.seconds)}: nothing like {', '.join(found.unknown)} has run here yet."
+                 if found.unknown else f" About {duration(found.seconds)} (estimate from earlier runs here).")
     return told
 
 

@@ -19,7 +19,7 @@ from labcore.runs.rows import RunRow
 def _samples(run: RunRow, feed: Feed) -> None:
     if not (steps := files.steps_of(run.id, "samples")):
         st.caption("What the model writes appears here after the first steps." if active(run)
-                   else "This run ended before it wrote its first samples.")
+                   else "This run has no samples: it ended before the first ones, or a clean-up deleted them.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         samples = files.picker(run.id, "samples", "Samples of") or {}

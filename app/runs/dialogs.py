@@ -22,12 +22,15 @@ from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, sp
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
 
+DONE = "clean:done"
 AGE, NUMBER, FILES = ("Runs older than some days", "All runs but the newest", "Old checkpoints, samples and exports")
 
 
 @st.dialog("Clean up", width="medium")
 def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
+    if st.session_state.pop(DONE, False):
+        st.rerun()  # close it: the page says what went
     what = st.radio("What goes", (AGE, NUMBER, FILES), key="clean:what", captions=(
         "They go into the trash", "They go into the trash",
         "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these"))
@@ -40,13 +43,13 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     st.markdown(_words(plan))
     st.caption(("" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. ")
                + "Starred runs and runs that are going always stay.")
-    if plan.ids and st.button(_label(plan), type="primary", icon=":material/delete:", key="clean:do",
-                              on_click=_carry_out, args=(plan,)):
-        st.rerun()
+    if plan.ids:
+        st.button(_label(plan), type="primary", icon=":material/delete:", key="clean:do", on_click=_carry_out,
+                  args=(plan,))
 
 
 def _carry_out(plan: Plan) -> None:
-    st.session_state[STALE] = True
+    st.session_state[STALE] = st.session_state[DONE] = True
     try:
         freed = carry_out(shelf(), plan)
     except LabError as error:

@@ -32,6 +32,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "run": [entry.id for entry in entries],
         "open": ["" if deleted else ":material/open_in_full:" for _ in entries],
         "algorithm": [entry.algorithm for entry in entries],
+        "settings": [entry.settings for entry in entries],
         "task": [entry.task for entry in entries],
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
         "curve": [digest.curve for digest in digests],
@@ -47,7 +48,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "note": [" ".join(entry.note.split()) for entry in entries],
         "model": [entry.model for entry in entries],
     }
-    empty = {key for key in ("open", "tags", "note", "model") if not any(columns[key])}
+    empty = {key for key in ("open", "settings", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
 
 
@@ -59,10 +60,12 @@ def config(entries: Sequence[Entry], key: str, deleted: bool, opened: Callable[[
         "star": column.TextColumn("★", width=34, help="Starred: no clean-up deletes it"),
         "state": column.MultiselectColumn("State", width=98, options=list(NAMES.values()),
                                           color=[COLOURS[state] + TINT for state in NAMES]),
-        "run": column.TextColumn("Run", width=166),
+        "run": column.TextColumn("Run", width=150),
         "open": column.ButtonColumn("", width=40, type="tertiary", key=f"{key}:open", on_click=opened),
         "algorithm": column.TextColumn("Algorithm", width=98),
-        "task": column.TextColumn("Task", width=104),
+        "settings": column.TextColumn("Settings", width=112, help="The algorithm's knobs that are not at their "
+                                      "defaults"),
+        "task": column.TextColumn("Task", width=92),
         "seed": column.NumberColumn("Seed", width=50),
         "curve": column.LineChartColumn("Curve", width=120, help="The metric over the steps; each curve has a scale "
                                         "of its own"),

@@ -134,11 +134,11 @@ def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
 
 
 def _values(scope: str, base: RunSpec, event: Event | None) -> dict[str, Value]:
-    """The knobs as the dialog has them; the marker's knob begins with what it was before."""
+    """The knobs as the dialog has them; from the marker on, its knob begins with what it was before."""
     key = f"values:{scope}"
     if key not in st.session_state:
         st.session_state[key] = dict(base.knobs)
-        if event and event.payload["knob"] in base.knobs:
+        if event and event.step <= base.parent[1] and event.payload["knob"] in base.knobs:
             st.session_state[key][event.payload["knob"]] = event.payload["from"]
     return st.session_state[key]
 

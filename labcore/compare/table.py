@@ -13,16 +13,15 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
-from labcore.compare.curves import smoothed
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.traces import AXES, Trace, metric_of
 from labcore.errors import LabError
 
 LAST = 5  # rows that a run's value is the mean of
-SMOOTHING = 2 / 3  # of the curve whose peak is a run's best: it averages as many rows as LAST, (1 + s)/(1 − s)
 FINAL = "final"
 EQUAL = ("updates", "tokens", "env_steps", "seconds")  # what is made equal where groups are compared
 _NOT_CONFIG = ("knobs", "seed")
@@ -235,7 +234,8 @@ def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
 
 
 def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
-    """Measure -> one number per run: the mean of the last rows at or before that place; "best" of the smoothed run."""
+    """Measure -> one number per run: the mean of the last rows at or before that place; "best" of so many rows
+    in a row, wherever."""
     def last(trace: Trace, axis: str, place: float) -> float:
         x, y, _ = trace.column(metric, axis)
         return float(y[x <= place][-LAST:].mean())
@@ -243,11 +243,14 @@ def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str
     measures = {FINAL: ("step", np.inf), **{axis: (axis, place) for axis, place in equal.items()}}
     values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
     if better := METRICS[metric].better:
-        curves = [smoothed(trace, metric, smoothing=SMOOTHING)[2] for trace in group.traces]
         peak = np.min if better == "lower" else np.max
-        # The first rows' means are of few rows: the luckiest of them would be the best of many runs.
-        values["best"] = tuple(float(peak(curve[min(LAST, curve.size) - 1:])) for curve in curves)
+        values["best"] = tuple(float(peak(_means(trace.column(metric)[1]))) for trace in group.traces)
     return values
+
+
+def _means(values: np.ndarray) -> np.ndarray:
+    """The means of LAST values in a row, or of all where there are fewer."""
+    return sliding_window_view(values, min(LAST, values.size)).mean(axis=1)
 
 
 def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Duel]]:

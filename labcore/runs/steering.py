@@ -206,3 +206,10 @@ def shown(value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def unusual(spec: RunSpec) -> list[str]:
+    """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"]."""
+    own = {knob.key for knob in spec.row.knobs}
+    return [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
+            if knob.key in own and spec.knobs[knob.key] != knob.default]

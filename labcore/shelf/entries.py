@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from labcore.catalog.knob import Value
 from labcore.compare.imported import Imported
 from labcore.runs.rows import ACTIVE, RunRow
+from labcore.runs.steering import unusual
 from labcore.shelf.digest import Digest
 
 IMPORTED = "imported"  # the kind and the state of a run of another tool
@@ -18,7 +19,8 @@ class Entry:
     """A run of the lab or of another tool, as a list shows it.
 
     `algorithm` and `task` are names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
-    ones; `steps` is how many the run is to have. What a run of another tool does not tell is None or empty.
+    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their
+    defaults. What a run of another tool does not tell is None or empty.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Entry:
     ended: float | None = None
     seconds: float | None = None
     message: str = ""
+    settings: str = ""
     knobs: Mapping[str, Value] = field(default_factory=dict)
     parent: tuple[str, int] | None = None
     sweep: str | None = None
@@ -55,7 +58,7 @@ def of_run(row: RunRow, digest: Digest) -> Entry:
     spec = row.spec
     return Entry(row.id, spec.kind, row.state, spec.row.label, row.created, row.step, digest, spec.task_row.label,
                  spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended, row.seconds, row.message,
-                 spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note, row.deleted)
+                 ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note, row.deleted)
 
 
 def of_imported(told: Imported, digest: Digest) -> Entry:

@@ -61,6 +61,12 @@ def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
     assert (*table.iloc[0]["state"], table.iloc[0]["metric"], table.iloc[0]["last"]) == ("Imported", "Reward", 0.4)
 
 
+def test_runs_of_a_sweep_are_told_apart_by_their_settings(page, lab):
+    low, high, plain = (seed(lab.store, "finished", knobs=knobs) for knobs in ({"beta": 0.1}, {"beta": 0.2}, {}))
+    table = page("runs").dataframe[0].value.set_index("run")["settings"]
+    assert table.to_dict() == {low: "β 0.1", high: "β 0.2", plain: ""}
+
+
 def test_columns_without_a_value_take_no_room():
     assert not {"tags", "note"} & set(runs_table.frame([entry()]).columns)
     assert {"tags", "note"} <= set(runs_table.frame([entry(tags=("a",), note="b"), entry("c")]).columns)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import plotly.graph_objects as go
@@ -19,7 +20,19 @@ DIVERGING = {"light": ((0.0, "#E69F00"), (0.5, "#EEF0F2"), (1.0, "#4C9BCB")),
 Z95 = 1.96
 
 
-def cosine_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
+def colours_of(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> list[str]:
+    """A colour for each algorithm: that of its number in `hues`, else one that is free.
+
+    >>> colours_of({"algorithms": [{"key": "a"}, {"key": "b"}]}, "light", {"b": 0}) == [*theme.LIGHT[1::-1]]
+    True
+    """
+    keys = [row["key"] for row in found["algorithms"]]
+    free = [number for number in range(len(keys) + len(hues)) if number not in hues.values()]
+    return [theme.palette(kind)[(hues[key] if key in hues else free.pop(0)) % 6] for key in keys]
+
+
+def cosine_figure(found: dict[str, Any], kind: str = "light", hues: Mapping[str, int] = MappingProxyType({})
+                  ) -> go.Figure:
     """The cosine between each two gradients as a heat map with its numbers, and each gradient's norm beside it."""
     rows = found["algorithms"]
     labels = [row["label"] for row in rows]
@@ -31,7 +44,7 @@ def cosine_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
                        showscale=False, hovertemplate="%{y} and %{x}<br>cosine %{z:.4f}<extra></extra>")
     figure.add_bar(y=labels, x=[row["norm"] for row in rows], orientation="h", row=1, col=2, showlegend=False,
                    text=[number(row["norm"], 3) for row in rows], textposition="auto", width=0.55,
-                   marker={"color": [theme.palette(kind)[place % 6] for place in range(len(rows))]},
+                   marker={"color": colours_of(found, kind, hues)},
                    hovertemplate="%{y}<br>‖∇L‖ %{x:.4f}<extra></extra>")
     charts.finish(figure, kind, 96 + 52 * len(rows))
     figure.update_yaxes(autorange="reversed", showgrid=False)
@@ -51,10 +64,12 @@ def two(value: float, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}.2f}".replace("-", "−")
 
 
-def effect_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
+def effect_figure(found: dict[str, Any], kind: str = "light", hues: Mapping[str, int] = MappingProxyType({})
+                  ) -> go.Figure:
     """Each algorithm's step in the plane of its KL and its change of the mean reward, with 95 % error bars."""
     figure = make_subplots(1, 2, horizontal_spacing=0.06, shared_yaxes=True,
                            subplot_titles=("steps of one length", "own optimizers"))
+    colours = colours_of(found, kind, hues)
     for place, row in enumerate(found["algorithms"]):
         for column, which in ((1, "equal"), (2, "own")):
             effect = found["effects"][row["key"]][which]
@@ -66,7 +81,7 @@ def effect_figure(found: dict[str, Any], kind: str = "light") -> go.Figure:
                 showlegend=column == 2 or found["effects"][row["key"]]["own"] is None,
                 error_x={"array": [Z95 * kl["se"]], "thickness": 1.2, "width": 3},
                 error_y={"array": [Z95 * change["se"]], "thickness": 1.2, "width": 3},
-                marker={"size": 11, "color": theme.palette(kind)[place % 6],
+                marker={"size": 11, "color": colours[place],
                         "symbol": ("circle", "square", "diamond", "cross", "triangle-up", "star")[place % 6]},
                 hovertemplate=f"{row['label']}<br>KL %{{x:.4f}} nats/token<br>Δ reward %{{y:+.4f}}<extra></extra>",
                 row=1, col=column)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -31,8 +32,11 @@ CSS = """
 </style>"""
 
 
-def panel(run_ids: Sequence[str], polled: bool = False) -> None:
-    """The whole view of the runs that are compared; one of them gives the batch. `polled` as in `answers.panel`."""
+def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] = MappingProxyType({})) -> None:
+    """The whole view of the runs that are compared; one of them gives the batch.
+
+    `polled` as in `answers.panel`; `hues` are the numbers of the colours that algorithms have on the page around.
+    """
     runs = language_runs(run_ids)
     if not runs:
         st.info("A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
@@ -61,22 +65,22 @@ def panel(run_ids: Sequence[str], polled: bool = False) -> None:
         return
     st.html(CSS)
     with st.container(key="one_batch" if fresh else "one_batch_stale"):
-        _shown(found, batch, to)
+        _shown(found, batch, to, hues)
 
 
-def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
+def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: Mapping[str, int]) -> None:
     kind = theme.ground()
     st.html(_head(found))
     left, right = st.columns([1.4, 1], gap="large")
     with left:
-        st.plotly_chart(charts.cosine_figure(found, kind), theme=None, key="one_batch:cosines",
+        st.plotly_chart(charts.cosine_figure(found, kind, hues), theme=None, key="one_batch:cosines",
                         config={"displayModeBar": False},
                         alt="Cosine between the gradients of each two algorithms, and each gradient's norm")
         st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
                    "are those before any clipping of the norm.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
     _pushes(found, batch, to)
-    _effects(found, kind)
+    _effects(found, kind, hues)
 
 
 def _controls(batch: Batch, names: Sequence[str], to: Callable[..., None]) -> None:
@@ -148,15 +152,15 @@ def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> Non
     to(**{which: USUAL if chosen == usual else chosen})
 
 
-def _effects(found: dict[str, Any], kind: str) -> None:
+def _effects(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> None:
     """What one step does, measured on other prompts."""
     before, length = found["before"]["reward"], found["step_length"]
     st.subheader("What one step does", anchor=False)
-    st.plotly_chart(charts.effect_figure(found, kind), theme=None, key="one_batch:effects",
+    st.plotly_chart(charts.effect_figure(found, kind, hues), theme=None, key="one_batch:effects",
                     config={"displayModeBar": False},
                     alt="Change of the mean reward against the KL of one step, for each algorithm")
-    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest that "
-            "costs none of them more than about 0.01 nats/token. ")
+    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest "
+            "that costs none of them more than about 0.01 nats/token on the first of these prompts. ")
     st.caption(f"{same}Right: as the training loop would take it, AdamW with the run's moments, the algorithm's "
                "learning rate and gradient clip; at its very start Adam moves every weight by about the learning rate. "
                f"Estimates with 95 % error bars, from {found['before']['prompts']:,} other prompts, answered before "

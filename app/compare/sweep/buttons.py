@@ -14,13 +14,13 @@ from labcore.runs.rows import ACTIVE, RunRow
 
 
 def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
-    """Cancel and Resume, where there is something to cancel or to resume."""
+    """Cancel while runs wait or go, then Resume: never both, or a second click undoes the first."""
     going = sum(run.state in ACTIVE for run in runs)
     stopped = sum(run.state in sweep.CANCELLED for run in runs)
     if going:
         st.button(f"Cancel {going}", icon=":material/stop:", key="sweep:cancel", on_click=_cancel, args=(sweep_id,),
                   help="Stop the runs that wait or go. Those that go keep a checkpoint; all can be resumed.")
-    if stopped:
+    elif stopped:
         st.button(f"Resume {stopped}", icon=":material/play_arrow:", key="sweep:resume", on_click=_resume,
                   args=(sweep_id,), help="Queue the runs again that were stopped or interrupted: they go on from their "
                   "checkpoints")

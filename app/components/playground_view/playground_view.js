@@ -124,7 +124,7 @@ function cell(view, column, answer) {
   const whole = answer.logprob - answer.base_logprob;
   line.append(letter(column, view.dark), verdict(answer));
   if (answer.reward !== null && answer.reward % 1) line.append(make("span", `reward ${format(answer.reward, 2)}`));
-  line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `π/π_base ${signed(whole)}`),
+  line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log π/π_base ${signed(whole)}`),
     make("span", `${answer.tokens.length} ${answer.tokens.length === 1 ? "token" : "tokens"}` +
       (answer.truncated ? ", cut" : "")));
   line.lastChild.title = answer.truncated ? "The length limit came before the end." : "The end token counts as one.";
