@@ -19,8 +19,8 @@ class Entry:
     """A run of the lab or of another tool, as a list shows it.
 
     `algorithm` and `task` are names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
-    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their
-    defaults. What a run of another tool does not tell is None or empty.
+    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their defaults. What a run of
+    another tool does not tell is None or empty.
     """
 
     id: str
@@ -58,7 +58,8 @@ def of_run(row: RunRow, digest: Digest) -> Entry:
     spec = row.spec
     return Entry(row.id, spec.kind, row.state, spec.row.label, row.created, row.step, digest, spec.task_row.label,
                  spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended, row.seconds, row.message,
-                 ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note, row.deleted)
+                 ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note,
+                 row.deleted)
 
 
 def of_imported(told: Imported, digest: Digest) -> Entry:
