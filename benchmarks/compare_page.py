@@ -3,8 +3,9 @@
 `python -m benchmarks.compare_page` fills a store of its own in a temporary folder, starts the lab on it and drives a
 Chromium whose profile has seen the lab before, as a user's has: without its cache of compiled scripts plotly.js alone
 takes longer than all the rest. "first" is the first opening of these runs, whose rows the server has yet to read; the
-seconds count from the navigation, or from the click on Compare in the page Runs, until every run of the big chart is
-drawn, and until all small charts are.
+seconds count from the click on Compare in the page Runs, or from the navigation of a new tab, until every run of the
+big chart is drawn, and until all small charts are. A new tab pays Streamlit's own start too: beside it is how long a
+page of text takes.
 """
 
 from __future__ import annotations
@@ -119,6 +120,16 @@ def clicked(browser: BrowserContext, lab: Server, runs: int, settings: int) -> t
     return big, whole
 
 
+def text_page(browser: BrowserContext, lab: Server) -> float:
+    """Seconds from the navigation of a new tab until the page Help has its first heading."""
+    page, begun = browser.new_page(), time.perf_counter()
+    page.goto(f"{lab.url}/help", wait_until="commit")
+    page.wait_for_function("() => document.querySelector('h3')")
+    took = time.perf_counter() - begun
+    page.close()
+    return took
+
+
 def cpu(process: psutil.Process) -> float:
     return sum(process.cpu_times()[:2])
 
@@ -186,8 +197,9 @@ def measure(browser: BrowserContext, lab: Server, store: Store, runs: list[str],
         print(f"click in Runs, {'again' if number else 'first'}: big chart {big:.2f} s, all charts {whole:.2f} s "
               f"(load {os.getloadavg()[0]:.1f})", flush=True)
     url = f"{lab.url}/compare?runs={','.join(runs)}"
-    took = []
+    took, plain = [], []
     for number in range(options.rounds + 1):
+        plain.append(text_page(browser, lab))
         page, big, whole, busy = opened(browser, url, settings, server)
         name, load = f"address, {'again' if number else 'first in a tab'}", os.getloadavg()[0]
         print(f"{name}: big chart {big:.2f} s, all charts {whole:.2f} s, server CPU {busy:.2f} s (load {load:.1f})",
@@ -195,7 +207,7 @@ def measure(browser: BrowserContext, lab: Server, store: Store, runs: list[str],
         took += [big] if number else []
         if number < options.rounds:
             page.close()
-    print(f"again, median: {statistics.median(took):.2f} s")
+    print(f"address, again, median: {statistics.median(took):.2f} s; a page of text {statistics.median(plain):.2f} s")
     print(growing(page, store, runs[-1], options, server))
 
 
