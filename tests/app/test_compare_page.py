@@ -304,6 +304,14 @@ def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkey
     assert test.multiselect[0].value == [pair[0]] and "Table" in views(test)
 
 
+def test_controls_without_effect_are_left_out(page, lab):
+    Answering(lab.launcher, lambda spec: None)
+    run = trained(lab.store)
+    labels = {view: {box.label for box in page("compare", runs=run, view=view).selectbox} for view in (
+        "curves", "answers")}
+    assert "Metric" in labels["curves"] and "Metric" not in labels["answers"]
+
+
 def test_a_job_that_cannot_be_asked_again_is_a_sentence(page, lab):
     asked = Answering(lab.launcher, lambda spec: None)
     put = asked.compute

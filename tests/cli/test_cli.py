@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,12 @@ def test_a_word_that_is_no_option_is_one_sentence(capsys, arguments):
     assert end.value.code == 2
     said = capsys.readouterr().err.strip()
     assert said.startswith("labcore: ") and len(said.splitlines()) == 1
+
+
+def test_without_its_packages_it_says_what_to_do():
+    """As with the system's python beside the environment that `make run` made."""
+    program = "import runpy, sys; sys.modules['tsdownsample'] = None; runpy.run_module('labcore', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], timeout=60,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "tsdownsample is not installed" in done.stderr and "activate the environment" in done.stderr
