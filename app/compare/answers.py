@@ -16,6 +16,7 @@ from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs.models import BASE, Model, parse, source, steps
 from labcore.runs.rows import RunRow
+from labcore.runs.steering import unusual
 
 COUNT, SHOWN = 64, 8  # questions, and those whose answers are shown
 MOST = 24  # runs
@@ -61,7 +62,7 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
             "questions", "answers", ids, ids, polled)
     if found is None:
         return
-    above.html(CSS + table(found, {run.id: run.spec.seed for run in runs}, colours or {}))
+    above.html(CSS + table(found, {run.id: _about(run) for run in runs}, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
                   f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
@@ -87,6 +88,11 @@ def _task(run: RunRow) -> tuple:
     return spec.task, spec.data, *(spec.knobs[knob.key] for knob in spec.task_row.knobs)
 
 
+def _about(run: RunRow) -> str:
+    """What tells a run from others of its algorithm: at most two knobs that are no defaults, and the seed."""
+    return " · ".join([*unusual(run.spec)[:2], f"seed {run.spec.seed}"])
+
+
 def _base(runs: Sequence[RunRow]) -> list[str]:
     """The base of all runs where it is one and the same, to stand beside them."""
     try:
@@ -96,9 +102,12 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
     return [Model(runs[0].id, BASE).name] if len(found) == 1 and None not in found else []
 
 
-def table(found: dict[str, Any], seeds: Mapping[str, int], colours: Mapping[str, str]) -> str:
-    """Questions down, models across, and each one's share of right answers below: HTML. Seeds and colours by run."""
-    heads = "".join(f"<th>{_head(column['model'], seeds, colours)}</th>" for column in found["columns"])
+def table(found: dict[str, Any], about: Mapping[str, str], colours: Mapping[str, str]) -> str:
+    """Questions down, models across, and each one's share of right answers below: HTML.
+
+    `about` says what tells a run from the others; it and the colours are by run.
+    """
+    heads = "".join(f"<th>{_head(column['model'], about, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
                    + "".join(f"<td>{_cell(column['answers'][row])}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
@@ -107,11 +116,11 @@ def table(found: dict[str, Any], seeds: Mapping[str, int], colours: Mapping[str,
             f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right</td>{shares}</tr></tfoot></table></div>")
 
 
-def _head(name: str, seeds: Mapping[str, int], colours: Mapping[str, str]) -> str:
+def _head(name: str, about: Mapping[str, str], colours: Mapping[str, str]) -> str:
     model = parse(name)
-    seed = "" if model.stage else f"seed {seeds[model.run]}<br>"
+    told = "" if model.stage else f"{html.escape(about[model.run])}<br>"
     return (f'<b><span class="rl-dot" style="background:{_colour(name, colours)}"></span>{html.escape(title(name))}'
-            f"</b><small>{seed}{html.escape(name)}</small>")
+            f"</b><small>{told}{html.escape(name)}</small>")
 
 
 def _colour(name: str, colours: Mapping[str, str]) -> str:

@@ -36,6 +36,12 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
     assert len(asked.asked) == 1
 
 
+def test_runs_of_one_algorithm_are_told_apart_by_their_knobs(page, lab, asked):
+    runs = [trained(lab.store), trained(lab.store, knobs={"beta": 0.2})]
+    written = html(page("compare", runs=",".join(runs), view="answers"))
+    assert "<small>seed 0<br>" in written and "<small>β 0.2 · seed 0<br>" in written
+
+
 def checkpoint(run: str, step: int) -> None:
     (run_folder(run) / "checkpoints" / f"step-{step:06d}" / "policy").mkdir(parents=True)
 
@@ -105,7 +111,7 @@ def test_marks_escapes_and_shares():
         return f"({name})"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.compare.answers.title", titled)
-        written = table(found, {"a": 5}, {"a": "#112233"})
+        written = table(found, {"a": "seed 5"}, {"a": "#112233"})
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
     assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written
     assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")
