@@ -12,12 +12,12 @@ from app.compare.lines import Look, gap_of, lines_of
 from app.compare.wording import going
 from app.lab import lab
 from labcore.compare import imported
-from labcore.compare.statistics import FEWEST, Mean
+from labcore.compare.statistics import Mean
 from labcore.compare.table import FINAL, Table
 from labcore.compare.traces import AXES, Trace
 from labcore.runs.rows import RunRow
 
-_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie"}
+_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")
 _SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
          "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
@@ -41,12 +41,11 @@ def table(found: Table, chosen: Chosen) -> bytes:
     header = ["group", "seeds", "runs", "states", "metric", *(f"{name}{end}" for name in means for end in _MEAN),
               *(f"delta_{name}{end}" for name in deltas for end in _MEAN), "against", "p_better_than_it", "verdict",
               "seconds", "memory_mb", "models"]
-    lines, seeds = [], {row.label: row.seeds for row in found.rows}
+    lines = []
     for row in found.rows:
         duel = found.duels[FINAL][row.label].get(against)
         cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
-        fewest = min(row.seeds, seeds[against])
-        verdict = "" if duel is None else "no verdict" if going(found) or fewest < FEWEST else _COMES_TO[duel.verdict]
+        verdict = "" if duel is None else _COMES_TO["none" if going(found) else duel.verdict]
         lines.append([row.label, row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
                       *(n for c in cells for n in _three(c)),
                       *(n for name in deltas for n in _three(row.deltas.get(name))),

@@ -85,7 +85,7 @@ def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, s
     It is said of A where that is `mine`, else of B.
     """
     other = b if mine else a
-    if fewest < statistics.FEWEST:
+    if duel.verdict == "none":
         said = f"no verdict from {seeds(fewest)}"
     elif duel.verdict == "tie":
         said = f"tie with {other}"

@@ -139,7 +139,7 @@ def _verdicts(table: Table) -> str:
 def _duel(duel: Duel, a: str, b: str) -> str:
     """"P 0.89 [0.67, 1.00], by chance 20 %: tie"."""
     band = _NONE if duel.low is None else f"[{duel.low:.2f}, {duel.high:.2f}]"
-    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[duel.verdict]
+    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie", "none": "no verdict"}[duel.verdict]
     return f"P(A>B) {duel.p:.2f} {band}, by chance {duel.chance:.0%}: {said}"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
-from labcore.compare.statistics import FEWEST, Mean
+from labcore.compare.statistics import Mean
 from labcore.compare.table import EQUAL, FINAL, Group, equal_places, values_of
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
@@ -70,8 +70,7 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> St
     beats, ties, few = [], [], []
     for label in values.keys() - {leader}:
         duel = statistics.duel(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
-        enough = min(len(values[leader]), len(values[label])) >= FEWEST
-        (few if not enough else beats if duel.verdict == "A" else ties).append(label)
+        {"A": beats, "none": few}.get(duel.verdict, ties).append(label)
     order = list(values)
     return Standing(criterion, equal.get(criterion), values,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},

@@ -22,7 +22,7 @@ FEWEST = 3  # seeds on each side for a verdict: two against two come apart by ch
 MOST_CHANCE = 0.1  # the least that three seeds against three can reach; their bootstrap alone is too sure of itself
 _EXACT = 1000  # divisions of the seeds into two sides that are all counted; of more, a sample
 
-Verdict = Literal["A", "B", "tie"]
+Verdict = Literal["A", "B", "tie", "none"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Duel:
     def mirrored(self) -> Duel:
         """B against A."""
         low, high = (None, None) if self.low is None else (1 - self.high, 1 - self.low)
-        return Duel(1 - self.p, low, high, self.chance, {"A": "B", "B": "A", "tie": "tie"}[self.verdict])
+        return Duel(1 - self.p, low, high, self.chance, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
 
 
 def mean(values: np.ndarray) -> Mean:
@@ -119,9 +119,9 @@ def p_better(a: np.ndarray, b: np.ndarray) -> float:
 def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
     """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
 
-    A tie where the interval contains ½, where seeds dealt at random come apart as far in more than one case of ten,
-    and where a side has fewer than three seeds: then there is no telling. Three against three are told apart only
-    where all of one side lie above all of the other.
+    A tie where the interval contains ½, and where seeds dealt at random come apart as far in more than one case of
+    ten. Three against three are told apart only where all of one side lie above all of the other. No verdict, "none",
+    where a side has fewer than three seeds: then there is no telling.
     """
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
@@ -131,9 +131,12 @@ def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
         shares = _draws(a.size, rng), _draws(b.size, rng)
         found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))
         low, high = float(found[0]), float(found[1])
-    verdict: Verdict = "tie"
     chance = _chance(a, b, p)
-    if min(a.size, b.size) >= FEWEST and not low <= 0.5 <= high and chance <= MOST_CHANCE + 1e-12:
+    if min(a.size, b.size) < FEWEST:
+        verdict: Verdict = "none"
+    elif low <= 0.5 <= high or chance > MOST_CHANCE + 1e-12:
+        verdict = "tie"
+    else:
         verdict = "A" if p > 0.5 else "B"
     return Duel(p, low, high, chance, verdict)
 

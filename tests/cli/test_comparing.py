@@ -48,7 +48,7 @@ def test_one_seed_is_called_no_evidence(capsys):
     store = Store()
     assert main(["compare", tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, algorithm="rloo")]) == 0
     said = capsys.readouterr().out
-    assert "P(A>B) 1.00 –, by chance 100%: tie" in said and "fewer than 3 seeds are no evidence" in said
+    assert "P(A>B) 1.00 –, by chance 100%: no verdict" in said and "fewer than 3 seeds are no evidence" in said
 
 
 def test_a_comparison_as_json(capsys):

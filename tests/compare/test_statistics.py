@@ -113,8 +113,9 @@ def test_lower_is_better():
 def test_few_seeds_are_no_evidence():
     """Two against two come apart in one case of three by chance; one against one always does."""
     two, one = statistics.duel([3, 4], [1, 2]), statistics.duel([3], [1])
-    assert two.p == 1 and two.verdict == "tie" and (two.low, two.high) == (1, 1)
-    assert one.p == 1 and one.verdict == "tie" and one.low is None and one.high is None and one.chance == 1
+    assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
+    assert two.mirrored.verdict == "none" == statistics.duel([3, 4, 5, 6], [1, 2]).verdict
+    assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.chance == 1
 
 
 def test_a_coin_seldom_wins():
