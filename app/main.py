@@ -9,12 +9,12 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
 
 import streamlit as st  # noqa: E402
 
-from app import theme  # noqa: E402
+from app import astray, theme  # noqa: E402
 
 st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
 theme.style()
-st.navigation([
-    st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", default=True),
+pages = [
+    st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
@@ -22,4 +22,5 @@ st.navigation([
     st.Page("../pages/playground.py", title="Playground", url_path="playground"),
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),
     st.Page("../pages/help.py", title="Help", url_path="help"),
-], position="top").run()
+]
+st.navigation([*pages, *astray.pages(pages)], position="top").run()

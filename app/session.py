@@ -33,6 +33,12 @@ def page_of(kind: str) -> str:
     return f"../pages/{kind}.py"
 
 
+def missing(run_id: str) -> str:
+    """What is said of a link to a run that is not there."""
+    return (f"There is no run “{run_id}” here: it was deleted (for a week the page Runs restores it), or the link is "
+            "from another lab.")
+
+
 def open_run(kind: str) -> RunRow | None:
     """The run of the URL; else the one this tab had open; else, in a new tab, the newest that is going.
 
@@ -42,8 +48,7 @@ def open_run(kind: str) -> RunRow | None:
     if (run_id := st.query_params.get("run")) is not None:
         run = lab().find(run_id)
         if run is None:
-            state[PROBLEM] = (f"There is no run {run_id} here: it was deleted (for a week the page Runs restores it), "
-                              "or the link is from another lab.")
+            state[PROBLEM] = missing(run_id)
             close_run(kind)
         elif run.spec.kind != kind:
             st.switch_page(page_of(run.spec.kind), query_params={"run": run.id})

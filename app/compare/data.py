@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.compare.link import Place
 from app.lab import lab
+from app.session import missing
 from app.theme import DARK, LIGHT
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.compare import imported, tree
@@ -106,8 +107,9 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
     if place.sweep:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
-        except LabError as error:
-            return [], [str(error)]
+        except LabError:
+            return [], [f"There is no sweep “{place.sweep}” here: its runs were deleted (for a week the page Runs "
+                        "restores them), or the link is from another lab."]
     found: list[Source] = []
     faults = []
     for name in place.runs:
@@ -116,7 +118,7 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
         elif run := lab().find(name):
             found.append(run)
         else:
-            faults.append(f"There is no run {name} here: it was deleted, or the link is from another lab.")
+            faults.append(missing(name))
     return found, faults
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from app.held import held
 from app.lab import lab
 from app.playground.link import MOST_MODELS, Place, go, now
-from app.session import page_of, runs_of
+from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
 from labcore.catalog import kinds
@@ -40,8 +40,7 @@ def fitting(place: Place) -> Place:
     for name in place.models:
         run = lab().find(parse(name).run)
         if run is None:
-            st.warning(f"There is no run {literal(parse(name).run)} here: it was deleted, or the link is from another "
-                       "lab.", icon=":material/error:")
+            st.warning(literal(missing(parse(name).run)), icon=":material/error:")
         elif run.spec.kind != "llm":
             kind = kinds.kind(run.spec.kind)
             with st.container(horizontal=True, vertical_alignment="center"):

@@ -88,7 +88,7 @@ def test_the_parent_of_a_fork_is_one_click_away(page, lab, pair):
 def test_a_run_that_is_not_there_is_said_and_the_rest_is_shown(page, lab, pair):
     test = page("compare", runs=f"gone,{pair[0]}", x="days", metric="nonsense")
     assert len(warnings(test)) == 3, warnings(test)
-    assert "There is no run gone here" in warnings(test)[2] and "the metric 'nonsense'" in warnings(test)[0]
+    assert "There is no run “gone” here" in warnings(test)[2] and "the metric 'nonsense'" in warnings(test)[0]
     assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO"]
 
 
@@ -216,7 +216,7 @@ def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):
     assert sweep in html(test) and "3 queued" in html(test) and not test.multiselect
     assert charts(test)["main"]["groups"][0]["note"] == "waiting"
     test = page("compare", sweep="sweep-gone")
-    assert "There is no sweep 'sweep-gone'" in warnings(test)[0]
+    assert "There is no sweep “sweep-gone” here" in warnings(test)[0]
 
 
 def test_only_runs_that_go_are_polled(page, lab, pair, monkeypatch):

@@ -146,7 +146,7 @@ def test_what_a_link_says_is_shown_as_it_stands(page):
 
 
 def test_a_link_to_a_deleted_run_says_so(page):
-    assert "There is no run gone" in page("llm", run="gone").error[0].value
+    assert "There is no run “gone” here" in page("llm", run="gone").error[0].value
 
 
 def test_a_new_tab_finds_the_run_that_is_going(page, lab):

@@ -180,7 +180,7 @@ def test_models_are_added_and_taken_away(page, lab, grpo, asked):
 def test_a_run_without_prompts_is_sent_to_its_own_page(page, lab, grpo, asked):
     maze = seed_maze(lab.store)
     test = page("playground", runs=f"{maze},{grpo},gone")
-    assert "answers no prompts" in said(test) and "There is no run gone here" in said(test)
+    assert "answers no prompts" in said(test) and "There is no run “gone” here" in said(test)
     assert [link.proto.label for link in test.get("page_link") if "Open in" in link.proto.label] == ["Open in Maze"]
     assert asked.asked[-1]["models"] == [f"{grpo}@6"]
 
