@@ -47,10 +47,9 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 
 LIGHT = modules("labcore/catalog", "labcore/jobs", "labcore/worlds", "labcore/errors", "labcore/cli", "labcore/compare",
-                "labcore/shelf",
+                "labcore/shelf", "labcore/capsules",
                 *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record", "fork", "sweep",
-                                                      "capsule", "capsule_file", "capsule_import",
-                                                      "capsule_zip", "replay", "tensorboard")), "labcore/handover")
+                                                      "tensorboard")), "labcore/handover")
 
 
 @pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])

@@ -13,11 +13,11 @@ from app.lab import lab
 from app.runs.actions import volume
 from app.runs.state import STALE, pick, said, shelf, show_all
 from app.tokens import literal
+from labcore.capsules import importing
 from labcore.catalog.metrics import METRICS
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
-from labcore.runs import capsule_import
 from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
@@ -122,7 +122,7 @@ def _from_capsule(file: UploadedFile) -> str:
     with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
         path = Path(folder) / Path(file.name).name
         path.write_bytes(file.getvalue())
-        return capsule_import.take_in(lab().store, path)
+        return importing.take_in(lab().store, path)
 
 
 def _told(run: Imported) -> str:

@@ -14,9 +14,10 @@ import streamlit as st
 from app.lab import active, lab
 from app.tokens import literal
 from app.training.feed import Feed
+from labcore.capsules import packing
 from labcore.handover.plan import Plan, fits
 from labcore.handover.tools import TOOLS
-from labcore.runs import capsule, checkpoint, export
+from labcore.runs import checkpoint, export
 from labcore.runs.fork import knobs_at
 from labcore.runs.paths import run_folder
 from labcore.runs.rows import RunRow
@@ -54,7 +55,7 @@ def _zip(run_id: str) -> bytes:
 
 
 def _capsule(run_id: str) -> bytes:
-    return capsule.write_own(lab().store, run_id).read_bytes()
+    return packing.write_own(lab().store, run_id).read_bytes()
 
 
 def show(run: RunRow, feed: Feed) -> None:
@@ -74,7 +75,7 @@ def show(run: RunRow, feed: Feed) -> None:
     st.code(text.format(run=run.id), language=language)
     st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
                "number comes out the same, bit for bit, or import it on the page Runs.")
-    st.code(f"python -m labcore replay {capsule.name_of(run.id)}", language="bash")
+    st.code(f"python -m labcore replay {packing.name_of(run.id)}", language="bash")
     if fits(run.spec):
         _further(run, feed)
 
@@ -96,12 +97,12 @@ def _close() -> None:
 
 
 def _downloads(run: RunRow) -> None:
-    ready, fault = checkpoint.newest(run_folder(run.id)) is not None, capsule.fault(run)
+    ready, fault = checkpoint.newest(run_folder(run.id)) is not None, packing.fault(run)
     with st.container(horizontal=True):
         st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
                            icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
                            help=None if ready else "Comes with the first checkpoint", key=f"zip:{run.id}")
-        st.download_button("Download capsule", lambda: _capsule(run.id), capsule.name_of(run.id), "application/zip",
+        st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
                            icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",

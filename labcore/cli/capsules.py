@@ -8,15 +8,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from labcore.capsules import packing
+from labcore.capsules.replay import Verdict, replay
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.handover.plan import plan_of
 from labcore.handover.tools import TOOLS, tool
-from labcore.runs import capsule
 from labcore.runs.export import export_run
-from labcore.runs.replay import Verdict, replay
 from labcore.runs.spec import DEVICES
 from labcore.runs.store import Store
 from labcore.runs.training import OnRecord
@@ -53,7 +53,7 @@ def export(options: argparse.Namespace) -> int:
     if not options.out:
         raise LabError("Where to? Give --out a folder, or with --capsule the name of a zip file.")
     if options.capsule:
-        print(capsule.write(store, options.run, options.out))
+        print(packing.write(store, options.run, options.out))
         return 0
     check_out(Path(options.out))
     print(export_run(store, options.run, options.out, tensorboard=options.tensorboard))

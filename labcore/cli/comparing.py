@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from labcore.capsules.importing import take_in
 from labcore.catalog.metrics import METRICS
 from labcore.compare import foreign, frontier, imported
 from labcore.compare.loading import load
@@ -17,7 +18,6 @@ from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
-from labcore.runs import capsule_import
 from labcore.runs.store import Store
 from labcore.worlds.jsonl import read_bytes
 
@@ -91,7 +91,7 @@ def _import_capsules(options: argparse.Namespace) -> int:
         raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and CSV files "
                        "out.")
     store = Store()
-    kept = [capsule_import.take_in(store, file) for file in options.files]
+    kept = [take_in(store, file) for file in options.files]
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 

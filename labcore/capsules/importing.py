@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from labcore.capsules.packing import CHECKPOINTS, SEEN
+from labcore.capsules.reading import Capsule, unpacked
 from labcore.errors import LabError
-from labcore.runs import capsule_file, checkpoint, uploads, versions
-from labcore.runs.capsule import CHECKPOINTS, SEEN
-from labcore.runs.capsule_file import Capsule
+from labcore.runs import checkpoint, uploads, versions
 from labcore.runs.faults import disk_full
 from labcore.runs.paths import home, is_run_id, made, run_folder
 from labcore.runs.rows import Event, RunRow, Step
@@ -31,7 +31,7 @@ def take_in(store: Store, path: Path | str) -> str:
     Raises:
         LabError: it is no sound capsule, this lab cannot run it, or it cannot be written.
     """
-    with capsule_file.unpacked(path) as capsule:
+    with unpacked(path) as capsule:
         for run_id in _names(capsule):
             folder = run_folder(run_id)
             if not is_run_id(run_id) or folder.exists():

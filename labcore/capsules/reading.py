@@ -1,6 +1,6 @@
 """Read a run capsule that may come from anybody: nothing in it is believed before it is checked, nothing in it is run.
 
-`capsule_zip` has unpacked it into a folder that goes away again. Numbers, spec and events are read as data here, and
+`unzipping` has unpacked it into a folder that goes away again. Numbers, spec and events are read as data here, and
 validated as if they were typed in. Imports no torch.
 """
 
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labcore.capsules import packing, unzipping
+from labcore.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
+from labcore.capsules.unzipping import RUN_ID, fault, is_time, read_json
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs import capsule, capsule_zip
-from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
-from labcore.runs.capsule_zip import RUN_ID, fault, is_time, read_json
 from labcore.runs.rows import COUNTERS, ENDED, Event, Step
 from labcore.runs.spec import RunSpec, make
 from labcore.worlds.jsonl import csv_reader
@@ -46,7 +46,7 @@ class Capsule:
     @property
     def first(self) -> Path | None:
         """The checkpoint that the run began with; None where it was too large for a capsule."""
-        path = self.folder / CHECKPOINTS / f"step-{capsule.first_step(self.spec):06d}"
+        path = self.folder / CHECKPOINTS / f"step-{packing.first_step(self.spec):06d}"
         return path if path.is_dir() and not self.manifest["left_out"] else None
 
     def located(self, model: str, data: Path | None, device: str | None = None) -> RunSpec:
@@ -75,7 +75,7 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
     """
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
-        yield _read(path.name, Path(temporary), capsule_zip.unpack(path, Path(temporary)))
+        yield _read(path.name, Path(temporary), unzipping.unpack(path, Path(temporary)))
 
 
 def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
@@ -86,7 +86,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
         raise fault(name, f"its {SPEC} names a file outside of it")
     rows, events = tuple(_rows(name, folder)), tuple(_events(name, folder))
     if not rows or rows[-1].step != manifest["step"]:
-        raise fault(name, f"its {capsule.METRICS} does not end with step {manifest['step']}")
+        raise fault(name, f"its {packing.METRICS} does not end with step {manifest['step']}")
     for file in manifest["files"]:
         if file.split("/")[0] in SEEN and not _sound_seen(read_json(name, file, (folder / file).read_bytes())):
             raise fault(name, f"{file!r} is nothing to look at")
@@ -113,21 +113,21 @@ def _sound_parent(parent: object) -> bool:
 
 
 def _rows(name: str, folder: Path) -> Iterator[Step]:
-    header, *lines = _table(name, folder, capsule.METRICS)
+    header, *lines = _table(name, folder, packing.METRICS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
     if unknown:
         raise LabError(f"{name} has the metric {unknown[0]!r}, which this lab does not know: use the lab that wrote "
                        "it, or a newer one.")
     if not {"step", "tokens", "seconds"} <= set(header):
-        raise fault(name, f"its {capsule.METRICS} has no column step, tokens or seconds")
+        raise fault(name, f"its {packing.METRICS} has no column step, tokens or seconds")
     last = 0
     for line in lines:
         values = {key: _number(name, text) for key, text in zip(header, line, strict=True) if text}
         counters = {key: values.pop(key, 0) for key in COUNTERS}
         if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or counters["step"] <= last:
-            raise fault(name, f"its {capsule.METRICS} does not count its steps")
+            raise fault(name, f"its {packing.METRICS} does not count its steps")
         if not is_time(counters["seconds"]):
-            raise fault(name, f"its {capsule.METRICS} does not count its seconds")
+            raise fault(name, f"its {packing.METRICS} does not count its seconds")
         last = counters["step"]
         yield Step(**counters, metrics=values)
 

@@ -1,7 +1,7 @@
 """The zip of a run capsule, taken apart without believing it.
 
 It is unpacked under names that cannot lead out of the folder, no more of it than there is room for, and each file is
-compared with its hash in the manifest. What the files say is for `capsule_file` to check. Imports no torch.
+compared with its hash in the manifest. What the files say is for `reading` to check. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from labcore.capsules import packing
+from labcore.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.errors import LabError, first_line
-from labcore.runs import capsule
-from labcore.runs.capsule import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.runs.faults import disk_full
 from labcore.runs.rows import STATES
 from labcore.worlds import jsonl
@@ -100,8 +100,8 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
     """No file is larger than its kind can be: all but the checkpoints are read as a whole."""
     top = file.split("/")[0]
-    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, capsule.MOST_SEEN),
-            **dict.fromkeys((capsule.METRICS, EVENTS, capsule.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
+    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.MOST_SEEN),
+            **dict.fromkeys((packing.METRICS, EVENTS, packing.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
     if (size := archive.getinfo(file).file_size) > most:
         raise fault(name, f"{file!r} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
 
@@ -137,7 +137,7 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
             raise fault(name, f"{file!r} is no part of a capsule")
         if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
             raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
-    for part in (SPEC, EVENTS, capsule.METRICS):
+    for part in (SPEC, EVENTS, packing.METRICS):
         if part not in manifest["files"]:
             raise fault(name, f"{part!r} is missing")
     times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
@@ -165,7 +165,7 @@ def _belongs(file: str) -> bool:
         return len(rest) == 1
     if top in SEEN:
         return len(rest) == 1 and bool(_SEEN.fullmatch(rest[0]))
-    return not rest and top in (SPEC, EVENTS, capsule.METRICS, capsule.KNOBS, capsule.README)
+    return not rest and top in (SPEC, EVENTS, packing.METRICS, packing.KNOBS, packing.README)
 
 
 def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[str, Any]], folder: Path) -> None:

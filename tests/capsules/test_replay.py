@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import json
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from labcore.capsules import packing, replay
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.runs import capsule, checkpoint, replay, uploads
+from labcore.runs import checkpoint, uploads
 from labcore.runs.faults import Ended
 from labcore.runs.fork import fork_spec
 from labcore.runs.paths import run_folder
@@ -25,37 +23,11 @@ from labcore.runs.rows import Event, Step
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
-
-SMALL = {"prompts_per_step": 4, "group_size": 4, "sft_steps": 3, "max_new_tokens": 4}
-Moves = dict[int, tuple[str, float]]  # after the step: a knob and its value
-
-
-@pytest.fixture
-def store():
-    return Store()
-
-
-def maze(steps: int = 12, algorithm: str = "q_learning", **knobs) -> RunSpec:
-    return make(kind="maze", algorithm_key=algorithm, task_key="corridors", steps=steps, knobs={"pace": 0.0} | knobs)
-
-
-def ran(store: Store, spec: RunSpec, moves: Moves | None = None, stop: int | None = None) -> str:
-    """A run of `spec` whose knobs are moved after some steps, stopped after step `stop`."""
-    run_id = store.create(spec)
-
-    def on_record(of: str, record: Record, seconds: float) -> None:
-        if of == run_id and record.step in (moves or {}):
-            key, value = moves[record.step]
-            store.ask(run_id, "set", {"knob": key, "value": value})
-        if of == run_id and record.step == stop:
-            store.ask(run_id, "stop")
-
-    assert drive(store, run_id, on_record=on_record) == ("stopped" if stop else "finished"), store.run(run_id).message
-    return run_id
+from tests.capsules.tools import SMALL, content, maze, ran, sealed
 
 
 def again(store: Store, run_id: str, tmp_path: Path, **options) -> replay.Verdict:
-    return replay.replay(capsule.write(store, run_id, tmp_path / "run.zip"), **options)
+    return replay.replay(packing.write(store, run_id, tmp_path / "run.zip"), **options)
 
 
 def training(store: Store, run_id: str) -> set[str]:
@@ -64,22 +36,13 @@ def training(store: Store, run_id: str) -> set[str]:
 
 def altered(path: Path, change) -> Path:
     """The capsule with `change(rows of metrics.csv)` made, under its true hashes."""
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    rows = list(csv.DictReader(io.StringIO(files["metrics.csv"].decode())))
+    rows = list(csv.DictReader(io.StringIO(content(path)["metrics.csv"].decode())))
     change(rows)
     table = io.StringIO()
     writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    files["metrics.csv"] = table.getvalue().encode()
-    manifest = json.loads(files["manifest.json"])
-    manifest["files"]["metrics.csv"]["sha256"] = hashlib.sha256(files["metrics.csv"]).hexdigest()
-    files["manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return path
+    return sealed(path, {"metrics.csv": table.getvalue().encode()})
 
 
 # ---------------------------------------------------------------- runs that come out the same
@@ -119,19 +82,12 @@ def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
     store.asked = asking
     drive(store, run_id)
     [place] = [event.payload for event in store.events_after(run_id) if event.kind == "knob"]
-    run = capsule.write(store, run_id, tmp_path / "run.zip")
+    run = packing.write(store, run_id, tmp_path / "run.zip")
     assert replay.replay(run).matches
-    with zipfile.ZipFile(run) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    events = files["events.csv"].decode()
+    events = content(run)["events.csv"].decode()
     moved = events.replace(f'""update"": {place["update"]}', f'""update"": {place["update"] + 3}')
     assert moved != events
-    manifest = json.loads(files["manifest.json"])
-    manifest["files"]["events.csv"]["sha256"] = hashlib.sha256(moved.encode()).hexdigest()
-    with zipfile.ZipFile(run, "w") as archive:
-        for name, text in {**files, "events.csv": moved.encode(), "manifest.json": json.dumps(manifest)}.items():
-            archive.writestr(name, text)
-    assert not replay.replay(run).matches
+    assert not replay.replay(sealed(run, {"events.csv": moved.encode()})).matches
 
 
 def test_a_stopped_run_is_replayed_to_where_it_stopped(store, tmp_path):
@@ -158,14 +114,14 @@ def test_a_capsule_of_a_run_that_is_going(store, tmp_path):
         if record.step == 5:
             store.ask(run_id, "set", {"knob": "alpha", "value": 0.1})  # later than what the capsule holds
         if record.step == 4:
-            capsule.write(store, run_id, tmp_path / "run.zip")
+            packing.write(store, run_id, tmp_path / "run.zip")
 
     drive(store, run_id, on_record=on_record)
     assert replay.replay(tmp_path / "run.zip").steps == 4
 
 
 def test_the_lab_that_it_is_run_in_is_left_alone(store, tmp_path, monkeypatch):
-    path = capsule.write(store, ran(store, maze(3)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(3)), tmp_path / "run.zip")
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     monkeypatch.setenv("RL_LAB_STORE", url)
     assert replay.replay(path).matches
@@ -199,7 +155,7 @@ def test_the_users_file_and_model_come_along(store, tmp_path):
     checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
     run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=3,
                              knobs=SMALL))
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     model.rename(tmp_path / "elsewhere")
     data.unlink()
     assert replay.replay(path).matches
@@ -236,7 +192,7 @@ def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monke
 
 
 def test_where_nothing_can_be_compared_there_is_no_answer(store, tmp_path, monkeypatch, capsys):
-    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
     monkeypatch.setattr(replay, "overtaken", lambda events, steps: {1, 2, 3})
     assert replay.replay(path).steps == 1
     assert main(["replay", str(path), "--steps", "3"]) == 2
@@ -264,7 +220,7 @@ def test_steps_overtaken_by_a_change_after_a_resume():
 @pytest.mark.parametrize("key, change", [("td_error", lambda text: repr(float(text) * (1 + 2**-52))),
                                          ("env_steps", lambda text: str(int(text) + 1)), ("td_error", lambda text: "")])
 def test_the_first_number_that_differs_is_named(store, tmp_path, key, change):
-    path = capsule.write(store, ran(store, maze(6)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(6)), tmp_path / "run.zip")
     kept = []
 
     def alter(rows):
@@ -280,7 +236,7 @@ def test_the_first_number_that_differs_is_named(store, tmp_path, key, change):
 
 
 def test_what_the_machine_did_is_not_compared(store, tmp_path):
-    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
 
     def alter(rows):
         for row in rows:
@@ -290,18 +246,12 @@ def test_what_the_machine_did_is_not_compared(store, tmp_path):
 
 
 def test_a_replay_that_ends_early(store, tmp_path):
-    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
 
     def alter(rows):
         rows.append(rows[-1] | {"step": "5"})
 
-    altered(path, alter)
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    files["manifest.json"] = json.dumps(json.loads(files["manifest.json"]) | {"step": 5}).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
+    sealed(altered(path, alter), step=5)
     assert replay.replay(path).difference == replay.Difference(5, "", None, None)
 
 
@@ -324,8 +274,8 @@ def test_a_model_too_large_for_the_capsule(store, tmp_path, monkeypatch):
     model = tmp_path / "some-model"
     checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
     run_id = ran(store, make(algorithm_key="grpo", task_key="sort", model=str(model), steps=2, knobs=SMALL))
-    monkeypatch.setattr(capsule, "LARGEST", 1000)
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    monkeypatch.setattr(packing, "LARGEST", 1000)
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     assert path.stat().st_size < 20_000
     with pytest.raises(LabError, match=r"The model 'some-model' was too large for run\.zip: give its folder"):
         replay.replay(path)
@@ -336,7 +286,7 @@ def test_a_model_too_large_for_the_capsule(store, tmp_path, monkeypatch):
 
 
 def test_a_run_that_cannot_be_made_here(store, tmp_path):
-    path = capsule.write(store, ran(store, make(algorithm_key="sft", task_key="sort", steps=2, knobs={
+    path = packing.write(store, ran(store, make(algorithm_key="sft", task_key="sort", steps=2, knobs={
         "eval_prompts": 4})), tmp_path / "run.zip")
     if replay.versions.here().get("device") == "cpu":
         with pytest.raises(LabError, match="has no mps device"):

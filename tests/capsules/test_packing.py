@@ -8,30 +8,19 @@ import io
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-import labcore
+from labcore.capsules import packing, reading
 from labcore.errors import LabError
-from labcore.runs import capsule, capsule_file, checkpoint, fork, uploads, versions
+from labcore.runs import checkpoint, fork, uploads
 from labcore.runs.paths import run_folder
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
+from tests.capsules.tools import content, faked, refused, sealed
 from tests.runs import fake
-from tests.runs.packing import content, ran, refused, sealed
-
-
-@pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
-def packed(store, tmp_path) -> Path:
-    return capsule.write(store, ran(store), tmp_path / "run.capsule.zip")
 
 
 def test_a_capsule_holds_everything_with_its_hash(store, packed):
@@ -51,7 +40,7 @@ def test_a_capsule_holds_everything_with_its_hash(store, packed):
 
 
 def test_reading_gives_back_what_was_written(store, packed):
-    with capsule_file.unpacked(packed) as found:
+    with reading.unpacked(packed) as found:
         run_id = found.run
         assert list(found.rows) == store.steps_after(run_id)
         assert [(e.step, e.kind, e.payload, e.time) for e in found.events] == [
@@ -75,75 +64,75 @@ def test_nothing_of_the_users_folders_is_in_it(store, tmp_path, monkeypatch):
     store.log(run_id, "failed", {"text": f"The file {data} and {home}/x and {home}/models/mine are bad",
                                  "more": [str(home)]}, 0)
     drive(store, run_id, start=fake.start)
-    path = capsule.write(store, run_id, tmp_path / "c.zip")
+    path = packing.write(store, run_id, tmp_path / "c.zip")
     for name, text in content(path).items():
         assert b"someone" not in text and str(tmp_path).encode() not in text, name
     told = RunSpec.from_json(content(path)["spec.json"].decode())
     assert (told.data, told.model) == ("data/my questions.jsonl", "checkpoints/step-000000/policy")
     assert content(path)[told.data] == data.read_bytes()
-    with capsule_file.unpacked(path) as found:
+    with reading.unpacked(path) as found:
         assert found.data.read_bytes() == data.read_bytes()
         assert found.events[1].payload["text"] == "The file my questions.jsonl and ~/x and mine are bad"
 
 
 def test_a_fork_takes_along_where_it_began(store, tmp_path):
-    parent = ran(store, 10)
+    parent = faked(store, 10)
     child = store.create(fork.fork_spec(store, parent, 10, knobs={"beta": 0.5}, steps=15))
     drive(store, child, start=fake.start)
-    with capsule_file.unpacked(capsule.write(store, child, tmp_path / "c.zip")) as found:
+    with reading.unpacked(packing.write(store, child, tmp_path / "c.zip")) as found:
         assert found.first.name == "step-000010" and found.spec.parent == (parent, 10)
         assert [row.step for row in found.rows] == [11, 12, 13, 14, 15]
 
 
 def test_what_is_too_large_is_left_out_with_its_hash(store, tmp_path, monkeypatch):
-    run_id = ran(store)
+    run_id = faked(store)
     (run_folder(run_id) / "checkpoints" / "step-000000" / "policy" / "model.safetensors").write_bytes(b"weights")
-    monkeypatch.setattr(capsule, "LARGEST", 10)
-    path = capsule.write(store, run_id, tmp_path / "c.zip")
-    with capsule_file.unpacked(path) as found:
+    monkeypatch.setattr(packing, "LARGEST", 10)
+    path = packing.write(store, run_id, tmp_path / "c.zip")
+    with reading.unpacked(path) as found:
         assert found.first is None
         assert found.manifest["left_out"]["weights"] == {"model.safetensors": hashlib.sha256(b"weights").hexdigest()}
     assert not [name for name in content(path) if name.startswith("checkpoints/")]
 
 
 def test_of_a_newest_checkpoint_that_is_too_large_the_policy_is_kept(store, tmp_path, monkeypatch):
-    run_id = ran(store)
+    run_id = faked(store)
     newest = run_folder(run_id) / "checkpoints" / "step-000025"
     (newest / "optimizer.safetensors").write_bytes(bytes(100_000))
-    monkeypatch.setattr(capsule, "LARGEST", 50_000)
-    names = set(content(capsule.write(store, run_id, tmp_path / "c.zip")))
+    monkeypatch.setattr(packing, "LARGEST", 50_000)
+    names = set(content(packing.write(store, run_id, tmp_path / "c.zip")))
     assert "checkpoints/step-000025/policy/state.json" in names
     assert "checkpoints/step-000025/optimizer.safetensors" not in names
     assert "checkpoints/step-000000/state.json" in names
 
 
 def test_of_what_there_is_to_look_at_the_newest_is_taken(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(capsule, "MOST_SEEN", 60)  # two of these samples
-    names = set(content(capsule.write(store, ran(store), tmp_path / "c.zip")))
-    assert {name for name in names if name.startswith(capsule.SEEN)} == {
+    monkeypatch.setattr(packing, "MOST_SEEN", 60)  # two of these samples
+    names = set(content(packing.write(store, faked(store), tmp_path / "c.zip")))
+    assert {name for name in names if name.startswith(packing.SEEN)} == {
         "samples/step-000025.json", "samples/step-000020.json"}
 
 
 def test_a_newest_checkpoint_deleted_meanwhile_is_replaced_by_the_next(store, tmp_path, monkeypatch):
-    run_id = ran(store)
-    folder, real, moved = run_folder(run_id) / "checkpoints", capsule.sha256, []
+    run_id = faked(store)
+    folder, real, moved = run_folder(run_id) / "checkpoints", packing.sha256, []
 
     def sha256(path):
         if not moved:  # the worker has just deleted it
             moved.append((folder / "step-000025").rename(folder / "step-000024"))
         return real(path)
 
-    monkeypatch.setattr(capsule, "sha256", sha256)
-    names = set(content(capsule.write(store, run_id, tmp_path / "c.zip")))
+    monkeypatch.setattr(packing, "sha256", sha256)
+    names = set(content(packing.write(store, run_id, tmp_path / "c.zip")))
     assert moved and "checkpoints/step-000024/state.json" in names
     assert not [name for name in names if name.startswith("checkpoints/step-000025")]
 
 
 def test_a_going_runs_checkpoint_is_not_newer_than_its_rows(store, tmp_path, monkeypatch):
-    run_id = ran(store)
+    run_id = faked(store)
     rows = [row for row in store.steps_after(run_id) if row.step <= 7]  # read just before step 8 was made
     monkeypatch.setattr(store, "steps_after", lambda _: rows)
-    path = capsule.write(store, run_id, tmp_path / "c.zip")
+    path = packing.write(store, run_id, tmp_path / "c.zip")
     assert {name.split("/")[1] for name in content(path) if name.startswith("checkpoints/")} == {"step-000000"}
     later = {name.replace("000000", "000025"): text for name, text in content(path).items() if "step-000000" in name}
     assert "is of a later step than its last, 7" in refused(sealed(path, later))
@@ -152,18 +141,18 @@ def test_a_going_runs_checkpoint_is_not_newer_than_its_rows(store, tmp_path, mon
 def test_what_cannot_be_packed_is_told_and_nothing_is_left(store, tmp_path):
     waiting = store.create(fake.grpo(5))
     with pytest.raises(LabError, match="made no step yet"):
-        capsule.write(store, waiting, tmp_path / "c.zip")
-    run_id = ran(store)
+        packing.write(store, waiting, tmp_path / "c.zip")
+    run_id = faked(store)
     with pytest.raises(LabError, match="is a folder"):
-        capsule.write(store, run_id, tmp_path)
+        packing.write(store, run_id, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="cannot be written"):
-        capsule.write(store, run_id, tmp_path / "file" / "c.zip")
+        packing.write(store, run_id, tmp_path / "file" / "c.zip")
     with pytest.raises(LabError, match="elsewhere"):
-        capsule.write_own(store, "../elsewhere")
+        packing.write_own(store, "../elsewhere")
     (run_folder(run_id) / "checkpoints" / "step-000000").rename(tmp_path / "gone")
     with pytest.raises(LabError, match="lost its first checkpoint"):
-        capsule.write(store, run_id, tmp_path / "c.zip")
+        packing.write(store, run_id, tmp_path / "c.zip")
     assert not list(tmp_path.glob("*.zip")) and not list(tmp_path.glob(".capsule-*"))
 
 
@@ -174,51 +163,17 @@ def test_a_lost_file_of_the_user_is_told(store, tmp_path):
     drive(store, run_id, start=fake.start)
     data.unlink()
     with pytest.raises(LabError, match=r"The file pairs\.jsonl .* is gone"):
-        capsule.write(store, run_id, tmp_path / "c.zip")
+        packing.write(store, run_id, tmp_path / "c.zip")
 
 
 def test_the_runs_own_capsule_is_replaced_as_a_whole(store):
-    run_id = ran(store)
+    run_id = faked(store)
     for _ in range(2):
-        path = capsule.write_own(store, run_id)
+        path = packing.write_own(store, run_id)
     assert [each.name for each in path.parent.iterdir()] == [f"{run_id}.capsule.zip"]
 
 
-# ---------------------------------------------------------------- what a run was made with
-
-
-def test_versions_are_noted_once_and_again_when_they_change(store, monkeypatch):
-    run_id = ran(store, 5)
-    [told] = versions.noted(run_folder(run_id))
-    assert told["from"] == 0 and told["lab"] and len(told["code"]) == 12
-    versions.note(run_folder(run_id), 3, None)
-    assert versions.noted(run_folder(run_id)) == [told]
-    monkeypatch.setattr(versions, "here", lambda device=None: {"torch": "99"})
-    versions.note(run_folder(run_id), 4, None)
-    assert versions.noted(run_folder(run_id)) == [told, {"from": 4, "torch": "99"}]
-
-
-def test_the_labs_version_is_the_packages():
-    project = tomllib.loads((Path(labcore.__file__).parents[1] / "pyproject.toml").read_text())
-    assert versions.here()["lab"] == labcore.__version__ == project["project"]["version"]
-
-
-def test_the_code_is_known_by_its_content(tmp_path, monkeypatch):
-    root = tmp_path / "labcore"
-    (root / "maths").mkdir(parents=True)
-    (root / "__init__.py").write_text("")
-    (root / "maths" / "kl.py").write_text("a = 1\n")
-    monkeypatch.setattr(versions.labcore, "__file__", str(root / "__init__.py"))
-    codes = []
-    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
-        (root / "maths" / "kl.py").write_text(text)
-        versions.code.cache_clear()
-        codes.append(versions.code())
-    versions.code.cache_clear()
-    assert codes[0] == codes[2] != codes[1]
-
-
 def test_capsules_are_read_without_torch():
-    code = ("import sys, labcore.runs.capsule, labcore.runs.capsule_file, labcore.runs.replay, labcore.cli.main;"
+    code = ("import sys, labcore.capsules.importing, labcore.capsules.replay, labcore.cli.main;"
             "assert not {'torch', 'transformers', 'streamlit'} & set(sys.modules)")
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(capsule.__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(packing.__file__).parents[2])

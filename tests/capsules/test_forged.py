@@ -10,20 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from labcore.capsules import reading, unzipping
 from labcore.errors import LabError
-from labcore.runs import capsule, capsule_file, capsule_zip
-from labcore.runs.store import Store
-from tests.runs.packing import content, ran, refused, rewritten, sealed
-
-
-@pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
-def packed(store, tmp_path) -> Path:
-    return capsule.write(store, ran(store), tmp_path / "run.capsule.zip")
+from tests.capsules.tools import content, refused, rewritten, sealed
 
 
 def test_what_is_no_capsule(packed, tmp_path):
@@ -118,14 +107,14 @@ def test_links_and_locks(packed):
 
 
 def test_bombs(packed, monkeypatch):
-    monkeypatch.setattr(capsule_zip, "SMALL", 2**20)
-    with capsule_file.unpacked(packed):
+    monkeypatch.setattr(unzipping, "SMALL", 2**20)
+    with reading.unpacked(packed):
         pass
     bomb = sealed(packed, {"checkpoints/step-000000/zeros": bytes(32 * 2**20)})
     assert "it would unpack to 0.03 GiB from 0.0" in refused(bomb)
-    monkeypatch.setattr(capsule_zip, "LARGEST", 1000)
+    monkeypatch.setattr(unzipping, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
-    monkeypatch.setattr(capsule_zip, "MOST_FILES", 3)
+    monkeypatch.setattr(unzipping, "MOST_FILES", 3)
     assert "it holds 17 files" in refused(packed)
 
 
@@ -134,7 +123,7 @@ def test_bombs(packed, monkeypatch):
     ("samples/step-000030.json", None, 2**25), ("data/mine.txt", None, 2**26)])
 def test_each_file_has_its_limit(packed, monkeypatch, file, limit, most):
     if limit:
-        monkeypatch.setattr(capsule_zip, limit, most)
+        monkeypatch.setattr(unzipping, limit, most)
     larger = {} if file in ("manifest.json", "events.csv") else {file: bytes(most + 1)}
     assert f"{file!r} has " in refused(sealed(packed, larger))
 
@@ -145,7 +134,7 @@ def test_a_file_that_is_a_folder_too(packed):
 
 
 def test_a_full_disk_is_foreseen(packed, monkeypatch):
-    monkeypatch.setattr(capsule_zip.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr(unzipping.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
     assert "free some space" in refused(packed)
 
 
@@ -193,7 +182,7 @@ def test_specs_that_make_no_sense(packed, change, words):
 def test_specs_are_checked_as_if_typed_in(packed, change, words):
     spec = json.loads(content(packed)["spec.json"])
     sealed(packed, {"spec.json": json.dumps(spec | change).encode()})
-    with capsule_file.unpacked(packed) as found, pytest.raises(LabError, match=words):
+    with reading.unpacked(packed) as found, pytest.raises(LabError, match=words):
         found.located("tiny", None)
 
 
@@ -228,5 +217,5 @@ def test_a_long_cell_is_read_whatever_was_imported_before(packed):
     csv.field_size_limit(128 * 1024)
     payload = json.dumps(json.dumps({"text": "x" * 200_000}))[1:-1].replace('\\"', '""')
     table = f'step,time,kind,text,payload\n1,0.0,failed,,"{payload}"\n'
-    with capsule_file.unpacked(sealed(packed, {"events.csv": table.encode()})) as found:
+    with reading.unpacked(sealed(packed, {"events.csv": table.encode()})) as found:
         assert len(found.events[0].payload["text"]) == 200_000

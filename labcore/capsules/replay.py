@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from labcore.capsules.packing import sha256
+from labcore.capsules.reading import Capsule, unpacked
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs import capsule_file, checkpoint, versions
-from labcore.runs.capsule import sha256
-from labcore.runs.capsule_file import Capsule
+from labcore.runs import checkpoint, versions
 from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.rows import Event, Step
@@ -71,7 +71,7 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     Raises:
         LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
     """
-    with capsule_file.unpacked(path) as capsule, _lab_of_its_own():
+    with unpacked(path) as capsule, _lab_of_its_own():
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
 
 

@@ -3,7 +3,7 @@
 It holds the spec, the metrics and events of every step, the timeline of the knobs, the first checkpoint (what the run
 started from: weights, optimizers, random numbers) and the newest, the samples, the user's file, what it was made with,
 and in `manifest.json` the SHA-256 of each of these. Paths in it are its own; nothing names the user's folders.
-`capsule_file` reads it, `replay` repeats its run. Imports no torch.
+`reading` reads it, `replay` repeats its run. Imports no torch.
 """
 
 from __future__ import annotations

@@ -7,24 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from labcore.capsules import packing, reading
+from labcore.capsules.importing import take_in
 from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.jobs import jobs
-from labcore.runs import capsule, capsule_file, checkpoint, uploads
-from labcore.runs.capsule_import import take_in
+from labcore.runs import checkpoint, uploads
 from labcore.runs.fork import fork_spec
 from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import make
 from labcore.runs.store import Store
 from labcore.runs.worker import drive
 from labcore.shelf import disk
-from tests.runs.packing import sealed
-from tests.runs.test_replay import SMALL, maze, ran
-
-
-@pytest.fixture
-def store():
-    return Store()
+from tests.capsules.tools import SMALL, maze, ran, sealed
 
 
 @pytest.fixture
@@ -38,7 +33,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     run_id = ran(store, maze(30), {3: ("alpha", 0.3)}, stop=8)
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     before, rows, events = store.run(run_id), store.steps_after(run_id), store.events_after(run_id)
     samples = {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
     other = elsewhere()
@@ -57,7 +52,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
 
 def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
     whole, stopped = ran(store, maze(20), {3: ("alpha", 0.3)}), ran(store, maze(20), {3: ("alpha", 0.3)}, stop=8)
-    path = capsule.write(store, stopped, tmp_path / "run.zip")
+    path = packing.write(store, stopped, tmp_path / "run.zip")
     wanted = [row.metrics["td_error"] for row in store.steps_after(whole)]
     other = elsewhere()
     run_id = take_in(other, path)
@@ -70,7 +65,7 @@ def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
 
 def test_a_name_that_is_taken(store, tmp_path):
     run_id = ran(store, maze(4))
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     second = take_in(store, path)
     assert second != run_id and second.startswith("q_learning-corridors-")
     assert store.steps_after(second) == store.steps_after(run_id)
@@ -80,7 +75,7 @@ def test_a_name_that_is_taken(store, tmp_path):
 @pytest.mark.parametrize("name", ["votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db",
                                   "supervisor.log", "imported-x", "sweep-abc123"])
 def test_a_name_that_no_run_may_have(store, tmp_path, name):
-    path = capsule.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
     run_id = take_in(store, sealed(path, run=name))
     assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
 
@@ -105,7 +100,7 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
     checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
     run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=6,
                              knobs=SMALL), stop=2)
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     other = elsewhere()
     assert take_in(other, path) == run_id
     spec = other.run(run_id).spec
@@ -126,8 +121,8 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
 
 def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
     run_id = ran(store, maze(4))
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
-    with capsule_file.unpacked(path) as found:
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    with reading.unpacked(path) as found:
         spec = found.spec
     before = sorted(home().iterdir())
     monkeypatch.setattr(Store, "take_in", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
@@ -141,7 +136,7 @@ def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
 
 def test_the_command(store, tmp_path, capsys):
     run_id = ran(store, maze(4))
-    path = capsule.write(store, run_id, tmp_path / "run.zip")
+    path = packing.write(store, run_id, tmp_path / "run.zip")
     assert main(["import", str(path)]) == 0
     new = capsys.readouterr().out.strip()
     assert store.run(new).tags == ("imported",)
