@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from labcore.errors import LabError, NoSuchRun
-from labcore.runs.launcher import Launcher
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.store import Store
+from labcore.workers.launcher import Launcher
 
 
 @dataclass(frozen=True)

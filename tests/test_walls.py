@@ -46,10 +46,8 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
     return json.loads(done.stdout.splitlines()[-1])
 
 
-LIGHT = modules("labcore/catalog", "labcore/jobs", "labcore/worlds", "labcore/errors", "labcore/cli", "labcore/compare",
-                "labcore/shelf", "labcore/capsules",
-                *(f"labcore/runs/{name}" for name in ("spec", "store", "launcher", "export", "record", "fork", "sweep",
-                                                      "tensorboard")), "labcore/handover")
+LIGHT = modules(*(f"labcore/{name}" for name in (
+    "catalog", "jobs", "worlds", "errors", "cli", "compare", "shelf", "runs", "workers", "capsules", "handover")))
 
 
 @pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])
@@ -60,7 +58,7 @@ def test_the_page_and_the_tables_never_load_torch(names):
 
 def test_the_engine_never_loads_streamlit():
     names = modules("labcore")
-    assert {"labcore.llm.online", "labcore.maths.kl", "labcore.runs.worker"} <= set(names)
+    assert {"labcore.llm.online", "labcore.maths.kl", "labcore.workers.worker"} <= set(names)
     assert brought_in(names, PAGE) == []
 
 
@@ -119,19 +117,32 @@ def test_pages_say_what_stands_where_and_nothing_else():
 
 
 def part_of(module: str) -> str:
-    """The package of `app` that a module is in, or the module itself where it is in none."""
+    """The package of `app` or `labcore` that a module is in, or the module itself where it is in none."""
     return [*module.split("."), ""][1]
 
 
-def test_no_two_packages_of_the_app_need_each_other():
-    needs: dict[str, set[str]] = {}
-    for path in (ROOT / "app").rglob("*.py"):
-        found = needs.setdefault(part_of(".".join(path.relative_to(ROOT).with_suffix("").parts)), set())
+def needs(folder: str) -> dict[str, set[str]]:
+    """Which other packages of `app` or `labcore` each of them imports, wherever in its files."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        part = part_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        others = found.setdefault(part, set())
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "app":
-                found |= {part_of(f"{node.module}.{alias.name}") for alias in node.names}
-    order = [*TopologicalSorter({one: others - {one} for one, others in needs.items()}).static_order()]
-    assert order.index("training") < order.index("llm") and order.index("theme") < order.index("compare")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == folder:
+                others |= {part_of(f"{node.module}.{alias.name}") for alias in node.names} - {part}
+    return found
+
+
+@pytest.mark.parametrize("folder, rising", [
+    ("app", ["theme", "compare"]), ("app", ["training", "llm"]),
+    ("labcore", ["catalog", "runs", "jobs", "workers", "capsules", "cli"]), ("labcore", ["maths", "worlds", "llm"])])
+def test_no_two_packages_need_each_other(folder, rising):
+    order = [*TopologicalSorter(needs(folder)).static_order()]
+    assert sorted(rising, key=order.index) == rising
+
+
+def test_runs_are_data_that_know_nothing_of_who_makes_them():
+    assert needs("labcore")["runs"] <= {"catalog", "errors"}
 
 
 def asks_for_a_name(source: str, names: set[str]) -> list[str]:

@@ -25,8 +25,8 @@ from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.rows import Event, Step
 from labcore.runs.store import Store
-from labcore.runs.training import OnRecord
 from labcore.runs.versions import Versions
+from labcore.workers.training import OnRecord
 
 # What of the versions is named first where numbers differ: the likelier cause first.
 _CAUSES = {"device": "the device", "code": "the lab's code", "torch": "torch", "threads": "the number of threads",
@@ -138,7 +138,7 @@ class _Rerun:
             self._store.ask(self._run_id, "set", {"knob": key, "value": value})
 
     def verdict(self) -> Verdict:
-        from labcore.runs.worker import drive  # brings torch in, which reading a capsule does without
+        from labcore.workers.worker import drive  # brings torch in, which reading a capsule does without
 
         state = drive(self._store, self._run_id, on_record=self._look)
         row = self._store.run(self._run_id)

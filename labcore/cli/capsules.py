@@ -19,7 +19,7 @@ from labcore.handover.tools import TOOLS, tool
 from labcore.runs.export import export_run
 from labcore.runs.spec import DEVICES
 from labcore.runs.store import Store
-from labcore.runs.training import OnRecord
+from labcore.workers.training import OnRecord
 
 DIFFERS, NO_ANSWER = 1, 2  # exit statuses
 

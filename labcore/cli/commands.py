@@ -130,7 +130,7 @@ def check_out(folder: Path) -> None:
 
 def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> int:
     """Drive `run_id` in the foreground. Returns 0 if it finished."""
-    from labcore.runs.worker import drive  # brings torch in, which the other commands do without
+    from labcore.workers.worker import drive  # brings torch in, which the other commands do without
 
     progress = Progress(store, quiet=as_json)
     print(f"run {run_id}", file=sys.stderr)

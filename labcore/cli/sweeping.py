@@ -16,9 +16,9 @@ from labcore.compare.loading import load
 from labcore.compare.table import compare
 from labcore.errors import LabError
 from labcore.runs import sweep as engine
-from labcore.runs.launcher import Launcher
 from labcore.runs.paths import max_runs
 from labcore.runs.store import Store
+from labcore.workers.launcher import Launcher
 
 POLL_SECONDS = 0.2
 WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives

@@ -16,7 +16,7 @@ from labcore.runs import checkpoint
 
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")
-_ENGINE = ("catalog", "classic", "llm", "maths", "runs", "worlds")  # what the numbers of a run depend on
+_ENGINE = ("catalog", "classic", "llm", "maths", "runs", "workers", "worlds")  # what the numbers of a run depend on
 _CPUINFO = Path("/proc/cpuinfo")
 
 Versions = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labcore.handover.tools import TOOLS
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
 from tests.runs import fake
 

@@ -11,7 +11,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.runs import paths
 from labcore.runs.spec import make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser

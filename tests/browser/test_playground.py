@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from labcore.runs.spec import make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser

@@ -17,8 +17,8 @@ from labcore.runs.fork import fork_spec
 from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
 from labcore.shelf import disk
+from labcore.workers.worker import drive
 from tests.capsules.tools import SMALL, maze, ran, sealed
 
 

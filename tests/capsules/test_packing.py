@@ -18,7 +18,7 @@ from labcore.runs import checkpoint, fork, uploads
 from labcore.runs.paths import run_folder
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.capsules.tools import content, faked, refused, sealed
 from tests.runs import fake
 

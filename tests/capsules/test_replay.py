@@ -22,7 +22,7 @@ from labcore.runs.record import Record
 from labcore.runs.rows import Event, Step
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.capsules.tools import SMALL, content, maze, ran, sealed
 
 

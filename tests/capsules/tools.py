@@ -14,7 +14,7 @@ from labcore.errors import LabError
 from labcore.runs.record import Record
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "sft_steps": 3, "max_new_tokens": 4}

@@ -18,7 +18,7 @@ from labcore.classic.dynamic_programming import exact_value, optimal_values
 from labcore.classic.tabular_session import Session
 from labcore.errors import Diverged, LabError
 from labcore.runs.spec import make
-from labcore.runs.training import finite
+from labcore.workers.training import finite
 from labcore.worlds.maze_text import from_rows, from_text, to_text
 
 PLANNING = [key for key, row in ALGORITHMS.items() if row.loop == "planning"]

@@ -8,11 +8,12 @@ import pytest
 from labcore.cli import sweeping
 from labcore.cli.main import main
 from labcore.runs import sweep as engine
-from labcore.runs.launcher import Launcher
 from labcore.runs.paths import home
 from labcore.runs.store import Store
+from labcore.workers.launcher import Launcher
 from tests.cli.test_cli import refused
-from tests.runs.test_sweep import LIGHT, maze
+from tests.runs.test_sweep import maze
+from tests.workers.tools import LIGHT
 
 MAZE = ("sweep", "--kind", "maze", "--algorithm", "q_learning", "--task", "slippery", "--set", "pace=0", "--steps",
         "12")

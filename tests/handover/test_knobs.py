@@ -13,7 +13,7 @@ from labcore.handover.plan import UNKNOWN, Plan, plan_of
 from labcore.handover.tools import TOOLS, tool
 from labcore.runs.spec import knobs_of, make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.handover.conftest import fitting, plan
 from tests.runs import fake
 

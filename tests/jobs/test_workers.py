@@ -13,14 +13,16 @@ import pytest
 
 from labcore.jobs import jobs
 from labcore.jobs.desk import AT_ONCE
-from labcore.runs.launcher import Launcher
 from labcore.runs.store import Store
+from labcore.workers.launcher import Launcher
+from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = "from tests.jobs import fake; fake.install(); "
-FORKING = (sys.executable, "-c", FAKE + "from labcore.runs import supervisor; supervisor.main(preload=(), fork=True)")
+FORKING = (sys.executable, "-c",
+           FAKE + "from labcore.workers import supervisor; supervisor.main(preload=(), fork=True)")
 COLD = FAKE + "import sys; from labcore.jobs import worker; worker.work(sys.argv[1], sys.stdin.fileno())"
-SPAWNING = (sys.executable, "-c", FAKE + "import sys; from labcore.runs import supervisor; "
+SPAWNING = (sys.executable, "-c", FAKE + "import sys; from labcore.workers import supervisor; "
             f"supervisor.Spawning.JOB_COMMAND = (sys.executable, '-c', {COLD!r}); supervisor.main(fork=False)")
 BOTH = pytest.mark.parametrize("command", [FORKING, SPAWNING], ids=["fork", "spawn"])
 
@@ -38,14 +40,6 @@ def open_lab(monkeypatch, tmp_path):
     yield opener
     for lab in opened:
         lab.close()
-
-
-def until(condition, seconds: float = 30.0):
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-    return value
 
 
 def asked(lab: Launcher, spec: dict) -> jobs.Outcome:

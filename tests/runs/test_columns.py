@@ -14,7 +14,7 @@ from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 METRICS = ["reward", "kl", "entropy"]  # the rows have no entropy, and a KL now and then

@@ -19,7 +19,7 @@ from labcore.runs.paths import run_folder
 from labcore.runs.record import Record
 from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 
@@ -132,6 +132,6 @@ def test_a_checkpoint_deleted_while_it_is_copied_is_replaced_by_the_next(store, 
 
 
 def test_store_launcher_and_export_leave_torch_out():
-    code = ("import sys, labcore.runs.store, labcore.runs.launcher, labcore.runs.export, labcore.runs.worker;"
+    code = ("import sys, labcore.runs.store, labcore.workers.launcher, labcore.runs.export, labcore.workers.worker;"
             "assert not {'torch', 'transformers', 'streamlit'} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True, cwd=export.__file__.split("labcore")[0])

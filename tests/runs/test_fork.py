@@ -9,13 +9,14 @@ import pytest
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs import checkpoint, fork, training
+from labcore.runs import checkpoint, fork
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.runs.paths import run_folder
 from labcore.runs.rows import Event
 from labcore.runs.spec import RunSpec, make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers import training
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 LLM = {"sft_steps": 3, "prompts_per_step": 4, "group_size": 4}

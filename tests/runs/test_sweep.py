@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,16 +9,13 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs import sweep as sweeps
-from labcore.runs.launcher import Launcher
 from labcore.runs.spec import make
 from labcore.runs.store import Store
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
-from labcore.runs.worker import drive
+from labcore.workers.launcher import Launcher
+from labcore.workers.worker import drive
 from tests.runs import fake
-from tests.runs.test_worker import until
-
-LIGHT = (sys.executable, "-c", "from labcore.runs import supervisor; "
-         "supervisor.main(preload=('labcore.classic.tabular_session',), fork=True)")  # torch takes seconds to load
+from tests.workers.tools import LIGHT, until
 
 
 @pytest.fixture

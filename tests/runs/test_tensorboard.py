@@ -12,7 +12,7 @@ from labcore.runs import tensorboard
 from labcore.runs.export import export_run
 from labcore.runs.rows import Event, Step
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 FIELDS = {  # the part of event.proto and summary.proto that a run needs: name -> (number, type)

@@ -9,7 +9,7 @@ import labcore
 from labcore.runs import versions
 from labcore.runs.paths import run_folder
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 

@@ -16,13 +16,14 @@ from filelock import FileLock
 
 from labcore.catalog.kinds import algorithm
 from labcore.errors import Diverged, LabError
-from labcore.runs import checkpoint, training
+from labcore.runs import checkpoint
 from labcore.runs.paths import home, log_file, run_folder
 from labcore.runs.rows import Event
 from labcore.runs.spec import base_spec, make
 from labcore.runs.steering import Change, Steering, name, timeline
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers import training
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 

@@ -19,11 +19,11 @@ import psutil
 from labcore.errors import Diverged
 from labcore.runs import checkpoint
 from labcore.runs.faults import Ended
-from labcore.runs.lifeline import Lifeline
 from labcore.runs.record import Record
 from labcore.runs.rows import RunRow
 from labcore.runs.steering import Steering
 from labcore.runs.store import Store
+from labcore.workers.lifeline import Lifeline
 
 CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0

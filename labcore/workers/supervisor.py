@@ -32,10 +32,10 @@ from labcore.jobs.desk import Desk
 from labcore.jobs.worker import work
 from labcore.runs import versions
 from labcore.runs.faults import not_started
-from labcore.runs.lifeline import GRACE_SECONDS
 from labcore.runs.paths import log_file, made, max_runs
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.lifeline import GRACE_SECONDS
+from labcore.workers.worker import drive
 
 PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
            *(function.split(":")[0] for function in jobs.JOBS.values()))
@@ -225,7 +225,7 @@ class Spawning(Supervisor):
     """Workers are new processes whose lifeline is their standard input. Looks around while any of them lives."""
 
     TICK_SECONDS = 0.1
-    COMMAND = (sys.executable, "-m", "labcore.runs.worker")
+    COMMAND = (sys.executable, "-m", "labcore.workers.worker")
     JOB_COMMAND = (sys.executable, "-m", "labcore.jobs.worker")
 
     def __init__(self, store: Store):

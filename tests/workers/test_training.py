@@ -8,8 +8,8 @@ from dataclasses import replace
 from labcore.runs import checkpoint
 from labcore.runs.paths import run_folder
 from labcore.runs.store import Store
-from labcore.runs.training import finite
-from labcore.runs.worker import drive
+from labcore.workers.training import finite
+from labcore.workers.worker import drive
 from tests.runs import fake
 
 

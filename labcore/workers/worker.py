@@ -1,6 +1,6 @@
 """The worker: takes one run from its row in the store to its end, and says there what became of it.
 
-`drive` works in any process: forked by the supervisor, started as `python -m labcore.runs.worker RUN` where there
+`drive` works in any process: forked by the supervisor, started as `python -m labcore.workers.worker RUN` where there
 is no fork, or in the foreground of the command line. Left out: the training, which is the session's.
 """
 
@@ -19,14 +19,14 @@ from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
 from labcore.runs import checkpoint, columns, fork, versions
-from labcore.runs.base import base_model
 from labcore.runs.faults import Ended, ending
-from labcore.runs.lifeline import Lifeline
 from labcore.runs.paths import made, run_folder
 from labcore.runs.spec import RunSpec
 from labcore.runs.steering import stop_asked
 from labcore.runs.store import Store
-from labcore.runs.training import OnRecord, Training
+from labcore.workers.base import base_model
+from labcore.workers.lifeline import Lifeline
+from labcore.workers.training import OnRecord, Training
 
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
 
@@ -141,7 +141,7 @@ class _Drive:
 
 
 def main() -> None:
-    """`python -m labcore.runs.worker RUN`: the lifeline is standard input."""
+    """`python -m labcore.workers.worker RUN`: the lifeline is standard input."""
     drive(Store(), sys.argv[1], lifeline_fd=sys.stdin.fileno())
 
 

@@ -13,15 +13,15 @@ import psutil
 import pytest
 
 from labcore.errors import LabError
-from labcore.runs import launcher as launchers
-from labcore.runs.launcher import Launcher
 from labcore.runs.paths import log_file, max_runs
-from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers import launcher as launchers
+from labcore.workers.launcher import Launcher
+from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKE = ("from dataclasses import replace; from labcore.catalog.kinds import KINDS; from labcore.runs import "
+FAKE = ("from dataclasses import replace; from labcore.catalog.kinds import KINDS; from labcore.workers import "
         "supervisor, worker; KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
 SPAWN = f"{FAKE} import sys; supervisor.Spawning.COMMAND = (sys.executable, '-c', {FAKE + 'worker.main()'!r}); "
 FORKING = (sys.executable, "-c", FAKE + "supervisor.main(preload=(), fork=True)")
@@ -30,7 +30,7 @@ WORKER = (sys.executable, "-c", FAKE + "import sys; worker.drive(worker.Store(),
 # A lab like Streamlit's server: holds a launcher, starts a run, then waits to be killed. It hears Ctrl-C even where the
 # tests were started in the background of a shell, which has such processes ignore it.
 LAB = (sys.executable, "-c", "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-       "from labcore.runs.launcher import Launcher\n"
+       "from labcore.workers.launcher import Launcher\n"
        "from labcore.runs.store import Store\nfrom tests.runs import fake\n"
        f"Launcher(Store(), {FORKING!r}).start(fake.grpo(100000))\ntime.sleep(60)")
 
@@ -39,11 +39,6 @@ LAB = (sys.executable, "-c", "import signal, sys, time\nsignal.signal(signal.SIG
 def slowly(monkeypatch):
     monkeypatch.setenv("FAKE_SLEEP", "0.01")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture
@@ -58,14 +53,6 @@ def open_lab(store):
     yield opener
     for lab in opened:
         lab.close()
-
-
-def until(condition, seconds: float = 30.0):
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-    return value
 
 
 def reached(store, run_id, step: int) -> bool:
@@ -186,7 +173,7 @@ def test_a_lab_that_ends_leaves_no_orphan(store, end):
 @pytest.mark.parametrize("victim", ["lab", "supervisor"])
 def test_a_worker_in_the_middle_of_a_long_step_is_ended_too(store, open_lab, monkeypatch, victim):
     monkeypatch.setenv("FAKE_SLEEP", "60")
-    quick = "from labcore.runs import lifeline; lifeline.GRACE_SECONDS = 0.3; " + FAKE
+    quick = "from labcore.workers import lifeline; lifeline.GRACE_SECONDS = 0.3; " + FAKE
     lab = open_lab((sys.executable, "-c", quick + "supervisor.main(preload=(), fork=True)"))
     run_id = lab.start(fake.grpo(5))
     until(lambda: store.events_after(run_id)[-1].kind == "checkpoint")
@@ -258,4 +245,4 @@ def test_an_idle_supervisor_costs_nothing(open_lab):
 
 
 def test_the_command_is_the_module():
-    assert launchers.SUPERVISOR[1:] == ("-m", "labcore.runs.supervisor")
+    assert launchers.SUPERVISOR[1:] == ("-m", "labcore.workers.supervisor")

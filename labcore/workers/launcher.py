@@ -18,7 +18,7 @@ from labcore.runs.paths import home, made, max_runs
 from labcore.runs.spec import RunSpec
 from labcore.runs.store import Store
 
-SUPERVISOR = (sys.executable, "-m", "labcore.runs.supervisor")
+SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
 _TRIES = 3

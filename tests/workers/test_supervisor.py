@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from labcore.runs.store import Store
-from labcore.runs.supervisor import CAN_FORK, Supervisor
+from labcore.workers.supervisor import CAN_FORK, Supervisor
 from tests.runs import fake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,7 @@ SIGNALLED_AT_ONCE = """
 import os, signal, time
 from pathlib import Path
 from labcore.runs.store import Store
-from labcore.runs.supervisor import Forking
+from labcore.workers.supervisor import Forking
 
 fork = os.fork
 def slow_fork():  # the child is signalled before it does anything

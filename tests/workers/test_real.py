@@ -8,16 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.runs import checkpoint
-from labcore.runs.launcher import Launcher
 from labcore.runs.paths import run_folder
 from labcore.runs.spec import make
 from labcore.runs.store import Store
-from labcore.runs.worker import drive
+from labcore.workers.launcher import Launcher
+from labcore.workers.worker import drive
+from tests.workers.tools import LIGHT, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,14 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def learnt(store, run_id) -> list[dict[str, float]]:
     return [{key: value for key, value in step.metrics.items() if METRICS[key].about == "training"}
             for step in store.steps_after(run_id)]
-
-
-def until(condition, seconds: float = 90.0):
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
-    return value
 
 
 def without_later(run_id: str, step: int) -> None:
@@ -48,7 +40,7 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit():
     spec = make(algorithm_key="ppo", task_key="sort", steps=20, knobs={"sft_steps": 0, "prompts_per_step": 4})
     killed, whole = store.create(spec), store.create(spec)
     store.ask(killed, "step")  # makes one step, then waits: so there is a checkpoint of step 1
-    worker = subprocess.Popen([sys.executable, "-m", "labcore.runs.worker", killed], cwd=ROOT, stdin=subprocess.PIPE)
+    worker = subprocess.Popen([sys.executable, "-m", "labcore.workers.worker", killed], cwd=ROOT, stdin=subprocess.PIPE)
     until(lambda: (found := checkpoint.newest(run_folder(killed))) and found[0] == 1)
     store.ask(killed, "resume")
     until(lambda: store.run(killed).step >= 4)
@@ -67,10 +59,6 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit():
     store.log(whole, "knob", change.payload, change.step)  # a run that is never killed, with the same change
     drive(store, whole)
     assert learnt(store, killed) == learnt(store, whole)
-
-
-LIGHT = (sys.executable, "-c", "from labcore.runs import supervisor; "
-         "supervisor.main(preload=('labcore.classic.tabular_session',), fork=True)")  # torch takes seconds to load
 
 
 def pictures(run_id) -> dict[str, dict]:

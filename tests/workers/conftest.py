@@ -1,0 +1,28 @@
+"""A store, checkpoints at the same steps on every machine, and sessions that break."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.runs.store import Store
+from labcore.workers import training
+from tests.runs import fake
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_by_steps(monkeypatch):
+    """However slow the disk is while other tests run."""
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
+
+
+@pytest.fixture
+def breaking(monkeypatch):
+    """Have the session raise at a step."""
+    def at(step: int, error: BaseException) -> None:
+        monkeypatch.setattr(fake.FakeSession, "break_at", {step: error})
+    return at

@@ -1,0 +1,65 @@
+"""Runs driven in the test's own process, or beside it, and what they left behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from labcore.workers.worker import drive
+from tests.runs import fake
+
+# The command of a supervisor for mazes: torch takes seconds to load.
+LIGHT = (sys.executable, "-c", "from labcore.workers import supervisor; "
+         "supervisor.main(preload=('labcore.classic.tabular_session',), fork=True)")
+
+
+def run(store, run_id, at=None) -> str:
+    """Drive a run in this process; `at` maps steps to what is done when that step is committed."""
+    at = dict(at or {})
+
+    def on_record(who, record, _seconds):
+        if who == run_id and record.step in at:
+            at.pop(record.step)()
+
+    return drive(store, run_id, on_record=on_record, start=fake.start)
+
+
+def asker(store, run_id, *commands):
+    """A function that asks for `commands`: names, or (knob, value) pairs."""
+    def ask():
+        for command in commands:
+            if isinstance(command, tuple):
+                store.ask(run_id, "set", {"knob": command[0], "value": command[1]})
+            else:
+                store.ask(run_id, command)
+    return ask
+
+
+def kinds(store, run_id) -> list[str]:
+    return [event.kind for event in store.events_after(run_id) if event.kind != "checkpoint"]
+
+
+def knob_events(store, run_id) -> list[tuple[int, str]]:
+    return [(e.step, e.payload["text"]) for e in store.events_after(run_id) if e.kind == "knob"]
+
+
+class Background(threading.Thread):
+    """Drives a run beside the test."""
+
+    def __init__(self, store, run_id):
+        super().__init__(daemon=True)
+        self.store, self.run_id, self.state = store, run_id, None
+        self.start()
+
+    def run(self):
+        self.state = drive(self.store, self.run_id, start=fake.start)
+
+
+def until(condition, seconds: float = 90.0):
+    """Wait for a condition; its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.005)
+    return value
