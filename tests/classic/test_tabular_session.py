@@ -1,40 +1,21 @@
-"""A run in a maze: bit for bit the same again and resumed, pictures that hold their contract, and that it learns."""
+"""A run in a maze: bit for bit the same again and resumed, planning that settles, and what can go wrong."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from labcore.catalog.maze import ALGORITHMS
-from labcore.classic import dynamic_programming, tabular_view
-from labcore.classic.dynamic_programming import exact_value, optimal_values
-from labcore.classic.tabular_session import Session
+from labcore.classic import tabular_view
 from labcore.errors import Diverged, LabError
-from labcore.runs.spec import make
 from labcore.workers.training import finite
-from labcore.worlds.maze_text import from_rows, from_text, to_text
-
-PLANNING = [key for key, row in ALGORITHMS.items() if row.loop == "planning"]
-LEARNING = [key for key, row in ALGORITHMS.items() if row.loop == "temporal_difference"]
-GRADIENT = [key for key, row in ALGORITHMS.items() if row.loop == "tabular_policy_gradient"]
-each_method = pytest.mark.parametrize("method", ALGORITHMS)
-
-
-def start(method, task="textbook", steps=40, seed=1, resume=None, **knobs):
-    """A session at full speed."""
-    spec = make(kind="maze", algorithm_key=method, task_key=task, steps=steps, seed=seed, knobs={"pace": 0, **knobs})
-    return Session.start(spec, resume=resume)
-
-
-def records(session):
-    return [record for record in session.run() if record is not None]
+from labcore.worlds.maze_text import from_rows, to_text
+from tests.classic.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
 
 
 def tables_of(session, folder: Path):
@@ -159,174 +140,6 @@ def test_a_discount_that_is_moved_sets_planning_going_again():
     assert record.samples["gamma"] == 0.9
 
 
-# ---------------------------------------------------------------------------- pictures
-
-
-@each_method
-@pytest.mark.parametrize("task", ["textbook", "corridors"])
-def test_a_picture_holds_its_contract(method, task):
-    session = start(method, task, steps=4, **({} if method in PLANNING else {"step_limit": 400}))
-    maze, states = session.maze, session.maze.states
-    walls = maze.where("wall").tolist()
-    for record in session.run():
-        shown = record.samples
-        json.dumps(shown, allow_nan=False)
-        assert shown["step"] == record.step and from_text(shown["maze"]) == maze
-        assert shown["gamma"] == session.knobs["gamma"]
-        assert [value is None for value in shown["values"]] == walls and len(shown["values"]) == states
-        best = optimal_values(maze.mdp, shown["gamma"])[0]
-        np.testing.assert_allclose(shown["optimal"], best, atol=1e-4)
-        for table in (shown["policy"], shown["greedy"]):
-            assert np.shape(table) == (states, 4)
-            np.testing.assert_allclose(np.sum(table, 1), 1, atol=1e-5)
-        if shown["q"] is None:
-            assert method in GRADIENT
-        else:
-            assert np.shape(shown["q"]) == (states, 4)
-            if method != "policy_evaluation":
-                tops = np.max(shown["q"], 1)
-                assert shown["values_of"] == ("V" if method in PLANNING else "max Q")
-                if method not in ("policy_iteration",):  # there V is that of the policy, Q looks one step ahead
-                    np.testing.assert_allclose([v for v in shown["values"] if v is not None],
-                                               tops[~np.array(walls)], atol=1e-4)
-        (check_sweep if method in PLANNING else check_walk)(shown, session, record)
-
-
-def check_sweep(shown, session, record):
-    assert shown["sweep"]["number"] == session.sweep.number >= 1 and isinstance(shown["sweep"]["improved"], bool)
-    change = record.metrics.get("value_change")
-    assert shown["sweep"]["change"] == change and (change is not None or shown["sweep"]["improved"])
-    assert shown["visits"] is shown["path"] is shown["episode"] is None and shown["moves"] == []
-    assert set(shown["last"]) == {str(state) for state in np.flatnonzero(session.within_reach)}
-    for state, text in shown["last"].items():
-        *lines, made = text.split("\n")
-        for line in lines:
-            assert line.startswith("Q(s,")
-            arithmetic(line.partition(" = ")[2])
-        if session.sweep.improved:
-            assert made.startswith("π(s) ← ")
-            continue
-        assert made.startswith("V(s) ← max Q = " if session.maximises else "V(s) ← ")
-        result = float(made.rpartition(" = ")[2].replace("−", "-"))
-        assert result == pytest.approx(session.sweep.values[int(state)], rel=2e-3, abs=1e-3)
-        q = {line[4]: float(line.rpartition(" = ")[2].replace("−", "-")) for line in lines}
-        chances = session.sweep.policy[int(state)]
-        by_hand = max(q.values()) if session.maximises else sum(
-            chances["↑→↓←".index(arrow)] * value for arrow, value in q.items())
-        assert result == pytest.approx(by_hand, rel=5e-3, abs=2e-3)
-
-
-def check_walk(shown, session, record):
-    assert shown["sweep"] is None and sum(shown["visits"]) == record.env_steps
-    moves, path, episode = shown["moves"], shown["path"], shown["episode"]
-    assert 1 <= len(moves) <= tabular_view.LONGEST and len(path) == len(moves) + 1
-    assert path == [moves[0]["state"], *(move["next_state"] for move in moves)]
-    assert all(one["next_state"] == two["state"] for one, two in pairwise(moves))
-    assert episode["ended"] in ("goal", "trap", "time") and len(moves) == min(episode["length"], tabular_view.LONGEST)
-    if episode["length"] == len(moves):
-        assert path[0] == session.maze.start
-        assert episode["return"] == pytest.approx(sum(move["reward"] for move in moves))
-    kind = session.maze.cells[path[-1] // session.maze.width][path[-1] % session.maze.width].kind
-    assert episode["ended"] == kind or (episode["ended"] == "time" and episode["length"] == 400)
-    for move in moves:
-        assert set(move) == {"state", "action", "reward", "next_state", "before", "after", "text"}
-        assert math.isfinite(move["before"]) and math.isfinite(move["after"])
-        arrow = "↑→↓←"[move["action"]]
-        if session.spec.algorithm in LEARNING:
-            text, _, together = move["text"].partition("; ")
-            assert text.startswith(tuple(f"Q{head}(s,{arrow}) ← " for head in ("₁₂" if together else [""])))
-            result = arithmetic(text.partition(" ← ")[2])
-            assert result == pytest.approx(move["after"], rel=2e-3, abs=2e-3)
-    assert set(shown["last"]) <= {str(state) for state in range(session.maze.states)}
-    assert {str(state) for state in path[:-1]} <= set(shown["last"])
-
-
-def arithmetic(text):
-    """What a sum that is written out comes to: both sides are equal, to the digits that are shown."""
-    left, _, right = text.replace("−", "-").replace("×", "*").rpartition(" = ")
-    assert set(left) <= set("0123456789.+-*() e"), left
-    value, result = eval(left), float(right)
-    assert value == pytest.approx(result, rel=5e-3, abs=5e-3), text
-    return result
-
-
-def test_of_a_long_episode_the_end_is_shown():
-    session = start("q_learning", "corridors", steps=1, epsilon=1.0, epsilon_end=1.0, step_limit=700, seed=3)
-    shown = next(session.run()).samples
-    assert shown["episode"]["length"] > tabular_view.LONGEST == len(shown["moves"])
-    assert shown["path"][-1] == shown["moves"][-1]["next_state"]
-
-
-@pytest.mark.parametrize(("steps", "pace", "most"), [(150, 0, 150), (1000, 0, 520), (999, 1000, 560), (300, 20, 300)])
-def test_the_number_of_pictures_is_bounded(steps, pace, most):
-    """The first 400 steps of a run, then some 200, the last step's among them, however it is watched."""
-    session = start("q_learning", steps=steps, pace=pace)
-    drawn = []
-    for session.step in range(1, steps + 1):
-        if tabular_view.due(session):
-            drawn.append(session.step)
-    assert len(drawn) <= most and drawn[-1] == steps
-    assert drawn[:150] == list(range(1, 151)) and (steps > 400 or len(drawn) == steps)
-    gaps = np.diff(drawn)
-    assert gaps.max() <= max(1, steps // 200)
-
-
-@pytest.mark.parametrize("method", ["value_iteration", "policy_iteration", "policy_evaluation"])
-def test_where_the_sweeps_settled_is_drawn(method):
-    found = records(start(method, "corridors", steps=2000, pace=0))
-    assert 200 < len(found) < 2000 or method == "value_iteration"
-    assert found[-1].samples["step"] == len(found)
-
-
-# ---------------------------------------------------------------------------- it learns
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("method", [method for method in ALGORITHMS if method != "policy_evaluation"])
-def test_every_method_learns_the_textbook_maze(method, seed):
-    last = records(start(method, steps=200, seed=seed))[-1].metrics
-    assert last["start_value/greedy"] == pytest.approx(8.1) == last["start_value/best"]
-
-
-@pytest.mark.parametrize("method", [*LEARNING, "actor_critic"])
-def test_every_td_method_learns_the_corridors(method):
-    """To the optimal greedy value, with the knobs as they are, long before the run is over."""
-    session = start(method, "corridors", steps=300, seed=0)
-    for record in session.run():
-        found, best = record.metrics["start_value/greedy"], record.metrics["start_value/best"]
-        assert found <= best + 1e-9
-        if found == pytest.approx(best):
-            break
-    assert 3 < session.step < 200, "not at once, and long before the end"
-
-
-@pytest.mark.parametrize(("method", "task", "worst", "best", "knobs"), [
-    # Beside the cliff: off-policy the short way, on-policy a safe one. γ is 1 there.
-    ("q_learning", "cliff", -13, -13, {}), ("sarsa", "cliff", -21, -15, {}), ("expected_sarsa", "cliff", -17, -15, {}),
-    ("actor_critic", "cliff", -21, -13, {}),
-    # The far goal, where the exploration finds it; without it the near one.
-    ("q_learning", "two_goals", 3.874, 3.875, {"epsilon": 1.0, "epsilon_steps": 5000}),
-    ("q_learning", "two_goals", 1, 1, {}), ("reinforce", "two_goals", 3.874, 3.875, {})])
-def test_what_a_maze_is_there_to_show(method, task, worst, best, knobs):
-    last = records(start(method, task, steps=300, seed=0, **knobs))[-1].metrics
-    assert worst - 1e-9 <= last["start_value/greedy"] <= best + 1e-9
-    assert last["start_value/greedy"] <= last["start_value/best"] + 1e-9
-
-
-def test_the_measures_are_of_the_tables():
-    session = start("q_learning", "corridors", steps=60)
-    last = records(session)[-1].metrics
-    values, action_values = optimal_values(session.maze.mdp, 0.97)
-    q, here = session.learner.tables.q, session.maze.reachable() & ~session.maze.mdp.terminal
-    assert last["value_error"] == pytest.approx(abs(q.max(1) - values)[here].mean())
-    assert last["q_error"] == pytest.approx(abs(q - action_values)[here].mean())
-    assert last["start_value"] == q[session.maze.start].max()
-    assert last["start_value/greedy"] == pytest.approx(
-        exact_value(session.maze.mdp, dynamic_programming.greedy(q), 0.97, session.maze.start))
-    unmoved = start("reinforce", "corridors", steps=1, alpha=0.0)
-    assert next(unmoved.run()).metrics["entropy/action"] == pytest.approx(math.log(4))
-
-
 # ---------------------------------------------------------------------------- what can go wrong
 
 
@@ -373,33 +186,3 @@ def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(LabError, match="cannot be read"):
         start("sarsa", resume=tmp_path)
-
-
-# ---------------------------------------------------------------------------- files
-
-
-def read(path):
-    header, *rows = list(csv.reader(path.open(encoding="utf-8")))
-    return header, [list(map(int, row[:3])) for row in rows], [list(map(float, row[3:])) for row in rows]
-
-
-@pytest.mark.parametrize("method", ["value_iteration", "q_learning", "ppo"])
-def test_the_tables_as_files_are_the_tables(method, tmp_path):
-    session = start(method, "corridors", steps=5)
-    records(session)
-    session.save(tmp_path)
-    folder, maze, found = tmp_path / "policy", session.maze, tabular_view.tables(session)
-    open_ = np.flatnonzero(~maze.where("wall")).tolist()
-    places = [[state, state // 8 + 1, state % 8 + 1] for state in open_]
-    expected = {"v": (["value"], found.values[:, None]), "policy": (["up", "right", "down", "left"], found.policy)}
-    if method == "ppo":
-        assert not (folder / "q.csv").exists()
-    else:
-        expected["q"] = (["up", "right", "down", "left"], found.action_values)
-    for name, (columns, table) in expected.items():
-        header, where, numbers = read(folder / f"{name}.csv")
-        assert header == ["state", "row", "column", *columns] and where == places
-        assert numbers == table[open_].tolist(), "to the last digit"
-    arrays = load_file(folder / "model.safetensors")
-    assert (arrays["values"] == found.values).all() and (arrays["policy"] == found.policy).all()
-    assert json.loads((folder / "config.json").read_text("utf-8"))["step"] == 5
