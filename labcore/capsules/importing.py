@@ -92,6 +92,8 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
         for part in (CHECKPOINTS, *SEEN):
             if (capsule.folder / part).exists():
                 shutil.copytree(capsule.folder / part, target / part)
+        if _brings_model(capsule):
+            uploads.use(Path(spec.model).parent)
         if _brings_model(capsule) and not Path(spec.model).exists():
             checkpoint.write_folder(Path(spec.model), lambda model: shutil.copytree(
                 target / capsule.spec.model, model, copy_function=checkpoint.link, dirs_exist_ok=True))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import summary
 from labcore.errors import LabError
+from labcore.runs import uploads
 from labcore.runs.rows import RunRow
 from labcore.runs.store import Store
 from labcore.shelf import cleanup, marks
@@ -48,6 +49,8 @@ def add_to(add) -> None:
     what.add_argument("--keep", type=int, metavar="N", help="delete all runs but the newest N")
     what.add_argument("--files", action="store_true", help="delete old checkpoints, samples and exports; curves, "
                       "results, the first and the newest checkpoint stay")
+    what.add_argument("--uploads", action="store_true", help="delete the texts, prompts, pairs and weights that no run "
+                      "names any more, not even one in the trash; those of the last day stay")
     what.add_argument("--trash", action="store_true", help="delete for good what is in the trash")
     clean.add_argument("--yes", action="store_true", help="do it")
 
@@ -135,26 +138,29 @@ def clean_up(options: argparse.Namespace) -> int:
         plan = cleanup.Plan(tuple(entry.id for entry in entries), sum(entry.digest.size or 0 for entry in entries))
     elif options.files:
         plan = cleanup.spare_files(entries)
+    elif options.uploads:
+        plan = cleanup.unused_uploads(shelf)
     elif options.keep is not None:
         plan = cleanup.beyond_newest(entries, _natural(options.keep, "--keep"))
     else:
         plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
-    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size)
+    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size, plan.uploads)
     if not options.yes:
-        print("\n".join([*plan.ids, f"Would delete {told}: add --yes to do it."]))
+        listed = [f"{uploads.root() / place}: {', '.join(uploads.names(place))}" for place in plan.ids]
+        print("\n".join([*(listed if plan.uploads else plan.ids), f"Would delete {told}: add --yes to do it."]))
         return 0
     if options.trash:
         gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
         told = _told(len(gone), sum(entry.digest.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
-    print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
+    print(f"Deleted {told}." + ("" if plan.at_once or options.trash else " They lie in the trash: restore brings them "
                                 "back, clean --trash frees the room."))
     return 0
 
 
-def _told(count: int, size: int) -> str:
-    return f"{count} runs, {size / MEGABYTE:.1f} MB"
+def _told(count: int, size: int, uploads: bool = False) -> str:
+    return f"{count} {'uploads' if uploads else 'runs'}, {size / MEGABYTE:.1f} MB"
 
 
 def _natural(value: float, name: str) -> float:

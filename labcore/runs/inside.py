@@ -73,6 +73,12 @@ def forget(connection: sa.Connection, run_id: str) -> None:
     connection.execute(runs.update().where(runs.c.base == run_id), {"base": None})
 
 
+def files(connection: sa.Connection) -> list[str]:
+    """The files and models that any run names."""
+    specs = [json.loads(text) for text in connection.scalars(sa.select(runs.c.spec))]
+    return [path for spec in specs for path in (spec.get("data"), spec.get("model")) if path]
+
+
 def step(connection: sa.Connection, run_id: str) -> int:
     """The last step that was committed."""
     return connection.execute(sa.select(runs.c.step).where(runs.c.id == run_id)).scalar() or 0

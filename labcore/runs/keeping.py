@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 
@@ -78,6 +79,17 @@ class Keeping(Database):
         for run_id in gone:
             remove_run_folder(run_id)
         return gone
+
+    def files(self) -> list[str]:
+        """The files and models that any run names, those in the trash as well."""
+        with self._reading() as connection:
+            return inside.files(connection)
+
+    @contextmanager
+    def files_held(self) -> Iterator[list[str]]:
+        """The same, where no run is added until the end of the block."""
+        with self._writing() as connection:
+            yield inside.files(connection)
 
     def digests(self) -> dict[str, str]:
         """What `keep_digests` was given for each run, those in the trash as well."""

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun
-from labcore.runs import checkpoint, inside, schema
+from labcore.runs import checkpoint, inside, schema, uploads
 from labcore.runs.keeping import RUN_COLUMNS, Keeping, run_row
 from labcore.runs.paths import home, run_folder
 from labcore.runs.process import Owner, gone
@@ -48,6 +48,9 @@ class Store(Keeping):
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
         A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of.
+
+        Raises:
+            LabError: the user's file that it needs was deleted by a clean-up.
         """
         parent, at = spec.parent or (None, 0)
         values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": "",
@@ -58,6 +61,7 @@ class Store(Keeping):
             with self._writing() as connection:
                 if run_folder(run_id).exists() or inside.state(connection, run_id):
                     continue
+                uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
                 connection.execute(runs.insert(), {"id": run_id, **values})
                 inside.log(connection, run_id, "queued", {}, at)
                 if parent:  # before any worker may see the run

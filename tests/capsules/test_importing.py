@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +119,30 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
         assert drive(other, each) == "finished", other.run(each).message
     assert jobs.compute({"job": "answer", "models": [f"base:{child}"], "temperature": 1.0, "max_new_tokens": 4,
                          "seed": 0, "prompt": "1+1=", "count": 1})
+
+
+def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not_while_it_comes_again(
+        store, elsewhere, tmp_path):
+    data = uploads.keep("sums.jsonl", b'{"prompt": "1+1=", "answer": "2"}\n')
+    base = ran(store, make(algorithm_key="sft", task_key="prompts", data=str(data), steps=1,
+                           knobs={"eval_prompts": 1}))
+    model = checkpoint.newest(run_folder(base))[1] / "policy"
+    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=1,
+                             knobs=SMALL))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    other = elsewhere()
+    spec = other.run(take_in(other, path)).spec
+    places = {Path(spec.data).parent, Path(spec.model).parent}
+
+    def forgotten() -> set[Path]:
+        other.delete(run_id)
+        return {uploads.root() / name for name in uploads.unused(other)}
+
+    for file in uploads.root().rglob("*"):
+        os.utime(file, (1.0, 1.0))
+    assert uploads.unused(other) == [] and forgotten() == places
+    take_in(other, path)
+    assert forgotten() == set(), "used again a moment ago"
 
 
 def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):

@@ -1,14 +1,17 @@
 """`runs`, `mark`, `delete`, `restore` and `clean` as a user meets them."""
 
 import json
+import os
 import time
 
 import pytest
 
 from labcore.cli.main import main
 from labcore.compare import imported
+from labcore.runs import uploads
 from labcore.runs.paths import run_folder
 from labcore.runs.schema import runs
+from labcore.runs.spec import make
 from labcore.runs.store import Store
 from tests.shelf.tools import CSV, ended
 
@@ -64,6 +67,18 @@ def test_what_is_deleted_can_be_restored_unless_it_was_for_good(store, capsys):
 def test_a_run_that_goes_is_stopped_first(store, capsys):
     run_id = ended(store, state="running")
     assert main(["delete", run_id]) == 1 and "stop it before you delete it" in capsys.readouterr().err
+
+
+def test_uploads_that_no_run_names_are_listed_and_deleted(store, capsys):
+    free, used = uploads.keep("book.txt", b"a" * 3_000_000), uploads.keep("questions.jsonl", b'{"prompt": "a"}')
+    store.create(make(algorithm_key="grpo", task_key="prompts", model="tiny", data=str(used)))
+    assert printed(capsys, "clean", "--uploads") == "Would delete 0 uploads, 0.0 MB: add --yes to do it.\n"
+    for path in uploads.root().rglob("*"):
+        os.utime(path, (1.0, 1.0))
+    told = printed(capsys, "clean", "--uploads")
+    assert told == f"{free.parent}: book.txt\nWould delete 1 uploads, 3.0 MB: add --yes to do it.\n" and free.exists()
+    assert printed(capsys, "clean", "--uploads", "--yes") == "Deleted 1 uploads, 3.0 MB.\n"
+    assert not free.exists() and used.exists()
 
 
 def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
