@@ -18,12 +18,15 @@ from labcore.catalog.metrics import METRICS
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
-from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
+from labcore.runs import uploads
+from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files, unused_uploads
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
 
 DONE = "clean:done"
-AGE, NUMBER, FILES = ("Runs older than some days", "All runs but the newest", "Old checkpoints, samples and exports")
+AGE, NUMBER, FILES, UPLOADS = ("Runs older than some days", "All runs but the newest",
+                               "Old checkpoints, samples and exports", "Uploads that no run needs")
+NAMED = 3  # uploads that are called by their names
 
 
 @st.dialog("Clean up", width="medium")
@@ -31,18 +34,22 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
     if st.session_state.pop(DONE, False):
         st.rerun()  # close it: the page says what went
-    what = st.radio("What goes", (AGE, NUMBER, FILES), key="clean:what", captions=(
+    what = st.radio("What goes", (AGE, NUMBER, FILES, UPLOADS), key="clean:what", captions=(
         "They go into the trash", "They go into the trash",
-        "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these"))
+        "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these",
+        "Texts, prompts, pairs and weights that no run names any more, not even one in the trash"))
     if what == AGE:
         plan = older_than(entries, st.number_input("Days", 0, 3650, 30, key="clean:days"))
     elif what == NUMBER:
         plan = beyond_newest(entries, st.number_input("Runs to keep", 0, 100_000, 50, key="clean:keep"))
-    else:
+    elif what == FILES:
         plan = spare_files(entries)
+    else:
+        plan = unused_uploads(shelf())
     st.markdown(_words(plan))
-    st.caption(("" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. ")
-               + "Starred runs and runs that are going always stay.")
+    listed = "" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. "
+    st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come."
+               if plan.uploads else f"{listed}Starred runs and runs that are going always stay.")
     if plan.ids:
         st.button(_label(plan), type="primary", icon=":material/delete:", key="clean:do", on_click=_carry_out,
                   args=(plan,))
@@ -56,15 +63,20 @@ def _carry_out(plan: Plan) -> None:
         said(str(error), error=True)
         return
     pick([])
-    runs = f"{len(plan.ids)} run{'s' if len(plan.ids) > 1 else ''}"
     said(f"{volume(freed)} of files deleted; curves and results are kept." if plan.files else
-         f"{runs} deleted ({volume(freed)}).", undo=() if plan.files else plan.ids)
+         f"{volume(freed)} of uploads deleted." if plan.uploads else
+         f"{_counted(plan)} deleted ({volume(freed)}).", undo=() if plan.at_once else plan.ids)
 
 
 def _words(plan: Plan) -> str:
     if not plan.ids:
-        return "Nothing to clean up: no run fits."
-    runs = f"**{len(plan.ids)} run{'s' if len(plan.ids) > 1 else ''}**"
+        return "Nothing to clean up: " + ("every upload is of a run, or young." if plan.uploads else "no run fits.")
+    runs = f"**{_counted(plan)}**"
+    if plan.uploads:
+        found = [name for place in plan.ids[:NAMED] for name in uploads.names(place)]
+        more = f" and {len(plan.ids) - NAMED} more" if len(plan.ids) > NAMED else ""
+        return (f"{runs}, {literal(', '.join(found))}{more}: frees **{volume(plan.size)}** at once. This cannot be "
+                "undone; the files that they were copied from stay where they are.")
     if plan.files:
         return f"Frees **{volume(plan.size)}** of {runs} at once. This cannot be undone."
     return (f"{runs}, **{volume(plan.size)}**: freed when the trash is emptied, by you or after {TRASH_DAYS} days. "
@@ -72,7 +84,11 @@ def _words(plan: Plan) -> str:
 
 
 def _label(plan: Plan) -> str:
-    return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {len(plan.ids)} runs"
+    return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {_counted(plan)}"
+
+
+def _counted(plan: Plan) -> str:
+    return f"{len(plan.ids)} {'upload' if plan.uploads else 'run'}{'s' if len(plan.ids) > 1 else ''}"
 
 
 @st.dialog("Import", width="medium", on_dismiss="rerun")
@@ -126,7 +142,7 @@ def _from_capsule(file: UploadedFile) -> str:
 
 
 def _told(run: Imported) -> str:
-    taken = ", ".join(METRICS[key].label.lower() for key in run.mapped if key in METRICS)
+    taken = ", ".join(METRICS[key].inline for key in run.mapped if key in METRICS)
     left = f" Not known to the lab: {literal(', '.join(run.unmapped[:12]))}." if run.unmapped else ""
     return (f":green[:material/check:] **{literal(run.label)}**: {run.steps:,} rows with {taken}.{left} "
             f"{literal(' '.join(run.notes))}")

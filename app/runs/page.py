@@ -18,6 +18,7 @@ from app.runs.state import (
     View,
     chosen,
     groups_of,
+    left_out,
     pick,
     picked,
     put,
@@ -79,6 +80,9 @@ def _page(polling: bool) -> None:
         st.rerun()
     entries, now = st.session_state[ENTRIES], view()
     _top(entries, now)
+    if wrong := left_out():
+        st.warning(literal(f"The link says {' and '.join(wrong)}, which fits nothing in this list and was left out."),
+                   icon=":material/link_off:")
     if not entries:
         _nothing(now)
         return
@@ -110,12 +114,13 @@ def _tables(found: Sequence[Entry], now: View) -> None:
         table.table(found, now.deleted)
         return
     name = FIELDS[now.group].label.lower() if now.group in FIELDS else now.group
+    pixels = table.widths(table.frame(found, now.deleted), framed=True)  # the same in all groups
     for place, group in enumerate(grouped(found, now.group)):
         folded = st.expander(literal(table.group_title(name, group)), expanded=place < OPEN_GROUPS,
                              key=f"runs:group:{now.group}:{group.value}", on_change="rerun")
         if folded.open:
             with folded:
-                table.table(group.entries, now.deleted)
+                table.table(group.entries, now.deleted, pixels)
 
 
 def _top(entries: Sequence[Entry], now: View) -> None:
@@ -136,8 +141,8 @@ def _top(entries: Sequence[Entry], now: View) -> None:
             return
         if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
             dialogs.take_in()
-        if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean", disabled=not entries,
-                     help="Make room: by age, by number, or only files"):
+        if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
+                     help="Make room: by age, by number, only files, or uploads"):
             listed = _listed(entries, now)
             dialogs.clean_up(listed, len(listed) == len(entries))
         if count := len(shelf().trashed(seconds=0)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from labcore.errors import LabError
 from labcore.runs.rows import STATES
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import GROUPS, ORDERS, knobs, ordered
-from labcore.shelf.search import search
+from labcore.shelf.search import names, search
 from labcore.shelf.shelf import Shelf
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
@@ -55,6 +55,17 @@ def view() -> View:
     return View(find=url.get("find", ""), states=_of(url.get("state", ""), ALL_STATES),
                 kinds=_of(url.get("kind", ""), ALL_KINDS), star=url.get("star") == "1", group=url.get("group", ""),
                 order=order if order.removeprefix("-") in ORDERS else NEWEST, deleted=url.get("view") == "deleted")
+
+
+def left_out() -> list[str]:
+    """What the link says that does not fit: ["order=shoe"]."""
+    fits: dict[str, Callable[[str], bool]] = {
+        "find": lambda said: True, "state": lambda said: set(said.split(",")) <= {*ALL_STATES},
+        "kind": lambda said: set(said.split(",")) <= {*ALL_KINDS}, "star": lambda said: said == "1",
+        "group": lambda said: said in (*GROUPS, *names()), "order": lambda said: said.removeprefix("-") in ORDERS,
+        "view": lambda said: said == "deleted"}
+    return [f"{key}={said}" for key, said in st.query_params.items()
+            if said and not (key in fits and fits[key](said))]
 
 
 def show_all() -> None:

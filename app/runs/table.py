@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -11,7 +11,6 @@ from app.runs import state
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
-from labcore.runs.steering import shown
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import Group
 
@@ -21,71 +20,102 @@ TINT = "2E"  # how much of a state's colour is behind its name
 NAMES = {state: name for state, (_, name, _) in STATES.items()} | {IMPORTED: "Imported"}
 COLOURS = {state: colour for state, (colour, _, _) in STATES.items()} | {IMPORTED: "#CC79A7"}
 
+LETTER, PADDING, PILL = 6.0, 18, 14  # pixels: of a letter on average, and what a cell and a pill add to their text
+ROOM, LAST = 1206, "duration"  # pixels beside the boxes in a window of 1280, where the columns up to this one are seen
+FRAME = 32  # pixels less within the frame of a group
+# The least and the most pixels of a column that is as wide as its texts; of the others all there is.
+TEXTS = {"state": (84, 98), "run": (110, 184), "algorithm": (84, 170), "task": (70, 124), "seed": (46, 76),
+         "metric": (66, 98), "last": (52, 84), "best": (52, 84), "step": (50, 72), "steps": (40, 72),
+         "duration": (52, 80), "tags": (64, 150), "model": (64, 120)}
+FIXED = {"star": 30, "open": 36, "curve": 80, "when": 108, "size": 68, "note": 240}
+KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left of those that give room if need be
+
 
 def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     """One row per entry, in order. Columns without any value are left out."""
     digests = [entry.digest for entry in entries]
     when = [entry.deleted if deleted else entry.created for entry in entries]
     columns = {
+        "run": [entry.id for entry in entries],
         "star": ["★" if entry.star else "" for entry in entries],
         "state": [[NAMES[entry.state]] for entry in entries],
-        "run": [entry.id for entry in entries],
         "open": ["" if deleted else ":material/open_in_full:" for _ in entries],
-        "algorithm": [entry.algorithm for entry in entries],
-        "settings": [entry.settings for entry in entries],
+        "algorithm": [f"{entry.algorithm} {entry.settings}".rstrip() for entry in entries],
         "task": [entry.task for entry in entries],
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
         "curve": [digest.curve for digest in digests],
         "metric": [METRICS[digest.metric].label if digest.metric else "" for digest in digests],
         "last": pd.array([digest.last for digest in digests], "Float64"),
         "best": pd.array([digest.best for digest in digests], "Float64"),
-        "tags": [list(entry.tags) for entry in entries],
         "step": [entry.step for entry in entries],
         "steps": pd.array([entry.steps for entry in entries], "Int64"),
         "when": pd.to_datetime(when, unit="s", utc=True),
-        "duration": pd.array([entry.seconds for entry in entries], "Float64"),
+        "duration": pd.array([entry.seconds and round(entry.seconds, 1 if entry.seconds < 10 else None)
+                              for entry in entries], "Float64"),
+        "tags": [list(entry.tags) for entry in entries],
         "size": pd.array([digest.size for digest in digests], "Int64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
         "model": [entry.model for entry in entries],
     }
-    empty = {key for key in ("open", "settings", "tags", "note", "model") if not any(columns[key])}
+    empty = {key for key in ("star", "open", "task", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
 
 
-def config(entries: Sequence[Entry], key: str, deleted: bool, opened: Callable[[], None]) -> dict:
-    """How each column is shown."""
-    column = st.column_config
+def widths(found: pd.DataFrame, framed: bool = False) -> dict[str, int]:
+    """Pixels of each column: as wide as its texts, but so that those up to LAST are seen without scrolling."""
+    wide = {key: min(TEXTS[key][1], max(TEXTS[key][0], *map(_pixels, found[key]))) if key in TEXTS else FIXED[key]
+            for key in found}
+    first = list(found)[:list(found).index(LAST) + 1]
+    for key in [key for key in KEPT if key in wide]:
+        beyond = sum(wide[each] for each in first) - ROOM + FRAME * framed
+        wide[key] -= max(0, min(beyond, wide[key] - KEPT[key]))
+    return wide
+
+
+def _pixels(value: object) -> int:
+    """How wide a cell must be."""
+    if isinstance(value, list):
+        return round(PADDING + sum(LETTER * len(text) + PILL for text in value))
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is pd.NA else str(value)
+    return round(PADDING + LETTER * len(text))
+
+
+def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, deleted: bool,
+           opened: Callable[[], None]) -> dict:
+    """How each column is shown; `pixels` as `widths` gives them."""
+    column, wide = st.column_config, pixels.get
     tags = sorted({tag for entry in entries for tag in entry.tags})
     return {
-        "star": column.TextColumn("★", width=34, help="Starred: no clean-up deletes it"),
-        "state": column.MultiselectColumn("State", width=98, options=list(NAMES.values()),
+        "star": column.TextColumn("★", width=wide("star"), help="Starred: no clean-up deletes it"),
+        "state": column.MultiselectColumn("State", width=wide("state"), options=list(NAMES.values()),
                                           color=[COLOURS[state] + TINT for state in NAMES]),
-        "run": column.TextColumn("Run", width=150),
-        "open": column.ButtonColumn("", width=40, type="tertiary", key=f"{key}:open", on_click=opened),
-        "algorithm": column.TextColumn("Algorithm", width=98),
-        "settings": column.TextColumn("Settings", width=112, help="The algorithm's knobs that are not at their "
-                                      "defaults"),
-        "task": column.TextColumn("Task", width=92),
-        "seed": column.NumberColumn("Seed", width=50),
-        "curve": column.LineChartColumn("Curve", width=120, help="The metric over the steps; each curve has a scale "
-                                        "of its own"),
-        "metric": column.TextColumn("Metric", width=92, help="What a run is judged by: the metric of its first chart"),
-        "last": column.NumberColumn("Last", width=66, format="%.4g", help="The metric's newest value"),
-        "best": column.NumberColumn("Best", width=66, format="%.4g", help="The metric's best value in one step: the "
-                                    "lowest where lower is better"),
-        "tags": column.MultiselectColumn("Tags", width=130, options=tags, color="auto"),
-        "step": column.NumberColumn("Steps", width=58, help="Steps done"),
-        "steps": column.NumberColumn("of", width=54, help="Steps to do in all"),
-        "when": column.DatetimeColumn("Deleted" if deleted else "Started", width=108, format="distance"),
-        "duration": column.NumberColumn("Time", width=70, format="%.0f s", help="Active time, pauses left out"),
-        "size": column.NumberColumn("Size", width=74, format="bytes", help="Its files on the disk"),
-        "note": column.TextColumn("Note", width=240),
-        "model": column.TextColumn("Model", width=76),
+        "run": column.TextColumn("Run", width=wide("run")),
+        "open": column.ButtonColumn("", width=wide("open"), type="tertiary", key=f"{key}:open", on_click=opened),
+        "algorithm": column.TextColumn("Algorithm", width=wide("algorithm"), help="With those of its knobs that are "
+                                       "not at their defaults"),
+        "task": column.TextColumn("Task", width=wide("task")),
+        "seed": column.NumberColumn("Seed", width=wide("seed"), format="%d"),
+        "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
+                                        "a scale of its own"),
+        "metric": column.TextColumn("Metric", width=wide("metric"), help="What a run is judged by: the metric of its "
+                                    "first chart"),
+        "last": column.NumberColumn("Last", width=wide("last"), format="%.4g", help="The metric's newest value"),
+        "best": column.NumberColumn("Best", width=wide("best"), format="%.4g", help="The metric's best value in one "
+                                    "step: the lowest where lower is better"),
+        "step": column.NumberColumn("Steps", width=wide("step"), format="%d", help="Steps done"),
+        "steps": column.NumberColumn("of", width=wide("steps"), format="%d", help="Steps to do in all"),
+        "when": column.DatetimeColumn("Deleted" if deleted else "Started", width=wide("when"), format="distance"),
+        "duration": column.NumberColumn("Time", width=wide("duration"), format="%g s", help="Active time, pauses left "
+                                        "out"),
+        "tags": column.MultiselectColumn("Tags", width=wide("tags"), options=tags, color="auto"),
+        "size": column.NumberColumn("Size", width=wide("size"), format="bytes", help="Its files on the disk"),
+        "note": column.TextColumn("Note", width=wide("note")),
+        "model": column.TextColumn("Model", width=wide("model")),
     }
 
 
-def table(entries: Sequence[Entry], deleted: bool = False) -> None:
-    """Draw the entries as a table whose rows can be selected.
+def table(entries: Sequence[Entry], deleted: bool = False, pixels: Mapping[str, int] | None = None) -> None:
+    """Draw the entries as a table whose rows can be selected; `pixels` are its columns', else as wide as need be.
 
     Its key holds their order, so that a selection is never taken for other rows than it was made on.
     """
@@ -101,10 +131,12 @@ def table(entries: Sequence[Entry], deleted: bool = False) -> None:
     def opened() -> None:
         st.session_state["runs:open"] = ids[st.session_state[f"{key}:open"].row]
 
-    st.dataframe(frame(entries, deleted), key=key, hide_index=True, on_select=selected, selection_mode="multi-row",
+    found = frame(entries, deleted)
+    st.dataframe(found, key=key, hide_index=True, on_select=selected, selection_mode="multi-row",
                  selection_default={"selection": {"rows": [row for row, run_id in enumerate(ids) if run_id in chosen]}},
                  row_height=ROW, height=HEAD + ROW * min(len(entries), TALLEST) + 2, placeholder="–",
-                 column_config=config(entries, key, deleted, opened), alt="The runs, one in each row")
+                 column_config=config(entries, pixels or widths(found), key, deleted, opened),
+                 alt="The runs, one in each row")
 
 
 def group_title(name: str, group: Group) -> str:
@@ -115,11 +147,11 @@ def group_title(name: str, group: Group) -> str:
     elif isinstance(of, bool):
         told = name if of else f"not {name}"
     else:
-        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else shown(of)}"
+        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
     parts = [told, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
         metric = METRICS[key]
-        mean = f"{metric.label.lower()}: mean of last {number(last, metric.digits)}"
+        mean = f"{metric.inline}: mean of last {number(last, metric.digits)}"
         if best is not None:
             mean += f", of best {number(best, metric.digits)}"
         parts.append(mean + (f" ({count} run{'s' if count > 1 else ''})" if len(group.means) > 1 else ""))

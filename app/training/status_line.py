@@ -29,8 +29,7 @@ def outcome(run: RunRow, feed: Feed) -> str:
     for metric in headline(run.spec, 3):
         first, last = feed.value(metric.key, first=True), feed.value(metric.key)
         if last is not None:
-            found.append(f"{metric.label.lower() if metric.label[:2] != 'KL' else metric.label} "
-                         f"{number(first, metric.digits)} → {number(last, metric.digits)}")
+            found.append(f"{metric.inline} {number(first, metric.digits)} → {number(last, metric.digits)}")
     return ", ".join(found)
 
 

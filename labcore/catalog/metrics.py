@@ -37,6 +37,11 @@ class Metric:
         """What stands at an axis: the label and its unit, once where they are the same word."""
         return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.unit}"
 
+    @property
+    def inline(self) -> str:
+        """The label within a sentence: "exact match", "KL to the reference"."""
+        return self.label if self.label[1:2].isupper() else self.label[0].lower() + self.label[1:]
+
 
 @dataclass(frozen=True)
 class Panel:

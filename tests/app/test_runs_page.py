@@ -1,5 +1,6 @@
 """The page Runs: what is listed, searched, grouped and marked; deleting with a way back; clean-up and import."""
 
+import os
 import time
 from types import SimpleNamespace
 
@@ -9,11 +10,12 @@ import streamlit as st
 from app.runs import table as runs_table
 from app.runs.actions import volume
 from app.runs.details import differences
-from app.runs.dialogs import FILES
+from app.runs.dialogs import FILES, UPLOADS
 from app.runs.state import PICKED, View, chosen, steady, view
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
 from labcore.errors import LabError
+from labcore.runs import uploads
 from labcore.runs.fork import fork_spec
 from labcore.runs.paths import run_folder
 from labcore.runs.schema import runs
@@ -63,13 +65,36 @@ def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
 
 def test_runs_of_a_sweep_are_told_apart_by_their_settings(page, lab):
     low, high, plain = (seed(lab.store, "finished", knobs=knobs) for knobs in ({"beta": 0.1}, {"beta": 0.2}, {}))
-    table = page("runs").dataframe[0].value.set_index("run")["settings"]
-    assert table.to_dict() == {low: "β 0.1", high: "β 0.2", plain: ""}
+    table = page("runs").dataframe[0].value.set_index("run")["algorithm"]
+    assert table.to_dict() == {low: "GRPO β 0.1", high: "GRPO β 0.2", plain: "GRPO"}
 
 
 def test_columns_without_a_value_take_no_room():
-    assert not {"tags", "note"} & set(runs_table.frame([entry()]).columns)
+    assert not {"tags", "note", "star"} & set(runs_table.frame([entry()]).columns)
     assert {"tags", "note"} <= set(runs_table.frame([entry(tags=("a",), note="b"), entry("c")]).columns)
+
+
+LONG = {"run_id": "double_q_learning-corridors-4f15", "algorithm": "Monte Carlo control", "state": "interrupted",
+        "settings": "α 0.25, ε 0.3, decay of α 0.55", "task": "Your own preferences", "seed": 123_456, "step": 99_999,
+        "steps": 100_000, "last": -0.0012345, "best": -0.0012345, "seconds": 123_456.0, "star": True,
+        "tags": ("paper", "baseline"), "note": "The one for the figure."}
+
+
+@pytest.mark.parametrize("more, framed", [({}, False), (LONG, False), (LONG, True)])
+def test_all_columns_up_to_the_time_are_seen_at_once_in_a_window_of_1280(more, framed):
+    more = dict(more)
+    found = runs_table.frame([entry(), entry(more.pop("run_id", "b"), **more)])
+    wide = runs_table.widths(found, framed)
+    first = list(found)[:list(found).index("duration") + 1]
+    assert {"run", "state", "curve", "last", "step"} < set(first)
+    page, boxes = 1280 - 2 * 19 - (runs_table.FRAME if framed else 0), 33
+    assert boxes + sum(wide[key] for key in first) <= page
+    assert all(wide[key] <= runs_table.TEXTS[key][1] for key in wide if key in runs_table.TEXTS)
+
+
+def test_a_column_is_as_wide_as_what_is_in_it():
+    short, long = ({**runs_table.widths(runs_table.frame([entry(run_id)]))} for run_id in ("a" * 16, "a" * 20))
+    assert long["run"] - short["run"] == 4 * runs_table.LETTER and long["task"] == short["task"]
 
 
 def test_the_link_holds_search_filters_groups_and_order(page, lab):
@@ -109,7 +134,11 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     test = page("runs", find="betta=1")
     assert rows(test) == [] and "try beta=1" in said(test)
     assert rows(press(test, "runs:all")) == [run_id] and "find" not in test.query_params
-    assert rows(page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")) == [run_id]
+    test = page("runs", group="nonsense", order="nonsense", state="running", view="deleted", run="gone", find="x")
+    assert "The link says group=nonsense and order=nonsense and run=gone, which fits nothing" in said(test)
+    test = page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")
+    assert rows(test) == [run_id] and "state=nonsense and view=nonsense" in said(test)
+    assert "The link" not in said(page("runs", group="beta", order="-last", state="finished,failed", star="1"))
 
 
 @pytest.mark.parametrize("query, found", [
@@ -278,6 +307,23 @@ def test_a_clean_up_shows_what_it_frees_and_can_be_undone(page, lab):
     assert lab.store.trashed() == []
 
 
+def test_a_clean_up_of_uploads_says_how_many_and_that_there_is_no_way_back(page, lab):
+    free = [uploads.keep(f"book {number}.txt", b"%d" % number * 1_000_000) for number in range(5)]
+    for path in uploads.root().rglob("*"):
+        os.utime(path, (1.0, 1.0))
+    test = page("runs")
+    test.session_state["clean:what"] = UPLOADS
+    press(test, "runs:clean")
+    assert "**5 uploads**, book" in said(test) and "and 2 more: frees **5.0 MB** at once" in said(test)
+    assert "cannot be undone" in said(test) and "the last day always stays" in said(test)
+    press(test, "clean:do")
+    assert not any(path.exists() for path in free) and "5.0 MB of uploads deleted." in said(test)
+    assert "Undo" not in labels(test)
+    test = page("runs")
+    test.session_state["clean:what"] = UPLOADS
+    assert "every upload is of a run, or young" in said(press(test, "runs:clean"))
+
+
 def test_a_clean_up_of_files_keeps_the_curves(page, lab):
     run_id = seed(lab.store, "finished")
     test = page("runs")
@@ -305,7 +351,7 @@ def test_the_group_s_means_are_told_by_metric():
     group, = grouped([entry(last=0.4, best=0.5), entry("b", metric="value_error", last=2.0, best=1.0)], "seed")
     assert runs_table.group_title("seed", group) == (
         "seed = 0 · 2 runs · reward: mean of last 0.400, of best 0.500 (1 run) · "
-        "error of v: mean of last 2.000, of best 1.000 (1 run)")
+        "error of V: mean of last 2.000, of best 1.000 (1 run)")
 
 
 def test_every_state_and_kind_has_a_name_and_sizes_are_told_in_units():

@@ -112,7 +112,7 @@ def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) ->
     value = wording.mean(mean, metric.digits)
     count = wording.seeds(mean.count)
     if not metric.better:
-        return f"Neither more nor less {metric.label.lower()} is better: {names[stand.leader]} has the most, {value}."
+        return f"Neither more nor less {metric.inline} is better: {names[stand.leader]} has the most, {value}."
     who = f"{names[stand.leader]}: {value}, {count}"
     if chosen.active:
         return f"So far {who}. Runs still go, so there is no verdict yet."
