@@ -11,6 +11,7 @@ from app.runs import state
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
+from labcore.runs.steering import shown
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import Group
 
@@ -147,7 +148,7 @@ def group_title(name: str, group: Group) -> str:
     elif isinstance(of, bool):
         told = name if of else f"not {name}"
     else:
-        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
+        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else shown(of)}"
     parts = [told, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
         metric = METRICS[key]
