@@ -19,7 +19,7 @@ def plotly_url() -> str:
 
 
 class Chart(Component):
-    """A component whose scripts can `loadPlotly(data.plotly)` and give a chart `pictureButtons`."""
+    """A component whose scripts can `loadPlotly(data.plotly)` and draw with `configOf` what is to be saved."""
 
     def __init__(self, folder: Path, *shared: Path) -> None:
         super().__init__(folder, HERE / "plotly.js", *shared)

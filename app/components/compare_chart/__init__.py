@@ -8,9 +8,10 @@ from typing import Any
 
 import streamlit as st
 
+from app.components.component import HERE
 from app.components.plotly import Chart
 
-CHART = Chart(Path(__file__).parent, Path(__file__).parents[1] / "live_chart" / "axes.js")
+CHART = Chart(Path(__file__).parent, HERE / "curves.js")
 
 
 def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],

@@ -28,8 +28,7 @@ function about(chart, panel) {
 
 function draw(chart, panel) {
   const layout = layoutOf(chart, panel);
-  panel.config ??= { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false,
-    modeBarButtons: [[...pictureButtons(() => about(chart, panel)), "resetScale2d"]] }; // another one starts anew
+  panel.config ??= { ...configOf(() => about(chart, panel)), doubleClick: false };
   panel.plot.style.height = `${layout.height}px`; // on a narrow screen it is lower
   Plotly.react(panel.plot, tracesOf(chart, panel), layout, panel.config);
   panel.changed = false;

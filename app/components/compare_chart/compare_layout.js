@@ -25,49 +25,30 @@ function yAxis(chart, panel, axis, pixels) {
   return y;
 }
 
-// Dotted verticals in their group's colour; their words stand above the big chart, on three levels at most.
-function markLayout(chart, panel, range, width) {
-  const shapes = [], annotations = [], levels = [];
-  const perPixel = (range[1] - range[0]) / width;
-  const marks = panel.marks.filter((mark) => !chart.scene.hidden.has(mark.group)
-    && mark.x >= range[0] && mark.x <= range[1]);
-  for (const mark of marks.sort((a, b) => b.x - a.x)) {
-    const colour = colourOf(chart, mark.group);
-    shapes.push({ type: "line", x0: mark.x, x1: mark.x, yref: "paper", y0: 0, y1: 1, layer: "below",
-      line: { color: colour, width: 1, dash: "dot" } });
-    if (!chart.main) continue;
-    const long = mark.text.length * 6.6 * perPixel;
-    const right = mark.x + long > range[1];
-    const [start, end] = right ? [mark.x - long, mark.x] : [mark.x, mark.x + long];
-    const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
-    const level = free < 0 ? levels.length : free;
-    if (level >= 3) continue;
-    levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
-    annotations.push({ x: mark.x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom", showarrow: false,
-      xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0, text: escaped(mark.text),
-      font: { size: 12, color: colour } });
-  }
-  return { shapes, annotations, top: 8 + 14 * levels.length };
+// Markers in their group's colour; their words stand above the big chart only.
+function marksOf(chart, panel, range) {
+  return panel.marks.filter((mark) => !chart.scene.hidden.has(mark.group) && mark.x >= range[0] && mark.x <= range[1])
+    .map(({ x, text, group }) => ({ x, text, colour: colourOf(chart, group) }));
 }
 
 function layoutOf(chart, panel) {
-  const { ink, line, font, ground } = chart.theme;
+  const { ink, line, ground } = chart.theme;
   const axis = { tickfont: { size: 12 }, zeroline: false, linecolor: line, tickcolor: line };
   const width = panel.plot.clientWidth || 400;
   panel.room = chart.main && panel.ends && width > 560 && panel.names ? Math.min(130, width * 0.17) : 0;
   const margin = { l: panel.yTitle ? 64 : 50, r: panel.room || 12, b: chart.main ? 40 : 26 };
   const range = xRange(chart, panel);
-  const { top, ...marks } = range ? markLayout(chart, panel, range, width - margin.l - margin.r)
-    : { top: 8, shapes: [], annotations: [] };
+  const { shapes, annotations, top } = range
+    ? markLayout(marksOf(chart, panel, range), range, width - margin.l - margin.r, chart.main)
+    : { shapes: [], annotations: [], top: 8 };
   const strip = panel.order.some((key) => key.includes(":gap"));
   const height = Math.min(panel.height, Math.max(150, 0.85 * width));
   const inside = height - top - margin.b;
   const low = strip ? 110 / inside : 0;
-  const layout = { height, margin: { ...margin, t: top }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: ink, family: font, size: 12 }, showlegend: false, dragmode: "zoom", hoversort: "value descending",
-    hovermode: range ? "x unified" : "closest",
-    hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink }, namelength: 40 },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink }, ...marks,
+  const looks = looksOf(chart.theme);
+  const layout = { ...looks, height, margin: { ...margin, t: top }, shapes, annotations,
+    hoversort: "value descending", hovermode: range ? "x unified" : "closest",
+    hoverlabel: { ...looks.hoverlabel, namelength: 40 },
     xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: chart.main ? 8 : 4, anchor: strip ? "y2" : "y",
       ...(range && { range, unifiedhovertitle: { text: `%{x} ${panel.axis}` } }),
       ...(chart.main && { title: { text: panel.axis, standoff: 4, font: { size: 12 } } }) },

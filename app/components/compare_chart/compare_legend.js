@@ -24,7 +24,6 @@ function isolate(scene, group, count) {
   redraw(scene);
 }
 
-const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 const colourOf = (chart, index) => chart.groups[index].colour[chart.theme.dark ? 1 : 0];
 const DASH_ARRAYS = { solid: "", dot: "2 3", dash: "6 3", dashdot: "6 2 2 2" };
 

@@ -21,8 +21,7 @@ export async function update({ data, parentElement }) {
     minHeight: `${data.figure.layout.height}px` }); // nothing below it moves while Plotly is loaded
   await loadPlotly(data.plotly);
   if (figure.data !== data || !figure.plot.isConnected) return; // a newer one is on its way
-  figure.config ??= { displaylogo: false, responsive: true, displayModeBar: "hover",
-    modeBarButtons: [[...pictureButtons(() => about(figure)), "resetScale2d"]] }; // another one would start anew
+  figure.config ??= configOf(() => about(figure));
   await Plotly.react(figure.plot, data.figure.data, { ...data.figure.layout, uirevision: true }, figure.config);
 }
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.components.component import HERE
 from app.components.plotly import Chart
 
-CHART = Chart(Path(__file__).parent)
+CHART = Chart(Path(__file__).parent, HERE / "curves.js")
 
 
 def live_chart(data: dict, key: str, on_resync: Callable[[], None], on_marker: Callable[[str, int], None]) -> None:

@@ -62,7 +62,7 @@ function traceData(chart, spec, from, state) {
 // ---- drawing ---------------------------------------------------------------------------------------------------
 
 function layoutOf(chart, panel) {
-  const { ink, line, font, ground } = chart.theme;
+  const { line } = chart.theme;
   const axis = { tickfont: { size: 12 }, fixedrange: false, zeroline: false, linecolor: line, tickcolor: line };
   const y = { ...axis, gridcolor: line, nticks: 5, automargin: false };
   if (panel.range) Object.assign(y, { range: [panel.range[0] - 0.03, panel.range[1] + 0.03], tickvals: [0, 0.5, 1] });
@@ -70,14 +70,18 @@ function layoutOf(chart, panel) {
   if (panel.symlog) Object.assign(y, symlogTicks(chart, panel, top));
   if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
   return {
-    height: chart.height, margin: { l: 46, r: 10, t: top, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, family: font, size: 12 }, showlegend: false, hovermode: "x unified",
-    hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } }, dragmode: "zoom",
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
+    ...looksOf(chart.theme), height: chart.height, margin: { l: 46, r: 10, t: top, b: 34 }, hovermode: "x unified",
     xaxis: { ...axis, showgrid: false, range: [0, chart.xmax], nticks: 6,
              title: { text: unitOf[chart.x], standoff: 2, font: { size: 12 } } }, yaxis: y, ...marks,
     uirevision: `${chart.key} ${chart.looks} ${chart.blank}`,
   };
+}
+
+function symlogTicks(chart, panel, top) {
+  const keys = panel.metrics.map((metric) => metric.key);
+  const values = Object.values(chart.runs).flatMap((run) => run.rows.flatMap((row) => keys.map((key) => row[3][key])))
+    .filter((value) => value !== undefined);
+  return symlogAxis(values, chart.height - 34 - top);
 }
 
 function traceSpecs(chart, panel) {
@@ -118,13 +122,10 @@ function traceOf(chart, spec) {
     marker: { size: 5 }, connectgaps: true };
 }
 
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", doubleClick: false };
-
 function draw(chart, panel) {
   panel.specs = traceSpecs(chart, panel);
   const traces = panel.specs.map((spec) => traceOf(chart, spec));
-  panel.config ??= { ...CONFIG, // another one would have Plotly begin anew, without zoom and listeners
-    modeBarButtons: [[...pictureButtons(() => aboutPanel(chart, panel)), "resetScale2d"]] };
+  panel.config ??= { ...configOf(() => aboutPanel(chart, panel)), doubleClick: false };
   Plotly.react(panel.plot, traces, layoutOf(chart, panel), panel.config);
   if (!panel.listening) listen(chart, panel);
 }

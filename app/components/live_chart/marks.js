@@ -1,7 +1,4 @@
-// Knob markers and forks: where they stand, their words, and the smoothing that starts anew there. Served as one with
-// live_chart.js.
-
-const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
+// Knob markers and forks: where they stand, and the smoothing that starts anew there. Served as one with live_chart.js.
 
 function markerAt(chart, marker) {
   const rows = chart.runs[marker.run]?.rows ?? [];
@@ -41,32 +38,15 @@ function joint(chart, spec, row) {
   return last;
 }
 
-// Dotted verticals with their words above the plot, on as many levels as near neighbours need: the newest nearest.
+// A click on the words of a knob's marker asks what if.
 function markerLayout(chart) {
-  const shapes = [], annotations = [], levels = [], words = [];
-  const perPixel = chart.xmax / Math.max(chart.plotWidth, 120);
-  for (const marker of [...chart.markers].sort((a, b) => markerAt(chart, b) - markerAt(chart, a))) {
-    const x = markerAt(chart, marker);
-    const width = marker.text.length * 6.6 * perPixel;
-    const right = x + width > chart.xmax;
-    const [start, end] = right ? [x - width, x] : [x, x + width];
-    const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
-    const level = free < 0 ? levels.length : free;
-    shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
-      line: { color: chart.theme.mark, width: 1, dash: "dot" } });
-    if (level >= LEVELS) continue;
-    levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
-    words.push(marker);
-    annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom",
-      captureevents: marker.event !== null,
-      hovertext: marker.event === null ? "" : "What if? Fork from before this change",
-      hoverlabel: { bgcolor: chart.theme.ground, bordercolor: chart.theme.line,
-        font: { size: 13, color: chart.theme.ink, family: chart.theme.font } },
-      showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
-      text: marker.text.replace(/</g, "&lt;"), font: { size: 12, color: chart.theme.mark } });
-  }
-  chart.words = words; // of the annotations, in their order
-  const top = 8 + 14 * levels.length;
+  const { ground, line, ink, font, mark: colour } = chart.theme;
+  const hoverlabel = { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink, family: font } };
+  const marks = chart.markers.map((marker) => ({ x: markerAt(chart, marker), text: marker.text, colour, marker,
+    more: { captureevents: marker.event !== null, hoverlabel,
+      hovertext: marker.event === null ? "" : "What if? Fork from before this change" } }));
+  const { shapes, annotations, worded, top } = markLayout(marks, [0, chart.xmax], Math.max(chart.plotWidth, 120));
+  chart.words = worded.map(({ marker }) => marker); // of the annotations, in their order
   chart.root.style.setProperty("--rl-words", `${top - 8}px`); // the chart's buttons stand below them
   return { shapes, annotations, "margin.t": top };
 }

@@ -1,0 +1,76 @@
+// What charts of curves share: symlog axes, round ends, markers with their words, and the page's looks. Served as one
+// with each chart's scripts.
+
+const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
+const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
+
+const escaped = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+// The part of a Plotly layout that is the same for all of them.
+const looksOf = ({ ink, line, font, ground }) => ({ paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+  font: { color: ink, family: font, size: 12 }, showlegend: false, dragmode: "zoom",
+  hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } },
+  modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink } });
+
+const symlog = (y) => Math.sign(y) * Math.log10(1 + Math.abs(y) / KL_LINEAR);
+
+function niceCeil(value) {
+  if (value <= 10) return 10;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * power).find((edge) => edge >= value);
+}
+
+// The part of a Plotly axis that shows symlog `values` on so many pixels: ticks from zero outwards, as many decades as
+// there is room for. A chart of large numbers need not show zero.
+function symlogAxis(values, pixels) {
+  const apart = 15 / pixels; // the share of the height that two labels need
+  const least = values.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = values.reduce((a, b) => Math.max(a, b), 0.01);
+  const low = least >= 1 && high > least ? least : Math.min(0, least);
+  const far = (symlog(high) - symlog(low)) * apart;
+  const ticks = [];
+  for (const sign of [1, -1]) {
+    let last = 0;
+    for (let power = -3; power <= 12; power += 1) {
+      const tick = sign * 10 ** power;
+      if (tick > high * 1.01 || tick < low * 1.01 - 1e-9 || Math.abs(symlog(tick) - last) <= far) continue;
+      last = symlog(tick);
+      ticks.push(tick);
+    }
+  }
+  if (low <= 0) ticks.push(0);
+  ticks.sort((a, b) => a - b);
+  return { rangemode: low > 0 ? "normal" : "tozero", tickvals: ticks.map(symlog), ticktext: ticks.map(power10) };
+}
+
+function power10(tick) {
+  const size = Math.abs(tick);
+  const words = size < 1e4 ? Number(size.toPrecision(1)) : `10<sup>${Math.log10(size).toFixed(0)}</sup>`;
+  return (tick < 0 ? "−" : "") + words;
+}
+
+// Dotted verticals at `marks` ({ x, text, colour, more }), their words above the plot, whose x axis shows `range` on so
+// many pixels: on as many levels as near neighbours need, the rightmost lowest. `more` is what else an annotation has;
+// `worded` are the marks with words, in the order of the annotations; `top` is the margin that they need.
+function markLayout(marks, range, pixels, words = true) {
+  const shapes = [], annotations = [], worded = [], levels = [];
+  const perPixel = (range[1] - range[0]) / pixels;
+  for (const mark of [...marks].sort((a, b) => b.x - a.x)) {
+    const { x, text, colour, more } = mark;
+    shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below",
+      line: { color: colour, width: 1, dash: "dot" } });
+    if (!words) continue;
+    const long = text.length * 6.6 * perPixel;
+    const right = x + long > range[1];
+    const [start, end] = right ? [x - long, x] : [x, x + long];
+    const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
+    const level = free < 0 ? levels.length : free;
+    if (level >= LEVELS) continue;
+    levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
+    worded.push(mark);
+    annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom", showarrow: false,
+      xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0, text: escaped(text),
+      font: { size: 12, color: colour }, ...more });
+  }
+  return { shapes, annotations, worded, top: 8 + 14 * levels.length };
+}
