@@ -8,18 +8,17 @@ from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
+from app import naming
 from app.held import held
 from app.lab import lab
 from app.session import set_place
 from app.shortcuts import shortcuts
-from app.theme import plain, symbol
-from labcore.catalog.kinds import KINDS
+from app.theme import symbol
 from labcore.catalog.knob import Knob
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.runs.paths import home, max_runs
 from labcore.runs.schema import shown as place
-from labcore.runs.spec import knobs_of
 from labcore.runs.steering import shown
 
 # (page, its name, what it is for)
@@ -105,7 +104,8 @@ def words() -> None:
     tables = (
         ("What is seen", ("Word", "Meaning"), [tuple(map(html.escape, row)) for row in WORDS]),
         ("Metrics", ("Metric", "Unit", "What it is", "Healthy"), [_metric(key) for key in METRICS]),
-        ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(knob) for knob in _all_knobs()]),
+        ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(naming.knobs()[key]) for key in
+                                                        sorted(naming.knobs())]),
     )
     found = [(title, head, [row for row in rows if sought in _plain(row)]) for title, head, rows in tables]
     for title, head, rows in found:
@@ -128,20 +128,9 @@ def _metric(key: str) -> tuple[str, ...]:
 
 
 def _knob(knob: Knob) -> tuple[str, ...]:
-    ink, sign = html.escape, plain(knob.symbol)
-    name = f"<b>{ink(knob.label)}</b>{f' {ink(sign)}' if sign else ''}<br><code>{ink(knob.key)}</code>"
+    ink = html.escape
+    name = f"<b>{ink(knob.title)}</b><br><code>{ink(knob.key)}</code>"
     return name, ink(shown(knob.default)), ink(knob.help)
-
-
-def _all_knobs() -> list[Knob]:
-    """Every knob once, by its name, as the first algorithm that has it declares it."""
-    found: dict[str, Knob] = {}
-    for kind in KINDS.values():
-        for row in kind.algorithms.values():
-            for task in kind.tasks.values():
-                for knob in knobs_of(row, task):
-                    found.setdefault(knob.key, knob)
-    return [found[key] for key in sorted(found)]
 
 
 def _code(text: str) -> str:

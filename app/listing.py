@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app import naming
 from app.lab import lab
 from app.session import page_of, tell
 from app.status import STATES, duration
@@ -83,8 +84,8 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
-    told = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(spec.model)} · seed {spec.seed} · "
-            f"step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
+    told = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
+            f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{told}</span></span></div>'
             f"{bar if run.state in ACTIVE else ''}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from app import naming
 from app.lab import active, lab
 from app.tokens import literal
 from labcore.catalog import kinds
@@ -202,7 +203,7 @@ class Draft:
         try:
             self.spec()
         except LabError as error:
-            return str(error)
+            return naming.worded(str(error), knobs_of(self.row, self.task_row))
         return ""
 
     def to_url(self) -> None:
@@ -211,6 +212,8 @@ class Draft:
             return
         found = {key: str(self.fields[key]) for key, default in defaults(self.kind).items()
                  if self.fields[key] != default}
+        if "model" in found:
+            found["model"] = naming.model_in_link(found["model"])
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
         usual = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
@@ -240,7 +243,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
             fields[key] = url[key]
         elif key in url:
             wrong.append(f"{key}={url[key]}")
-    fields["model"] = url.get("model", kind.model)
+    fields["model"] = naming.model_of_link(url.get("model", kind.model))
     for key in ("seed", "steps"):
         low, high = WHOLE[key]
         if key in url and url[key].isdecimal() and len(url[key]) < 20 and low <= int(url[key]) <= high:

@@ -10,15 +10,15 @@ import re
 
 import streamlit as st
 
+from labcore.catalog.knob import LETTERS
+
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
 LIGHT = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 DARK = ("#4FA8E0", "#F2B84B", "#3FC79A", "#E3A0C4", "#8CD0F2", "#F08A4B")
 POSITIVE = {"light": "#0072B2", "dark": "#4FA8E0"}  # an advantage above zero; below: orange, always with its sign
 NEGATIVE = {"light": "#B85C00", "dark": "#F2B84B"}
 FONT = "Source Sans, Source Sans Pro, sans-serif"  # what Streamlit ships
-GREEK = {r"\beta": "β", r"\eta": "η", r"\tau": "τ", r"\mu": "μ", r"\gamma": "γ", r"\lambda": "λ", r"\Delta": "Δ",
-         r"\varepsilon": "ε", r"\rho": "ρ", r"\nabla": "∇", r"\lVert": "‖", r"\rVert": "‖", r"\max": "max ",
-         r"\pi": "π", r"\,": " ", r"\delta": "δ", r"\Psi": "Ψ", r"\alpha": "α", r"\theta": "θ", r"\omega": "ω"}
+SIGNS = {**LETTERS, r"\nabla": "∇", r"\lVert": "‖", r"\rVert": "‖", r"\max": "max ", r"\,": " "}
 
 CSS = """
 <style>
@@ -116,20 +116,11 @@ def symbol(latex: str) -> str:
     text = re.sub(r"\\(?:bar|hat) ?\{?(\w)\}?", lambda m: m[1] + "\u0304", latex)
     text = re.sub(r"\\overline\{(\w+)\}", lambda m: "".join(letter + "\u0305" for letter in m[1]), text)
     text = re.sub(r"\\widehat\{(\w)(\w*)\}", lambda m: m[1] + "\u0302" + m[2], text)
-    for name, letter in GREEK.items():
+    for name, letter in SIGNS.items():
         text = text.replace(name, letter)
     text = html.escape(text.replace("\\", ""))
     text = re.sub(r"_\{([^}]*)\}|_(\w)", lambda m: f"<sub>{m[1] or m[2]}</sub>", text)
     return re.sub(r"\^\{([^}]*)\}|\^([\w*])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
-
-
-def plain(latex: str) -> str:
-    r"""A catalog symbol as one line of text.
-
-    >>> plain(r"\varepsilon_{low}")
-    'ε_low'
-    """
-    return re.sub(r"</?su[bp]>", "", symbol(latex).replace("<sub>", "_").replace("<sup>", "^"))
 
 
 def number(value: float, digits: int = 3) -> str:

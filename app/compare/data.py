@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from app import naming
 from app.compare.link import Place
 from app.lab import lab
 from app.session import missing
@@ -85,7 +86,7 @@ def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
     """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
     moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
     if moved or any(group.repeats for group in before.groups):
-        return tuple(groups(traces))
+        return tuple(groups(traces, naming.setting))
     now = {trace.run: trace for trace in traces}
     return tuple(replace(group, traces=tuple(now[trace.run] for trace in group.traces)) for group in before.groups)
 
@@ -135,7 +136,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
             kept.append(source)
         except LabError as error:  # an imported run with damaged files
             faults.append(str(error))
-    found = groups(traces)
+    found = groups(traces, naming.setting)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
         faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(sorted(beyond))} "

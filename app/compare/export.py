@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from app.compare.data import Chosen, source_of
+from app.compare.data import Chosen, runs_of, source_of
 from app.compare.lines import Look, gap_of, lines_of
 from app.compare.wording import going
 from app.lab import lab
 from labcore.compare import imported
 from labcore.compare.statistics import Mean
-from labcore.compare.table import FINAL, Table
+from labcore.compare.table import FINAL, Table, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.runs.rows import RunRow
 
@@ -41,15 +41,17 @@ def table(found: Table, chosen: Chosen) -> bytes:
     header = ["group", "seeds", "runs", "states", "metric", *(f"{name}{end}" for name in means for end in _MEAN),
               *(f"delta_{name}{end}" for name in deltas for end in _MEAN), "against", "p_better_than_it", "verdict",
               "seconds", "memory_mb", "models"]
-    lines = []
+    runs = {run for row in found.rows for run in row.runs}
+    keyed = _keyed([trace for trace in chosen.traces if trace.run in runs])
+    keyed, lines = {row.label: keyed[row.runs[0]] for row in found.rows}, []
     for row in found.rows:
         duel = found.duels[FINAL][row.label].get(against)
         cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
         verdict = "" if duel is None else _COMES_TO["none" if going(found) else duel.verdict]
-        lines.append([row.label, row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
+        lines.append([keyed[row.label], row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
                       *(n for c in cells for n in _three(c)),
                       *(n for name in deltas for n in _three(row.deltas.get(name))),
-                      against if duel else "", "" if duel is None else duel.p, verdict,
+                      keyed[against] if duel else "", "" if duel is None else duel.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
                       " ".join(row.models)])
     return _written(header, lines)
@@ -57,6 +59,11 @@ def table(found: Table, chosen: Chosen) -> bytes:
 
 def _three(mean: Mean | None) -> list[Any]:
     return ["", "", ""] if mean is None else [mean.mean, *("" if end is None else end for end in (mean.low, mean.high))]
+
+
+def _keyed(traces: Sequence[Trace]) -> dict[str, str]:
+    """Run -> its group, called as the command line calls it: a file has the knobs by their keys."""
+    return {run: group.label for group in groups(traces) for run in runs_of(group)}
 
 
 def plotted(chosen: Chosen) -> bytes:
@@ -67,7 +74,9 @@ def plotted(chosen: Chosen) -> bytes:
 
 
 def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
+    keyed = _keyed(chosen.traces)
     for place, group in enumerate(chosen.groups):
+        label = keyed[group.traces[0].run]
         begun = [trace.run for trace in group.traces if trace.column(look.metric, look.axis)[0].size]
         lines = lines_of(group, place, look, chosen.above) | gap_of(group, place, chosen.baseline, look, chosen.above)
         alone = f"{place}:band" not in lines
@@ -78,13 +87,14 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
             for name in ("y", "low", "high"):
                 told = said if name == "y" else f"{said}, {name} end"
                 for x, y in zip(line["x"], line.get(name, []), strict=False):
-                    yield [group.label, run, told, look.metric, AXES[look.axis], x, y, smoothing]
+                    yield [label, run, told, look.metric, AXES[look.axis], x, y, smoothing]
 
 
 def rows(chosen: Chosen) -> bytes:
     """Every metric of every step of every run, exactly as logged, one number a line."""
+    keyed = _keyed(chosen.traces)
     return _written(["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value"], (
-        [trace.run, group.label, trace.spec.seed if trace.spec else "", *counters, key, value]
+        [trace.run, keyed[trace.run], trace.spec.seed if trace.spec else "", *counters, key, value]
         for group in chosen.groups for trace in group.traces for *counters, metrics in _steps(chosen, trace)
         for key, value in metrics.items()))
 

@@ -17,7 +17,7 @@ from labcore.compare.curves import MOST, interpolate, places_of, smoothed, thin
 from labcore.compare.table import Group
 from labcore.compare.traces import Trace
 from labcore.runs.spec import knobs_of
-from labcore.runs.steering import name, shown
+from labcore.runs.steering import shown
 
 Line = dict[str, Any]
 Lines = dict[str, Line]
@@ -88,7 +88,7 @@ def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
     for step, key, value in trace.changes:
         at = int(np.searchsorted(trace.axes["step"], step, side="right")) - 1
         where = float(trace.axes[axis][at]) if at >= 0 else 0.0
-        text = f"{name(knobs[key]) if key in knobs else key} {shown(before.get(key, '?'))} → {shown(value)}"
+        text = f"{knobs[key].name if key in knobs else key} {shown(before.get(key, '?'))} → {shown(value)}"
         marks.append({"x": where if np.isfinite(where) else 0.0, "text": text, "group": place})
         before[key] = value
     return marks

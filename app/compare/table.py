@@ -10,6 +10,7 @@ from typing import Any
 
 import streamlit as st
 
+from app import naming
 from app.compare import export, wording
 from app.compare.data import Chosen, look_of
 from app.tokens import literal
@@ -42,7 +43,7 @@ def show(chosen: Chosen, full: bool) -> None:
         st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
     if table.config:
         st.subheader("What differs", anchor=False)
-        st.html(wording.settings(table, looks))
+        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
@@ -63,7 +64,8 @@ def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> 
     without = [trace.run for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
     if len(without) == len(_chosen.traces):
         raise LabError(f"None of these runs logs {metric}: choose another metric.")
-    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline)
+    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline,
+                    naming.setting)
     said = [f"{', '.join(without)}: no {metric}, left out."] if without else []
     return replace(found, notes=(*found.notes, *said))
 

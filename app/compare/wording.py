@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app import naming
 from app.status import duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -14,6 +15,7 @@ from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, LAST, Row, Table
 from labcore.compare.traces import AXES
 from labcore.runs.rows import ACTIVE
+from labcore.runs.spec import RunSpec
 
 CSS = """
 <style>
@@ -173,15 +175,15 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
     return f'{shown}<small title="{html.escape(why)}">{said}</small>'
 
 
-def settings(table: Table, looks: Mapping[str, Look]) -> str:
-    """The settings that differ, one line each, as HTML; empty where none do."""
+def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
+    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do."""
     if not table.config:
         return ""
     order = [table.rows.index(row) for row in rows_in_order(table)]
     labels = [table.rows[place].label for place in order]
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
-    body = "".join(f"<tr><th><code>{html.escape(key)}</code></th>"
-                   f"{''.join(f'<td>{html.escape(value_words(values[place]))}</td>' for place in order)}</tr>"
+    body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
+                   f"{''.join(f'<td>{html.escape(value_words(key, values[place]))}</td>' for place in order)}</tr>"
                    for key, values in table.config.items())
     return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
@@ -193,16 +195,11 @@ def dot(look: Look) -> str:
     return f'<span class="rl-dot" style="background:light-dark({light},{dark})"></span>'
 
 
-def value_words(value: Any) -> str:
-    """A setting's value as a person writes it.
+def value_words(key: str, value: Any) -> str:
+    """A setting's value in a cell; a dash where the run has no such setting.
 
-    >>> value_words(None), value_words(True), value_words(7e-4), value_words([1, 2])
+    >>> value_words("beta", None), value_words("anneal", True), value_words("beta", 7e-4), value_words("x", [1, 2])
     ('–', 'on', '0.0007', '1/2')
     """
-    if value is None:
-        return NONE
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    text = f"{value:g}" if isinstance(value, float) else "/".join(map(str, value)) if isinstance(value, list) else \
-        str(value)
+    text = NONE if value is None else naming.written(key, value)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import session
+from app import naming, session
 from app.held import held
 from app.lab import lab
 from app.launch import planning
@@ -55,13 +55,15 @@ def _opened() -> dict[str, str]:
         st.warning(literal(str(error)), icon=":material/error:")
         return place
     place |= {key: found.pop(key) for key in tuple(place) if key in found}
+    found |= {key: naming.model_of_link(found[key]) for key in ("model",) if key in found}
     Plan(place["kind"]).fields.update(found)
     return place
 
 
 def _to_url(place: dict[str, str], plan: Plan) -> None:
     """Every choice that is not usual, so that a copied link opens the same form."""
-    link = planning.to_link(place["way"], place["kind"], plan.fields, plan.usual() | {"knobs": plan.untouched()})
+    fields = plan.fields | {"model": naming.model_in_link(plan.fields["model"])}
+    link = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
     wanted = {NEW: link} if link else {}
     if not set(st.query_params) - {NEW} and st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
@@ -164,9 +166,9 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
     left, right = st.columns([1, 1.6], gap="small")
     left.selectbox("Knob" if not place else "Second knob", offered, offered.index(key), key=knob_box.key,
-                   format_func=lambda each: known[each].label if each else "none", on_change=knob_chosen)
+                   format_func=lambda each: known[each].title if each else "none", on_change=knob_chosen)
     if key:
-        right.text_input(f"Values of {key}", values_box.value, key=values_box.key, on_change=values_typed,
+        right.text_input(f"Values of {known[key].name}", values_box.value, key=values_box.key, on_change=values_typed,
                          help=known[key].help)
 
 
@@ -207,7 +209,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
                            "or seeds.")
         fault = ""
     except LabError as error:
-        specs, fault = [], str(error)
+        specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
     places = max_runs()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         many = f"{len(specs)} run{'s' if len(specs) != 1 else ''}"

@@ -27,10 +27,10 @@ def values_in(knob: Knob, text: str) -> list[Value]:
     """
     words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
     if not words:
-        raise LabError(f"The sweep has no values of {knob.key}: give some, for example {written(suggested(knob))}.")
+        raise LabError(f"The sweep has no values of {knob.name}: give some, for example {written(suggested(knob))}.")
     values = [knob.parse(word) for word in words]
     if twice := next((value for value in values if values.count(value) > 1), None):
-        raise LabError(f"The sweep has {knob.key} = {twice} twice: give each value once.")
+        raise LabError(f"The sweep has {knob.name} = {twice} twice: give each value once.")
     return values
 
 
@@ -110,7 +110,7 @@ def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
     """The knobs that are no defaults, in words, by algorithm."""
     told = []
     for spec in algorithms.values():
-        changes = [f"{knob.key} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
+        changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
                    if spec.knobs[knob.key] != knob.default]
         if changes:
             told.append(f"{spec.row.label}: {', '.join(changes)}")

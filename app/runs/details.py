@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app import naming
 from app.lab import lab
 from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES
-from app.theme import number, plain
+from app.theme import number
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.runs.fork import Branch, knobs_at, lineage
@@ -46,11 +47,12 @@ def _settings(entry: Entry) -> None:
     rows = [(knob, spec.knobs[knob.key]) for knob in knobs_of(spec.row, spec.task_row)]
     moved = [row for row in rows if row[1] != row[0].default]
     st.markdown("**Settings**")
-    st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label), ("model", spec.model),
+    st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label), ("model", naming.model(spec.model)),
                     ("seed", str(spec.seed)), ("steps", f"{entry.step:,} of {spec.steps:,}"),
-                    *((knob.label, shown(value)) for knob, value in moved)]))
+                    *([("file", naming.written("data", spec.data))] if spec.data else []),
+                    *((knob.title, shown(value)) for knob, value in moved)]))
     with st.expander(f"{len(rows) - len(moved)} settings at their defaults"):
-        st.html(_table([(knob.label, shown(value)) for knob, value in rows if (knob, value) not in moved]))
+        st.html(_table([(knob.title, shown(value)) for knob, value in rows if (knob, value) not in moved]))
     st.markdown("**Files**")
     st.code(str(run_folder(entry.id)), language=None, wrap_lines=True)
 
@@ -96,8 +98,7 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
     found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
     for knob in knobs_of(child.row, child.task_row):
         if knob.key in before and before[knob.key] != child.knobs[knob.key]:
-            name = plain(knob.symbol) or knob.label
-            found.append(f"{name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}")
+            found.append(f"{knob.name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}")
     if not child.twin:
         found.append(f"fresh random numbers, seed {child.seed}")
     return found or ["nothing changed"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app import naming
 from app.held import held
 from app.lab import lab
 from app.runs import actions, dialogs, table
@@ -41,7 +42,7 @@ ENTRIES = "runs:entries"
 DIGEST_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
 HELP = """Words are looked for in names, tags and notes: `grpo sort`.\\
-Fields and knobs are compared: `beta=0.1` `beta>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
+Fields and knobs are compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
 A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run was started."""
 
 
@@ -113,7 +114,7 @@ def _tables(found: Sequence[Entry], now: View) -> None:
     if now.group not in groups_of(found):
         table.table(found, now.deleted)
         return
-    name = FIELDS[now.group].label.lower() if now.group in FIELDS else now.group
+    name = FIELDS[now.group].label.lower() if now.group in FIELDS else naming.name(now.group)
     pixels = table.widths(table.frame(found, now.deleted), framed=True)  # the same in all groups
     for place, group in enumerate(grouped(found, now.group)):
         folded = st.expander(literal(table.group_title(name, group)), expanded=place < OPEN_GROUPS,
@@ -179,7 +180,8 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
     options = ["", *groups_of(entries)]
     group = held("runs:group", now.group if now.group in options else "", of=tuple(options))
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
-                 format_func=lambda key: FIELDS[key].label if key in FIELDS else key or "Nothing",
+                 format_func=lambda key: FIELDS[key].label if key in FIELDS else
+                 naming.title(key) if key else "Nothing",
                  on_change=lambda: put("group", group.taken()), help="A field or any knob; each group tells its means")
     order = held("runs:order", now.order.removeprefix("-"))
     st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
+from app import naming
 from app.runs import state
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
-from labcore.runs.steering import shown
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import Group
 
@@ -56,7 +56,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "tags": [list(entry.tags) for entry in entries],
         "size": pd.array([digest.size for digest in digests], "Int64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
-        "model": [entry.model for entry in entries],
+        "model": [naming.model(entry.model) for entry in entries],
     }
     empty = {key for key in ("star", "open", "task", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
@@ -148,7 +148,7 @@ def group_title(name: str, group: Group) -> str:
     elif isinstance(of, bool):
         told = name if of else f"not {name}"
     else:
-        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else shown(of)}"
+        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
     parts = [told, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
         metric = METRICS[key]

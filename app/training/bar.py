@@ -11,6 +11,7 @@ import streamlit as st
 
 from app.held import held
 from app.lab import active, lab
+from app.naming import worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
@@ -120,7 +121,7 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
     try:
         action.do(run, kind)
     except LabError as error:
-        tell(str(error))
+        tell(worded(str(error), knobs_of(run.spec.row, run.spec.task_row) if run else ()))
 
 
 def _picker(run: RunRow | None, kind: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.held import Held, held
-from app.theme import plain
+from app.naming import worded
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 
@@ -51,12 +51,13 @@ def kind(knob: Knob) -> str:
     return "log slider" if knob.scale == "log" else "slider"
 
 
-def label(knob: Knob, going: bool = False) -> str:
-    """Name, symbol and when a change counts."""
-    symbol = plain(knob.symbol)
-    symbol = f" **{symbol}**" if symbol and not knob.label.endswith(symbol) else ""
-    unit = f" :gray[{knob.unit}]" if knob.unit else ""
-    return f"{knob.label}{symbol}{unit} :gray[· {WHEN[knob.effect]}]" if going else f"{knob.label}{symbol}{unit}"
+def label(knob: Knob, going: bool = False, unit: bool = True) -> str:
+    """What the knob is called, in which unit, and when a change counts.
+
+    Plain words: Streamlit reads a label's markup out as it is written, to those who hear the page.
+    """
+    words = f"{knob.title} ({knob.unit})" if unit and knob.unit else knob.title
+    return f"{words} · {WHEN[knob.effect]}" if going else words
 
 
 def words(knob: Knob, going: bool) -> str:
@@ -93,10 +94,13 @@ def _seen(target: Target, knob: Knob) -> set[float]:
     return seen
 
 
-def _common(target: Target, knob: Knob, name: str) -> dict:
-    """Arguments that every widget shares. The caller gives the value as the widget's default: see `app.held`."""
+def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict:
+    """Arguments that every widget shares; `unit`: the label says it, since the value does not.
+
+    The caller gives the value as the widget's default: see `app.held`.
+    """
     shown = held(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
-    return {"label": label(knob, target.going), "key": shown.key, "help": words(knob, target.going),
+    return {"label": label(knob, target.going, unit), "key": shown.key, "help": words(knob, target.going),
             "disabled": target.going and knob.effect == "restart", "on_change": _changed,
             "args": (target, knob, shown)}
 
@@ -110,7 +114,7 @@ def _changed(target: Target, knob: Knob, shown: Held) -> None:
         if target.send:
             target.send(knob, value)
     except LabError as error:
-        target.refused(str(error))
+        target.refused(worded(str(error), [knob]))
         shown.back()
         return
     target.values[knob.key] = shown.value = value
@@ -131,14 +135,20 @@ def _slider(target: Target, knob: Knob) -> None:
     seen = _seen(target, knob)
     low, high = knob.type(min(seen)), knob.type(max(seen))
     step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
-    st.slider(**_common(target, knob, f"slider {low} {high}"), min_value=low, max_value=high, value=value, step=step,
-              format=None if knob.type is int else "%g")
+    counted = knob.type is int  # "1 steps" would be wrong: the label says the unit
+    st.slider(**_common(target, knob, f"slider {low} {high}", unit=counted), min_value=low, max_value=high, value=value,
+              step=step, format=None if counted else f"%g{_unit(knob)}")
 
 
 def _log_slider(target: Target, knob: Knob) -> None:
     grid = log_grid(knob, _seen(target, knob))
-    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}"), options=grid,
-                     value=float(target.values[knob.key]), format_func=lambda stop: f"{stop:g}")
+    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}", unit=False), options=grid,
+                     value=float(target.values[knob.key]), format_func=lambda stop: f"{stop:g}{_unit(knob)}")
+
+
+def _unit(knob: Knob) -> str:
+    """The unit, to stand behind a value."""
+    return f" {knob.unit}" if knob.unit else ""
 
 
 def number(target: Target, knob: Knob) -> None:

@@ -13,7 +13,7 @@ from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
 from labcore.runs.fork import knobs_at, movable
 from labcore.runs.rows import Event, Step
 from labcore.runs.spec import RunSpec
-from labcore.runs.steering import name, shown
+from labcore.runs.steering import shown
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 4000  # rows of a run that are drawn; beyond, every k-th
@@ -190,6 +190,6 @@ def branch(spec: RunSpec, parent: Feed) -> str:
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
     before = knobs_at(parent.spec, parent.events, spec.parent[1])
-    told = [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
+    told = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
             if spec.knobs[knob.key] != before[knob.key]]
     return f": {', '.join(told[:2])}{' …' if told[2:] else ''}" if told else "" if spec.twin else ": fresh"

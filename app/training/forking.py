@@ -19,7 +19,7 @@ from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.rows import Event, RunRow
 from labcore.runs.spec import WHOLE, RunSpec
-from labcore.runs.steering import name, shown
+from labcore.runs.steering import shown
 
 OPEN, ASKED = "fork", "fork_asked"
 MOST_ANCESTORS = 4
@@ -147,7 +147,7 @@ def _knobs(target: controls.Target, knobs: list[Knob], step: int, event: Event |
     """The marker's knob first, as the question; then all that can be another one."""
     asked = next((knob for knob in knobs if event and knob.key == event.payload["knob"]), None)
     if asked:
-        st.markdown(f"**What if {literal(name(asked))}** had been … from step {step:,} on?")
+        st.markdown(f"**What if {literal(asked.name)}** had been … from step {step:,} on?")
         (controls.number if asked.type in (int, float) else controls.widget)(target, asked)
     others = [knob for knob in knobs if knob is not asked]
     plain = [knob for knob in others if not knob.advanced]
@@ -167,7 +167,7 @@ def _grid(target: controls.Target, knobs: list[Knob]) -> None:
 
 def moved(before: Mapping[str, Value], after: Mapping[str, Value], knobs: list[Knob]) -> list[str]:
     """What is another value than before, as people write it: "β 0.2 → 0.04"."""
-    return [f"{name(knob)} {shown(before[knob.key])} → {shown(after[knob.key])}" for knob in knobs
+    return [f"{knob.name} {shown(before[knob.key])} → {shown(after[knob.key])}" for knob in knobs
             if knob.key in before and before[knob.key] != after[knob.key]]
 
 

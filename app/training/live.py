@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.components.live_chart import live_chart
 from app.held import held
 from app.lab import active, lab
+from app.naming import worded
 from app.session import SMOOTHEST, axis, set_place, smoothing, tell
 from app.training import forking, tabs
 from app.training.feed import Feed, payload
@@ -87,7 +88,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
     refused = [event for event in feed.events if event.kind == "refused" and event.id > told]
     if refused:
         st.session_state[f"told:{run.id}"] = refused[-1].id
-        tell(refused[-1].payload["text"])
+        tell(worded(refused[-1].payload["text"]))
         st.session_state.pop(f"values:{run.id}", None)
         return True
     current, seen = feed.knobs(), st.session_state[key]

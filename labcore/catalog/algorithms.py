@@ -102,7 +102,7 @@ _CRITIC = (
 _PREFERENCE = (
     Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
          "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
-         (0.05, 5), r"\beta", "1/nat", scale="log"),
+         (0.05, 5), r"\beta", "per nat", scale="log"),
     LEARNING_RATE,
     Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, dearer steps. "
          "Lower: cheaper, noisier.", "next batch", 1, 4096, (8, 128), "B"),

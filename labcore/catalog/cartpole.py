@@ -12,7 +12,7 @@ from labcore.catalog.task import Task
 _ALL = {knob.key: knob for knob in (
     Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
          "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log"),
-    Knob("critic_learning_rate", "Critic's learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
+    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
          "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log"),
     Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall in a line to 0 at the "
          "last step, and a good policy is kept; off: they stay, and the run can be prolonged.", "live", advanced=True),
@@ -42,17 +42,17 @@ _ALL = {knob.key: knob for knob in (
          1000, (1, 80), advanced=True),
     Knob("objective", "Objective", "clip", "clip: gains beyond the clip range give no gradient; kl_penalty: leaving "
          "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty")),
-    Knob("clip_low", "Clip below", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0, 1,
-         (0.05, 0.4), r"\varepsilon_{low}"),
-    Knob("clip_high", "Clip above", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live", 0, 10,
-         (0.05, 0.4), r"\varepsilon_{high}"),
+    Knob("clip_low", "Clip, low side", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0,
+         1, (0.05, 0.4), r"\varepsilon_{low}"),
+    Knob("clip_high", "Clip, high side", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live",
+         0, 10, (0.05, 0.4), r"\varepsilon_{high}"),
     Knob("beta", "KL price", 1.0, "Higher: shorter steps; lower: longer ones. With a KL target it is scaled by the "
          "adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat"),
     Knob("kl_target", "KL target", 0.01, "Higher: the adaptive price allows longer steps; lower: shorter; 0 keeps "
          "β as it is.", "live", 0, 10, (0, 0.1), r"d_{targ}", "nats"),
-    Knob("clip_values", "Clip values", False, "On: a value moves at most `value_clip` per batch; off: freely.",
+    Knob("clip_values", "Clip values", False, "On: a value moves at most ε_V per batch; off: freely.",
          "live", advanced=True),
-    Knob("value_clip", "Value clip range", 0.2, "Higher: values may move further in one batch; lower: less.", "live",
+    Knob("value_clip", "Value clip", 0.2, "Higher: values may move further in one batch; lower: less.", "live",
          0, 1e6, (0.1, 10), r"\varepsilon_V", "reward", advanced=True),
     Knob("delta", "Trust region", 0.01, "Higher: longer steps, at some point beyond what the quadratic model of the "
          "KL is good for; lower: slow.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats"),
@@ -89,7 +89,7 @@ _ALL = {knob.key: knob for knob in (
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
          (0.5, 1), r"\varepsilon", advanced=True),
     Knob("epsilon_end", "Exploration at the end", 0.04, "Higher: keeps exploring; lower: earns more while it learns.",
-         "live", 0, 1, (0.01, 0.1)),
+         "live", 0, 1, (0.01, 0.1), r"\varepsilon_{end}"),
     Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 1), unit="share of the run", advanced=True),
     Knob("hidden", "Units per layer", 64, "Higher: can represent more, costs more per step; lower: quicker.", "restart",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +16,10 @@ from labcore.errors import LabError
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
+
+LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
+           r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
+           r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,25 @@ class Knob:
     @property
     def type(self) -> type:
         return type(self.default)
+
+    @property
+    def sign(self) -> str:
+        """The symbol in plain letters, as it stands in a line of text: "ε_low"; empty where there is none."""
+        return re.sub(r"\\[A-Za-z]+", lambda match: LETTERS.get(match[0], match[0][1:]), self.symbol).translate(
+            str.maketrans("", "", "{}"))
+
+    @property
+    def name(self) -> str:
+        """How people write the knob beside a value, "β" in "β 0.2": its sign, or its label where it has none.
+
+        What programs read (CSV, JSON, links, the command line) has the key.
+        """
+        return self.sign or self.label
+
+    @property
+    def title(self) -> str:
+        """How the knob is called where it stands for itself, as on a slider or in a table: "KL price β"."""
+        return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
 
     def with_default(self, default: Value) -> Knob:
         """The same knob with another default: how an algorithm's row sets its own."""

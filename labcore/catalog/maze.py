@@ -146,10 +146,10 @@ _ROWS = (
          extra=(_EPISODES, Knob(
              "psi", "What log π is weighed with", "baseline", "total_return: everything the episode earned; "
              "reward_to_go: what came after the move; baseline: that less V(s). Each has less variance than the one "
-             "before.", "next batch", choices=("total_return", "reward_to_go", "baseline"), symbol=r"\psi_t")),
+             "before.", "next batch", choices=("total_return", "reward_to_go", "baseline"), symbol=r"\Psi_t")),
          summary="Makes moves that were followed by much reward likelier: the score function, episode by episode.",
-         latex=r"\begin{gathered}\theta\leftarrow\theta+\frac{\alpha}{N}\sum_t\big[\psi_t\,\nabla_\theta\log\pi_\theta"
-               r"(a_t\mid s_t)+c_H\nabla_\theta H\big]\\ \psi_t=G_t-V(s_t),\quad G_t=r_{t+1}+\gamma\,G_{t+1},\quad "
+         latex=r"\begin{gathered}\theta\leftarrow\theta+\frac{\alpha}{N}\sum_t\big[\Psi_t\,\nabla_\theta\log\pi_\theta"
+               r"(a_t\mid s_t)+c_H\nabla_\theta H\big]\\ \Psi_t=G_t-V(s_t),\quad G_t=r_{t+1}+\gamma\,G_{t+1},\quad "
                r"V(s)\leftarrow V(s)+\alpha_V\big[\bar G(s)-V(s)\big]\end{gathered}",
          watch="With total_return every move of a good walk is praised, the bad ones too.",
          paper="Williams 1992, Machine Learning 8:229", defaults={"alpha": 0.5}, source=(

@@ -120,7 +120,7 @@ def returns(steps: Steps, values: Array, gamma: float) -> Array:
 
 
 def total_return(steps: Steps, values: Array, gamma: float, weights: Array) -> Array:
-    """ψ_t = G_0: each step is praised for the whole episode, seen from its start, so no weight is due. (S,) -> (T,)
+    """Ψ_t = G_0: each step is praised for the whole episode, seen from its start, so no weight is due. (S,) -> (T,)
 
     Source: Williams 1992, Machine Learning 8:229.
     """
@@ -129,7 +129,7 @@ def total_return(steps: Steps, values: Array, gamma: float, weights: Array) -> A
 
 
 def reward_to_go(steps: Steps, values: Array, gamma: float, weights: Array) -> Array:
-    """ψ_t = w_t G_t. (S,) -> (T,)
+    """Ψ_t = w_t G_t. (S,) -> (T,)
 
     Source: Sutton and Barto 2018, Reinforcement Learning, eq. 13.8.
     """
@@ -137,7 +137,7 @@ def reward_to_go(steps: Steps, values: Array, gamma: float, weights: Array) -> A
 
 
 def with_baseline(steps: Steps, values: Array, gamma: float, weights: Array) -> Array:
-    """ψ_t = w_t (G_t − V(s_t)). (S,) -> (T,)
+    """Ψ_t = w_t (G_t − V(s_t)). (S,) -> (T,)
 
     Source: Williams 1992, Machine Learning 8:229; Sutton and Barto 2018, Reinforcement Learning, eq. 13.11.
     """
@@ -159,7 +159,7 @@ def clipped_score(policy: Array, old_policy: Array, steps: Steps, advantages: Ar
 
 class PolicyUpdate(NamedTuple):
     """The last update that a step of a state took part in: δ = r + γ V(s') − V(s) with the V before it, what the step
-    was praised for (`praise`, ψ or A with its weight), and π(a|s) before and after."""
+    was praised for (`praise`, Ψ or A with its weight), and π(a|s) before and after."""
 
     state: int
     action: int
@@ -242,9 +242,9 @@ PSI: dict[str, Psi] = {"total_return": total_return, "reward_to_go": reward_to_g
 
 
 def reinforce(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
-    """θ ← θ + α 1/N Σ_t ψ_t ∇θ log π(a_t|s_t) at the end of N episodes; V(s) moves towards the returns.
+    """θ ← θ + α 1/N Σ_t Ψ_t ∇θ log π(a_t|s_t) at the end of N episodes; V(s) moves towards the returns.
 
-    `knobs["psi"]` names ψ.
+    `knobs["psi"]` names Ψ.
 
     V is the baseline where there is one, and what follows where time was up.
 

@@ -7,7 +7,7 @@ their settings apart. Each run counts once; of two runs with one seed the longer
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -20,6 +20,7 @@ from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.traces import AXES, Trace, metric_of
 from labcore.errors import LabError
+from labcore.runs.spec import RunSpec
 
 LAST = 5  # rows that a run's value is the mean of
 FINAL = "final"
@@ -111,20 +112,33 @@ def _of(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {key: table[key] for key in keys if key in table}
 
 
-def groups(traces: Sequence[Trace]) -> list[Group]:
-    """The traces by setting, in the order of their first runs. Knobs moved by hand are part of the setting."""
+def _words(key: str, value: Any, spec: RunSpec) -> str:
+    """A setting in a label by its key, as files and the command line have it."""
+    return f"{key} {_shown(value)}"
+
+
+Words = Callable[[str, Any, RunSpec], str]
+
+
+def groups(traces: Sequence[Trace], words: Words = _words) -> list[Group]:
+    """The traces by setting, in the order of their first runs. Knobs moved by hand are part of the setting.
+
+    `words` says a setting with its value in the labels.
+    """
     found: dict[str, list[Trace]] = {}
     for trace in traces:
         found.setdefault(_setting(trace), []).append(trace)
     kept = [_one_per_seed(same) for same in found.values()]
     configs = [_config(same[0]) for same, _ in kept]
-    labels = _labels([same[0] for same, _ in kept], configs)
+    labels = _labels([same[0] for same, _ in kept], configs, words)
     return [Group(label, tuple(same), tuple(repeats), config)
             for label, (same, repeats), config in zip(labels, kept, configs, strict=True)]
 
 
-def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None) -> Table:
-    """The table of some runs. `baseline` is a run of the group that the others are measured against.
+def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None,
+            words: Words = _words) -> Table:
+    """The table of some runs. `baseline` is a run of the group that the others are measured against; `words` as in
+    `groups`.
 
     Raises:
         LabError: no runs, none of them has rows, they share no metric, or the baseline is none of them.
@@ -133,7 +147,7 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     if not with_rows:
         raise LabError("There is nothing to compare yet: give runs that have made a step.")
     key = metric_of(with_rows, metric)
-    found = groups([trace for trace in with_rows if trace.column(key)[0].size])
+    found = groups([trace for trace in with_rows if trace.column(key)[0].size], words)
     pinned = _pinned(found, baseline)
     equal = equal_places(found, key)
     values = [values_of(group, key, equal) for group in found]
@@ -188,7 +202,7 @@ def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
     return kept, [trace.run for trace in same if trace not in kept]
 
 
-def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words: Words) -> list[str]:
     """A short name for each group: its algorithm, and what sets it apart from others of that algorithm."""
     labels = []
     for first, config in zip(firsts, configs, strict=True):
@@ -198,8 +212,8 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]]) -> li
         like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
         apart = [key for key, value in config.items()
                  if value is not None and any(other.get(key, _UNSAID.get(key)) != value for other in like)]
-        told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else f"{key} {_shown(config[key])}"
-                         for key in apart[:3])
+        told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else
+                         words(key, config[key], first.spec) for key in apart[:3])
         label = f"{first.spec.row.label}{f' {told}' if told else ''}"
         labels.append(label)
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"

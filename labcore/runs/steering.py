@@ -7,12 +7,11 @@ know their place, so a resumed run repeats those that its checkpoint had not see
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Value
 from labcore.errors import LabError
 from labcore.runs.rows import Control, Event
 from labcore.runs.spec import RunSpec, knobs_of, with_knobs
@@ -21,10 +20,6 @@ from labcore.runs.store import Store
 # Where a change was made: after so many updates, and there between two updates of a batch or between two batches.
 Place = tuple[int, int]
 _WITHIN, _BETWEEN = 0, 1
-
-_LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
-            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
-            r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ"}
 
 
 class Session(Protocol):
@@ -145,7 +140,7 @@ class Steering:
         self._replay = [c for c in self._replay if c.knob != key or c.place < place]
         knob = next(knob for knob in knobs_of(self._spec.row, self._spec.task_row) if knob.key == key)
         log = ("knob", {"knob": key, "from": before, "to": value, "update": place[0], "between": place[1],
-                        "text": f"{name(knob)} {shown(before)} → {shown(value)}"})
+                        "text": f"{knob.name} {shown(before)} → {shown(value)}"})
         self._store.settle(control.id, step + 1, log=log if value != before else None)
         self._put(key, value)
 
@@ -193,14 +188,6 @@ def stop_asked(store: Store, run_id: str) -> bool:
     return False
 
 
-def name(knob: Knob) -> str:
-    """The knob's symbol in plain letters ("ε_low"), or its label where it has none."""
-    if not knob.symbol:
-        return knob.label
-    return re.sub(r"\\[a-z]+", lambda match: _LETTERS.get(match[0], match[0][1:]), knob.symbol).translate(
-        str.maketrans("", "", "{}"))
-
-
 def shown(value: Value) -> str:
     """A knob's value as a person writes it."""
     if isinstance(value, bool):
@@ -211,5 +198,5 @@ def shown(value: Value) -> str:
 def unusual(spec: RunSpec) -> list[str]:
     """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"]."""
     own = {knob.key for knob in spec.row.knobs}
-    return [f"{name(knob)} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
+    return [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
             if knob.key in own and spec.knobs[knob.key] != knob.default]

@@ -1,7 +1,8 @@
 """The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
 
 A word is looked for in a run's id, algorithm, task, model, state, tags and note; `name=value` compares a field or a
-knob as the run was started with it; a minus in front of a term turns it round. Left out: or, and brackets.
+knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns it round. Left
+out: or, and brackets.
 """
 
 from __future__ import annotations
@@ -49,14 +50,16 @@ def search(entries: Iterable[Entry], query: str) -> list[Entry]:
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """All that can be compared: the fields, then every knob of every algorithm and task."""
-    found = dict.fromkeys(FIELDS)
-    for kind in KINDS.values():
-        for row in kind.algorithms.values():
-            for task in kind.tasks.values():
-                found |= dict.fromkeys(knob.key for knob in knobs_of(row, task))
-    return tuple(found)
+def names() -> dict[str, tuple[str, ...]]:
+    """All that can be compared: the fields, then every knob of every algorithm and task; by a sign all that have it."""
+    found = {key: (key,) for key in FIELDS}
+    knobs = {knob.key: knob for kind in KINDS.values() for row in kind.algorithms.values()
+             for task in kind.tasks.values() for knob in knobs_of(row, task)}
+    found |= {key: (key,) for key in knobs}
+    for key, knob in knobs.items():
+        if knob.sign:
+            found[knob.sign] = (*found.get(knob.sign, ()), key)
+    return found
 
 
 def _term(term: str) -> Test:
@@ -65,13 +68,13 @@ def _term(term: str) -> Test:
     minus, name, operator, wanted = parts.groups()
     key = {"tags": "tag", "notes": "note", "run": "id"}.get(name, name)
     if key not in (known := names()):
-        near = difflib.get_close_matches(name, known, n=1) or ["beta"]
+        near = difflib.get_close_matches(name, tuple(known), n=1) or ["beta"]
         raise LabError(f"The search {term} asks for {name!r}, which is no knob and no field: try {near[0]}{operator}"
                        f"{wanted or '0.1'}.")
     wanted = wanted.replace('"', "")
     if not wanted:
         raise LabError(f"The search {term} lacks a value: write for example {name}{operator}0.1.")
-    test = _comparison(term, key, operator, wanted)
+    test = _comparison(term, known[key], operator, wanted)
     return (lambda entry: not test(entry)) if minus else test
 
 
@@ -86,14 +89,15 @@ def _text(entry: Entry) -> str:
                       entry.note, entry.sweep or "")).casefold()
 
 
-def _comparison(term: str, key: str, operator: str, wanted: str) -> Test:
-    """A run without a value passes no comparison but !=."""
+def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) -> Test:
+    """A run without a value of any of the keys passes no comparison but !=."""
     number, compare = _number(wanted), _OPERATORS[operator]
     if operator not in ("=", "!=") and number is None:
-        raise LabError(f"The search {term} compares with {wanted!r}, which is no number: write for example {key}>0.05.")
+        raise LabError(f"The search {term} compares with {wanted!r}, which is no number: write for example "
+                       f"{keys[0]}>0.05.")
 
     def passes(entry: Entry) -> bool:
-        found = _values(entry, key)
+        found = [each for key in keys for each in _values(entry, key)]
         if operator == "!=":
             return not any(_equal(each, wanted, number) for each in found)
         if operator == "=":

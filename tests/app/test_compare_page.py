@@ -178,7 +178,7 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
     assert "At the end GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
-    assert "<code>algorithm</code>" in shown and "<code>seed</code>" not in shown
+    assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
     assert len(test.get("download_button")) == 3
 

@@ -23,7 +23,7 @@ def test_values_are_read_as_they_are_written():
     beta = knob("beta")
     assert planning.values_in(beta, " 0, 0.02;0.1 ") == [0.0, 0.02, 0.1]
     assert planning.values_in(beta, planning.written([0.0, 1e-05])) == [0.0, 1e-05]
-    for text, said in (("", "no values of beta"), ("0.1, 0.1", "twice"), ("a", "must be a number"), ("-1", "bounds")):
+    for text, said in (("", "no values of β"), ("0.1, 0.1", "twice"), ("a", "must be a number"), ("-1", "bounds")):
         with pytest.raises(LabError, match=said):
             planning.values_in(beta, text)
 
@@ -64,12 +64,12 @@ def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
     ways = next(each for each in test.segmented_control if each.label == "Compare")
     ways.set_value("sweep")
     ran(test)
-    values = next(box for box in test.text_input if box.label == "Values of beta")
+    values = next(box for box in test.text_input if box.label == "Values of β")
     values.set_value("0, x")
     ran(test)
-    assert any("beta must be a number, not 'x'" in warning.value for warning in test.warning)
+    assert any("KL price β must be a number, not 'x'" in warning.value for warning in test.warning)
     assert button(test, "Start").disabled
-    next(box for box in test.text_input if box.label == "Values of beta").set_value("0, 0.1")
+    next(box for box in test.text_input if box.label == "Values of β").set_value("0, 0.1")
     next(box for box in test.number_input if box.label == "Seeds").set_value(2)
     ran(test)
     button(test, "Start 4 runs").click()
@@ -94,13 +94,13 @@ def test_the_form_is_in_the_link_and_comes_back_from_it(page, lab):
     assert not test.query_params
     next(each for each in test.segmented_control if each.label == "Compare").set_value("sweep")
     ran(test)
-    next(box for box in test.text_input if box.label == "Values of beta").set_value("0, 0.1")
+    next(box for box in test.text_input if box.label == "Values of β").set_value("0, 0.1")
     next(box for box in test.number_input if box.label == "Seeds").set_value(2)
     ran(test)
     link = "".join(test.query_params["new"])
     again = page("compare", new=link)
     assert button(again, "Start 4 runs") and "".join(again.query_params["new"]) == link
-    assert next(box for box in again.text_input if box.label == "Values of beta").value == "0, 0.1"
+    assert next(box for box in again.text_input if box.label == "Values of β").value == "0, 0.1"
 
 
 @pytest.mark.parametrize("link", ["{", "[]", '{"seeds":0}', '{"seeds":true}', '{"way":"x"}', '{"axes":{"grpo":[1]}}',

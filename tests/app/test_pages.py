@@ -108,10 +108,10 @@ def test_pause_and_step_reach_the_store(page, lab):
 
 def test_settings_that_do_not_go_together_are_told_in_the_form_and_start_nothing(page, lab):
     test = page("llm", group_size="1")
-    assert "group_size is 1" in test.warning[0].value
+    assert "Group size G is 1" in test.warning[0].value
     test.button(key="do:Run").click()
     ran(test)
-    assert not lab.store.runs() and "group_size is 1" in test.error[0].value
+    assert not lab.store.runs() and "Group size G is 1" in test.error[0].value
 
 
 def test_every_choice_that_is_not_a_default_is_in_the_link(page):

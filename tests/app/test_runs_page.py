@@ -109,7 +109,7 @@ def test_the_link_holds_search_filters_groups_and_order(page, lab):
     test = page("runs", group="beta", state="finished")
     assert rows(test) == [low, high] and len(test.dataframe) == 2
     assert [header.label for header in test.expander] == [
-        f"beta = {beta} · 1 run · reward: mean of last 0.600, of best 0.600" for beta in ("0.02", "0.1")]
+        f"β = {beta} · 1 run · reward: mean of last 0.600, of best 0.600" for beta in ("0.02", "0.1")]
 
 
 def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):

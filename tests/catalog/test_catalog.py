@@ -222,13 +222,32 @@ def test_no_knob_is_declared_twice(key, row, work):
     assert len(set(keys)) == len(keys)
 
 
+def test_symbols_are_written_in_plain_letters():
+    row = algorithm("grpo")
+    assert [row.knob(key).name for key in ("beta", "clip_low", "learning_rate", "updates_per_batch", "top_p")] == [
+        "β", "ε_low", "η", "μ", "Top-p"]
+    assert [row.knob(key).title for key in ("beta", "clip_low", "top_p")] == [
+        "KL price β", "Clip, low side ε_low", "Top-p"]
+    assert algorithm("ppo").knob("gae_lambda").title == "GAE λ", "the letter once"
+    assert algorithm("reinforce", "cartpole").knob("psi").name == "Ψ_t"
+
+
+def test_a_knob_is_called_the_same_everywhere():
+    """One key, one sign; and no sign holds a rest of LaTeX."""
+    signs = {}
+    for knob in KNOBS:
+        signs.setdefault(knob.key, set()).add(knob.sign)
+    assert {key: found for key, found in signs.items() if len(found) > 1} == {}
+    assert not [knob.key for knob in KNOBS if set(knob.title) & set("\\{}$*:`[]")]
+
+
 # Live knobs with a letter that the equation of what is learnt does without.
 BESIDE = {
     "llm": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"},
     "maze": {"epsilon": "how it walks", "epsilon_end": "how it walks", "alpha_decay": "what α falls by"},
     "cartpole": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's",
                  "kl_target": "what β follows", "value_clip": "the critic's loss", "epsilon_start": "how it acts",
-                 "epochs": "how often the gradient is taken"}}
+                 "epsilon_end": "how it acts", "epochs": "how often the gradient is taken"}}
 
 
 @pytest.mark.parametrize("key, name", ROWS)

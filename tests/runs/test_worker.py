@@ -14,13 +14,12 @@ import time
 import pytest
 from filelock import FileLock
 
-from labcore.catalog.kinds import algorithm
 from labcore.errors import Diverged, LabError
 from labcore.runs import checkpoint
 from labcore.runs.paths import home, log_file, run_folder
 from labcore.runs.rows import Event
 from labcore.runs.spec import base_spec, make
-from labcore.runs.steering import Change, Steering, name, timeline
+from labcore.runs.steering import Change, Steering, timeline
 from labcore.runs.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
@@ -179,13 +178,6 @@ def test_setting_the_same_value_again_makes_no_marker(store):
     run_id = store.create(fake.grpo(5))
     run(store, run_id, {2: asker(store, run_id, ("beta", 0.04))})
     assert [c.state for c in store.controls(run_id)] == ["applied"] and knob_events(store, run_id) == []
-
-
-def test_symbols_are_written_in_plain_letters():
-    row = algorithm("grpo")
-    assert [name(row.knob(key)) for key in ("beta", "clip_low", "learning_rate", "updates_per_batch")] == [
-        "β", "ε_low", "η", "μ"]
-    assert name(algorithm("ppo").knob("mini_batches")) == "Mini-batches"
 
 
 def test_a_change_made_after_a_resume_cancels_the_later_ones_of_that_knob():

@@ -25,6 +25,7 @@ ALL = [ONE, TWO, OTHER]
     ("beta=0.04", [ONE]), ("beta=.04", [ONE]), ("beta=4e-2", [ONE]), ("beta=0", [TWO]), ("beta=0.0", [TWO]),
     ("beta>0", [ONE]), ("beta>=0", [ONE, TWO]), ("beta<0.04", [TWO]), ("beta<=0.04", [ONE, TWO]),
     ("beta!=0", [ONE, OTHER]), ("-beta=0", [ONE, OTHER]), ("beta > 0", [ONE]), ("beta  >=  0 seed=2", [TWO]),
+    ("β>0", [ONE]), ("β = 0.04", [ONE]), ("-β=0", [ONE, OTHER]), ("ε_low=0.2", [TWO]),
     ("clip_low=0.2", [TWO]), ("advantage=group_standardised", [ONE]), ("normalise=yes", [TWO]), ("normalise=1", [TWO]),
     ("normalise=off", []), ("algorithm=grpo", [ONE]), ("algorithm=PPO", [TWO]), ('algorithm="TRL GRPO"', [OTHER]),
     ("task=sort", [ONE, TWO]), ('task="sort letters"', [ONE, TWO]), ("kind=imported", [OTHER]), ("seed=0", [ONE]),
@@ -41,6 +42,7 @@ def test_a_query_finds(query, found):
 @pytest.mark.parametrize("query, words", [
     ("betta=0.1", "asks for 'betta', which is no knob and no field: try beta=0.1"),
     ("beta>abc", "compares with 'abc', which is no number: write for example beta>0.05"),
+    ("β>abc", "write for example beta>0.05"),
     ("beta=", "lacks a value: write for example beta=0.1"),
     ("algorithm<grpo", "compares with 'grpo', which is no number"),
     ('"open', "opens a quote that it does not close"), ('note="a', "opens a quote"),

@@ -52,7 +52,7 @@ def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: St
                        y=[each for _, label in found for each in stand.values[label]], hoverinfo="skip",
                        marker={"size": 6, "color": colour, "opacity": 0.35})
     figure.add_scatter(x=x, y=[mean.mean for mean in means], mode="lines+markers", text=_said(means, metric),
-                       hovertemplate=f"{html.escape(knob.key)} %{{x}}<br>%{{text}}<extra></extra>",
+                       hovertemplate=f"{html.escape(knob.name)} %{{x}}<br>%{{text}}<extra></extra>",
                        line={"color": colour, "width": 2}, marker={"size": 9, "color": colour})
     finish(figure, kind, 300)
     log = knob.scale == "log" and all(value > 0 for value in x)

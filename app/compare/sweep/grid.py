@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from labcore.catalog.knob import Knob, Value
 from labcore.compare.table import Group
 from labcore.runs.spec import knobs_of
-from labcore.runs.steering import name, shown
+from labcore.runs.steering import shown
 
 ACROSS = 5  # small charts in a row
 
@@ -62,10 +62,9 @@ def _at(groups: Sequence[Group], knobs: Sequence[Knob], values: tuple[Value, ...
 
 def words(knob: Knob, value: Value) -> str:
     """A knob's value as people write it: "β 0.02"."""
-    return f"{name(knob)} {shown(value)}"
+    return f"{knob.name} {shown(value)}"
 
 
 def title(knob: Knob) -> str:
-    """A knob as the title of an axis: its label, symbol and unit."""
-    symbol = "" if knob.label.endswith(name(knob)) else f" {name(knob)}"
-    return f"{knob.label}{symbol}{f', {knob.unit}' if knob.unit else ''}"
+    """A knob as the title of an axis, with its unit."""
+    return f"{knob.title}{f', {knob.unit}' if knob.unit else ''}"
