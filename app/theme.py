@@ -24,13 +24,18 @@ CSS = """
 <style>
 .stMainBlockContainer{padding:3.9rem 1.25rem 2rem;max-width:1680px}
 .stVerticalBlock{gap:.55rem}
-.st-key-knobs .stVerticalBlock{gap:.3rem}
-.st-key-knobs [data-testid=stSliderTickBar]{display:none}
-.st-key-knobs label p{font-size:14px}
-.st-key-knobs .stColumn{min-width:0}
+.st-key-side,.st-key-side .stVerticalBlock{gap:.3rem}
+.st-key-side [data-testid=stSliderTickBar]{display:none}
+.st-key-side label p{font-size:14px}
+.st-key-side .stColumn{min-width:0}
+.st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
+  border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
+@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}}
 .st-key-show_knobs{display:none}
-@media (min-width:641px){.st-key-knobs{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;
+@media (min-width:641px){.st-key-side{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;
   padding-right:8px;scrollbar-width:thin;position:sticky;top:4rem}}
+@media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
+  .stColumn:has(.st-key-side){min-width:14.5rem}}
 @media (max-width:640px){.st-key-show_knobs{display:block}.st-key-knobs{display:none}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}

@@ -17,7 +17,7 @@ from app.playground import models, vote
 from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
 from app.playground.models import title
 from app.tokens import literal
-from labcore.catalog.algorithms import MAX_NEW_TOKENS, TOP_K, TOP_P
+from labcore.catalog.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse, spec_of
 from labcore.runs.spec import WHOLE, RunSpec
@@ -49,7 +49,7 @@ def page() -> None:
     st.checkbox("Show the models and the sampling", key="show_knobs", on_change="ignore")  # seen on a phone only
     left, right = st.columns([1, 3.7], gap="medium")
     try:
-        with left, st.container(key="knobs"):
+        with left, st.container(key="side"), st.container(key="knobs"):
             models.pick(place, runs)
             _sampling(place)
         with right:
@@ -160,7 +160,7 @@ def _drawn(found: dict[str, Any], place: Place) -> str:
 def _sampling(place: Place) -> None:
     """How the models draw. Each control writes into the link."""
     warm = held("playground:t", place.temperature)
-    st.slider("Temperature **τ**", 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
+    st.slider(TEMPERATURE.title, 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
               on_change=lambda: go(temperature=float(warm.taken())),
               help="Higher: more varied, more mistakes. 0: always the likeliest token.")
     if place.view != VOTE:  # which draws its own questions

@@ -12,6 +12,7 @@ from app.components.live_chart import CHART
 from app.session import Draft
 from app.training import bar, empty, export, knobs, live
 from app.training.tabs import Tabs
+from labcore.runs.rows import RunRow
 
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
@@ -26,16 +27,35 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     bar.bar(run, kind)
     session.problem()
     export.dialog(run)
-    st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
     left, right = st.columns([1, 3.7], gap="medium")
-    with left, st.container(key="knobs"):
-        if draft is None:
-            knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
-        else:
-            knobs.before_start(draft)
+    with left, st.container(key="side"):
+        _side(run, draft)
     with right:
         if run is None:
             empty.picture(draft.row, draft.task_row, draft.fault(), scene and (lambda: scene(draft)))
             CHART.warm()
         else:
             live.panel(run, picture, own_tabs)
+
+
+def _side(run: RunRow | None, draft: Draft | None) -> None:
+    """What runs, then the knobs, which a phone folds away; beside a run that has ended both, since its curves come
+    first there."""
+    if run is None:
+        _setup(run, draft)
+    st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
+    with st.container(key="knobs"):
+        if run is not None:
+            _setup(run, draft)
+        if draft is None:
+            knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
+        else:
+            knobs.before_start(draft)
+
+
+def _setup(run: RunRow | None, draft: Draft | None) -> None:
+    with st.container(key="setup"):
+        if draft is None:
+            knobs.what_goes(run)
+        else:
+            knobs.setup(draft)

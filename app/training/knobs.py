@@ -1,12 +1,12 @@
-"""The left column: what will run, or what is running, and its knobs."""
+"""The left column: what will run, or what is running, and for how long; below it the knobs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
 import streamlit as st
 
+from app import naming
 from app.held import held
 from app.lab import lab
 from app.session import Draft, tell
@@ -21,8 +21,8 @@ from labcore.runs.rows import RunRow
 from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
 
 
-def before_start(draft: Draft) -> None:
-    """The form of the next run. Nothing has to be touched."""
+def setup(draft: Draft) -> None:
+    """What runs next, and for how long: what people set first. Nothing has to be touched."""
     kind = draft.kind
     several = len(kind.models) > 1
     left, right = st.columns(2, gap="small", wrap=False) if several else (st.container(), None)
@@ -39,15 +39,17 @@ def before_start(draft: Draft) -> None:
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)
+    _counts(draft)
+
+
+def before_start(draft: Draft) -> None:
+    """The knobs of the next run."""
     _knobs(draft, draft.of_task())
 
 
 def model_label(key: str) -> str:
-    """A built-in model with its size, a checkpoint of the lab by its run and step, another folder by its name."""
-    path = Path(key)
-    if path.name == "policy" and path.parent.name.startswith("step-"):
-        return f"{path.parents[2].name}@{int(path.parent.name.removeprefix('step-'))}"
-    return f"{key} {MODELS[key].parameters}" if key in MODELS else path.name or key
+    """A built-in model with its size, another one by its name."""
+    return f"{key} {MODELS[key].parameters}" if key in MODELS else naming.model(key)
 
 
 def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
@@ -69,20 +71,15 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
     if draft.of_task() != drawn:
         st.rerun()
     widgets_of(draft)
-    left, right = st.columns(2, gap="small", wrap=False)
-    with left:
-        _count(draft, "steps", "Steps", draft.steps)
-    with right:
-        _count(draft, "seed", "Seed", draft.fields["seed"])
     try:
         spec = draft.spec()
     except LabError as error:
-        st.warning(literal(str(error)), icon=":material/rule:")
+        st.warning(literal(naming.worded(str(error), knobs_of(draft.row, draft.task_row))), icon=":material/rule:")
     else:
         if len(draft.kind.models) > 1:
             base = base_spec(spec)
             taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
-            st.caption(f"Base model: {literal(spec.model)}. {taught}")
+            st.caption(f"Base model: {literal(naming.model(spec.model))}. {taught}")
     draft.to_url()
 
 
@@ -91,6 +88,17 @@ def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
     shown = [knob for knob in knobs_of(draft.row, draft.task_row) if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs})
+
+
+@st.fragment
+def _counts(draft: Draft) -> None:
+    """How long, and with which luck. They rerun alone, as the knobs do."""
+    left, right = st.columns(2, gap="small", wrap=False)
+    with left:
+        _count(draft, "steps", "Steps", draft.steps)
+    with right:
+        _count(draft, "seed", "Seed", draft.fields["seed"])
+    draft.to_url()
 
 
 def _count(draft: Draft, field: str, title: str, value: int) -> None:
@@ -105,12 +113,18 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
     st.number_input(title, *WHOLE[field], value, 1 if field == "seed" else 10, key=shown.key, on_change=changed)
 
 
+def what_goes(run: RunRow) -> None:
+    """What is running, and for how long, in place of the form."""
+    spec = run.spec
+    model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
+    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
+    st.caption(f"{spec.steps:,} steps · seed {spec.seed}")
+
+
 @st.fragment
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec
-    model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
-    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
 
     def send(knob: Knob, value: Value) -> None:
         with_knob(spec, knob.key, value)  # refuses in words before the worker is asked
@@ -118,7 +132,6 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
 
     target = controls.Target(run.id, values, send, going=True, refused=tell)
     _draw(target, knobs_of(spec.row, spec.task_row), first=set())
-    st.caption(f"Seed {spec.seed} · {spec.steps:,} steps · locked knobs need a new run.")
 
 
 def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
