@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from app import naming
@@ -183,8 +184,8 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
     labels = [table.rows[place].label for place in order]
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(f'<td>{html.escape(value_words(key, values[place]))}</td>' for place in order)}</tr>"
-                   for key, values in table.config.items())
+                   f"{''.join(f'<td>{html.escape(cells[place])}</td>' for place in order)}</tr>"
+                   for key, values in table.config.items() for cells in [value_words(key, values)])
     return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
 
@@ -195,11 +196,17 @@ def dot(look: Look) -> str:
     return f'<span class="rl-dot" style="background:light-dark({light},{dark})"></span>'
 
 
-def value_words(key: str, value: Any) -> str:
-    """A setting's value in a cell; a dash where the run has no such setting.
+def value_words(key: str, values: Sequence[Any]) -> list[str]:
+    """A setting's values in cells; a dash where a run has no such setting. What differs never reads the same.
 
-    >>> value_words("beta", None), value_words("anneal", True), value_words("beta", 7e-4), value_words("x", [1, 2])
-    ('–', 'on', '0.0007', '1/2')
+    >>> value_words("beta", [None, 7e-4]), value_words("anneal", [True, False])
+    (['–', '0.0007'], ['on', 'off'])
+    >>> value_words("data", ["uploads/3fa81c/pairs.jsonl", "uploads/09be77/pairs.jsonl", "uploads/3fa81c/own.jsonl"])
+    ['3fa81c/pairs.jsonl', '09be77/pairs.jsonl', 'own.jsonl']
     """
-    text = NONE if value is None else naming.written(key, value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    texts = [NONE if value is None else naming.written(key, value) for value in values]
+    alike = {text for text in texts if len({str(value) for value, other in zip(values, texts, strict=True)
+                                            if other == text}) > 1}
+    texts = ["/".join(Path(str(value)).parts[-2:]) if text in alike else text
+             for value, text in zip(values, texts, strict=True)]
+    return [text if len(text) <= 60 else f"{text[:59]}…" for text in texts]

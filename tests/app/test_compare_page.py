@@ -6,8 +6,9 @@ import re
 import pytest
 import streamlit as st
 
-from app.compare import curves
+from app.compare import curves, data, export, table
 from app.compare import page as compare_page
+from app.compare.link import Place
 from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.runs.record import Record
@@ -181,6 +182,20 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
     assert len(test.get("download_button")) == 3
+
+
+def test_people_read_signs_and_files_have_keys(page, lab):
+    low, high = (tools.stored(lab.store, [0.5] * 3, beta=beta) for beta in (0.02, 0.3))
+    moved = tools.stored(lab.store, [0.5] * 3, beta=0.3, changes=[(1, "clip_low", 0.3)])
+    test = page("compare", runs=f"{low},{high},{moved}", view="table")
+    shown = html(test)
+    assert "GRPO β 0.02" in shown and "<th>KL price β</th>" in shown and "ε_low=0.3 after step 1" in shown
+    assert "beta" not in shown and "clip_low" not in shown
+    sources, _ = data.find(Place(runs=(low, high)))
+    chosen, _ = data.choose(Place(runs=(low, high)), sources)
+    assert [group.label for group in chosen.groups] == ["GRPO β 0.02", "GRPO β 0.3"]
+    for made in (export.table(table.table_of(chosen)[1], chosen), export.plotted(chosen), export.rows(chosen)):
+        assert "GRPO beta 0.3" in made.decode() and "β" not in made.decode()
 
 
 def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):

@@ -12,6 +12,7 @@ from app.playground.link import Place, of
 from labcore.errors import LabError
 from labcore.jobs import jobs, votes
 from labcore.jobs.models import Model
+from labcore.runs.paths import home
 from labcore.runs.spec import make
 from labcore.worlds.preferences import Preferences
 from tests.app.asking import Answering, answers, trained
@@ -371,8 +372,18 @@ def test_the_votes_open_a_dpo_run_with_the_file_and_the_model_in_place(page, lab
     test.button(key="vote:train").click()
     ran(test)
     assert "1 pairs" in said(test) and "preferences.jsonl" in said(test)
+    assert str(home()) not in said(test), "people read the names of files and models"
+    assert link(test) == {"algorithm": "dpo", "task": "preferences", "model": f"{Model(grpo).run}@6"}
     test.button(key="do:Run").click()
     ran(test)
     spec = lab.store.runs(limit=1)[0].spec
     assert (spec.algorithm, spec.task) == ("dpo", "preferences") and spec.data.endswith("preferences.jsonl")
     assert spec.model.endswith(f"{Model(grpo).run}/checkpoints/step-000006/policy")
+    assert str(home()) not in said(page("llm", run=lab.store.runs(limit=1)[0].id))
+
+
+def test_a_link_with_a_checkpoint_opens_the_form_with_its_model(page, lab, grpo):
+    test = page("llm", model=f"{Model(grpo).run}@6", seed="4")
+    test.button(key="do:Run").click()
+    ran(test)
+    assert lab.store.runs(limit=1)[0].spec.model.endswith(f"{Model(grpo).run}/checkpoints/step-000006/policy")

@@ -124,6 +124,7 @@ def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
     band, seeds, line = figure.data
     assert line.x == (0.0, 0.1, 0.2) and line.y == pytest.approx((0.31, 0.81, 0.51)) and len(seeds.x) == 9
     assert band.y[1] == pytest.approx(stand.means[made[1].label].high) and "3 seeds" in line.text[1]
+    assert line.hovertemplate.startswith("β ")
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
     made, grid = of(lab.store, alone)

@@ -1,0 +1,64 @@
+"""The setup and the knobs of the pages that train: what is set first is in sight, and is called in plain words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms
+SIZES = ((1280, 720), (1366, 768), (1600, 900), (390, 667))
+TASK = {"llm": "Task", "maze": "Maze", "cartpole": "World"}
+# Whether a box has room for all of its text.
+FITS = """() => { const box = document.querySelector('.st-key-setup input[type=number]');
+  const style = getComputedStyle(box), paint = document.createElement('canvas').getContext('2d');
+  paint.font = style.font;
+  return paint.measureText(box.value).width <=
+    box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight); }"""
+# What Streamlit takes for markup, and LaTeX.
+MARKUP = re.compile(r"\*\*|:\w+\[|\$|\\|`")
+
+
+@pytest.mark.parametrize("kind", TASK)
+def test_what_is_set_first_is_seen_without_scrolling(page: Page, server: Server, kind: str) -> None:
+    page.goto(f"{server.url}/{kind}")
+    first = [page.get_by_role("button", name=re.compile("^Run")), page.get_by_role("combobox", name="Algorithm"),
+             page.get_by_role("combobox", name=TASK[kind], exact=True), page.get_by_role("spinbutton", name="Steps"),
+             page.get_by_role("spinbutton", name="Seed", exact=True)]
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for each in first:
+            expect(each).to_be_in_viewport(ratio=1, timeout=SLOW)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    # On a phone the knobs are folded away, and the setup is not.
+    expect(page.locator(".st-key-knobs")).to_be_hidden()
+    page.get_by_text("Show the knobs").click()
+    expect(page.locator(".st-key-knobs").get_by_role("slider").first).to_be_visible(timeout=SLOW)
+
+
+def test_many_steps_are_read_to_their_last_digit(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/cartpole?steps=10000000")
+    box = page.get_by_role("spinbutton", name="Steps")
+    expect(box).to_have_value("10000000", timeout=SLOW)
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(FITS, timeout=SLOW)
+
+
+@pytest.mark.parametrize("kind", TASK)
+def test_names_are_heard_as_plain_words(page: Page, server: Server, kind: str) -> None:
+    page.goto(f"{server.url}/{kind}")
+    page.get_by_text("More knobs").click(timeout=SLOW)
+    page.get_by_text("Type exact values").click()
+    expect(page.get_by_test_id("stPopoverBody").get_by_role("spinbutton").first).to_be_visible(timeout=SLOW)
+    names = page.evaluate("() => [...document.querySelectorAll('[aria-label]')].map(e => e.getAttribute('aria-label'))")
+    assert len(names) > 20 and not [name for name in names if MARKUP.search(name)]
+    page.keyboard.press("Escape")
+    if kind == "llm":
+        price = page.get_by_role("slider", name="KL price β")
+        expect(price).to_have_attribute("aria-valuetext", "0.04 reward/nat")
