@@ -110,7 +110,8 @@ def variance(run: RunRow, feed: Feed) -> None:
 
 def _picked(run: RunRow, feed: Feed, part: str, title: str) -> dict[str, Any] | None:
     """The samples of a greedy evaluation, the newest or an earlier one, where they hold `part`."""
-    steps = [step.step for step in feed.steps if "eval_return" in step.metrics]
+    there = set(files.steps_of(run.id, "samples"))
+    steps = [step.step for step in feed.steps if "eval_return" in step.metrics and step.step in there]
     samples = files.picker(run.id, "samples", title, steps)
     if samples is None or part not in samples:
         st.caption("This picture comes with the first evaluation.")

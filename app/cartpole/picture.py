@@ -44,18 +44,18 @@ def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
 
 
 def picture(run: RunRow, feed: Feed) -> None:
-    """The newest greedy policy beside the best one so far."""
+    """The newest greedy policy beside the best one so far, of those that are kept: a long run's files are thinned."""
     take_episodes(run, feed)
-    found = evaluated(feed)
-    shown = [files.read(run.id, "samples", step) for step in found or ()]
-    if all(shown) and shown:
+    shown = [next(filter(None, (files.read(run.id, "samples", step) for step in steps)), None)
+             for steps in evaluated(feed)]
+    if all(shown):
         world_player(episodes.payload(run.id, run.spec.task, *shown), key="world_player")
 
 
-def evaluated(feed: Feed) -> tuple[int, int] | None:
-    """The steps of the newest and of the best greedy evaluation; of equals, the later one."""
+def evaluated(feed: Feed) -> tuple[list[int], list[int]]:
+    """The steps of the greedy evaluations, the newest first, and the best first; of equals, the later one."""
     returns = {step.step: step.metrics["eval_return"] for step in feed.steps if "eval_return" in step.metrics}
-    return (max(returns), max(returns, key=lambda step: (returns[step], step))) if returns else None
+    return (sorted(returns, reverse=True), sorted(returns, key=lambda step: (returns[step], step), reverse=True))
 
 
 def take_episodes(run: RunRow, feed: Feed) -> None:

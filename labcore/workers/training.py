@@ -5,7 +5,6 @@ The clock counts active seconds: pauses are left out, and a resumed run goes on 
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -24,6 +23,7 @@ from labcore.runs.rows import RunRow
 from labcore.runs.steering import Steering
 from labcore.runs.store import Store
 from labcore.workers.lifeline import Lifeline
+from labcore.workers.pictures import Pictures
 
 CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0
@@ -56,15 +56,6 @@ class Clock:
         self._before += max(0.0, seconds - self.seconds)
 
 
-def finite(content: Any) -> Any:
-    """`content` with null where a number is not finite: a picture of a policy that breaks is still a picture."""
-    if isinstance(content, dict):
-        return {key: finite(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
 class Training:
     """One run under way. `row` is it as the store had it when it began, `step` the checkpoint it goes on from.
 
@@ -76,6 +67,7 @@ class Training:
         self.step = step
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
+        self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
         self._steering = Steering(store, row.id, row.spec, session, self._mark)
         self._clock = Clock(self._seconds_at(step))
         self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved
@@ -122,10 +114,9 @@ class Training:
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
         self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
-        for folder, content in (("samples", record.samples), ("lines", record.line)):
+        for pictures, content in ((self._samples, record.samples), (self._lines, record.line)):
             if content is not None:
-                checkpoint.write_text(self._folder / folder / f"step-{record.step:06d}.json",
-                                      json.dumps(finite(content), ensure_ascii=False, allow_nan=False))
+                pictures.write(record.step, content)
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):

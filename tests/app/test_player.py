@@ -1,6 +1,7 @@
 """What the player is given: its worlds, paths and words."""
 
 import json
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -86,9 +87,23 @@ def feed(*metrics: dict[str, float]) -> Feed:
 
 
 def test_the_best_is_the_later_of_equals():
-    assert picture.evaluated(feed({})) is None
+    assert picture.evaluated(feed({})) == ([], [])
     assert picture.evaluated(feed({"eval_return": 5.0}, {"eval_return": 9.0}, {}, {"eval_return": 9.0},
-                                   {"eval_return": 7.0})) == (5, 4)
+                                   {"eval_return": 7.0})) == ([5, 4, 2, 1], [4, 2, 5, 1])
+
+
+def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(picture, "take_episodes", lambda run, feed: None)
+    monkeypatch.setattr(picture, "world_player", lambda data, key: drawn.append(data))
+    monkeypatch.setattr(picture.episodes, "payload", lambda run, task, newest, best: (newest["step"], best["step"]))
+    run = SimpleNamespace(id="a", spec=SimpleNamespace(task="CartPole-v1"))
+    found = feed({"eval_return": 5.0}, {"eval_return": 9.0}, {"eval_return": 8.0}, {"eval_return": 7.0})
+    for there in ({1, 2, 3, 4}, {1, 3}, set()):
+        monkeypatch.setattr(picture.files, "read", lambda run, kind, step, there=there: (
+            {"step": step} if step in there else None))
+        picture.picture(run, found)
+    assert drawn == [(4, 2), (3, 3)]
 
 
 def test_single_episodes_lie_behind_their_mean():

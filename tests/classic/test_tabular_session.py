@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from labcore.classic import tabular_view
 from labcore.errors import Diverged, LabError
-from labcore.workers.training import finite
+from labcore.workers.pictures import finite
 from labcore.worlds.maze_text import from_rows, to_text
 from tests.classic.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from labcore.runs import checkpoint
 from labcore.runs.paths import run_folder
 from labcore.runs.store import Store
-from labcore.workers.training import finite
+from labcore.workers.pictures import finite
 from labcore.workers.worker import drive
 from tests.runs import fake
 

@@ -1,0 +1,55 @@
+"""What a run leaves to be looked at: a file for a step that has something to show, thinned where the run is long.
+
+However long a run, each kind has at most twice MOST files: where there are more, every second one goes. So the newest
+steps stand closest together, as with checkpoints. Rows of the store are never thinned.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from labcore.runs import checkpoint
+
+MOST = 1000
+
+
+class Pictures:
+    """The files of one kind, `samples` or `lines`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count: int | None = None  # of the files that are there; None before the first is written
+
+    def write(self, step: int, content: dict[str, Any]) -> None:
+        """Write what there is to see of a step; thin the others where they are too many.
+
+        What `content` calls the best step so far is spared, since it is shown beside the newest.
+        """
+        text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
+        checkpoint.write_text(self._folder / f"step-{step:06d}.json", text)
+        self._count = len(self._files()) if self._count is None else self._count + 1
+        if self._count > 2 * MOST:
+            self._thin((content.get("best") or {}).get("step"))
+
+    def _thin(self, best: int | None) -> None:
+        files = self._files()
+        for path in files[1:-1:2]:
+            if path.stem != f"step-{best or 0:06d}":
+                path.unlink(missing_ok=True)
+        self._count = len(self._files())
+
+    def _files(self) -> list[Path]:
+        """By step: of numbers that are not padded any more, the longer ones come later."""
+        return sorted(self._folder.glob("step-*.json"), key=lambda path: (len(path.name), path.name))
+
+
+def finite(content: Any) -> Any:
+    """`content` with null where a number is not finite: a picture of a policy that breaks is still a picture."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
