@@ -196,7 +196,11 @@ def shown(value: Value) -> str:
 
 
 def unusual(spec: RunSpec) -> list[str]:
-    """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"]."""
-    own = {knob.key for knob in spec.row.knobs}
+    """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"].
+
+    Those of a run that nobody looks at are no choice of anybody's.
+    """
+    own = {knob.key for knob in spec.row.knobs} - {
+        key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}
     return [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
             if knob.key in own and spec.knobs[knob.key] != knob.default]
