@@ -23,6 +23,7 @@ from labcore.runs import sweep
 from labcore.runs.rows import ACTIVE, RunRow
 
 MOST_SETTINGS = 8
+END = 18  # letters that fit at the end of a line
 DASHES = ("solid", "dot", "dash", "dashdot")
 
 Source = RunRow | str  # a run of the store, or the name of an imported one
@@ -199,12 +200,25 @@ def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
 
 
 def look_of(chosen: Chosen) -> list[dict]:
-    """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold."""
+    """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold.
+
+    `short` is the name without a fork's parent; `end`, for which there is little room at the end of the line, leaves
+    out the algorithm of a long one as well where others have the same.
+    """
     short = [re.sub(r"from \S+ at step", "fork at step", group.label) for group in chosen.groups]
-    return [{"label": group.label, "short": short[place] if short.count(short[place]) == 1 else group.label,
+    short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
+    algorithms = [_algorithm(group) for group in chosen.groups]
+    return [{"label": group.label, "short": short[place],
+             "end": short[place] if len(short[place]) <= END or algorithms.count(algorithms[place]) == 1 else
+             short[place].removeprefix(f"{algorithms[place]} ").removeprefix("task "),
              "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
+
+
+def _algorithm(group: Group) -> str:
+    spec = group.traces[0].spec
+    return spec.row.label if spec else ""
 
 
 def note(group: Group, metric: str) -> str:

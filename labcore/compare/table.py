@@ -210,8 +210,9 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
             labels.append(f"{first.label} (imported)")
             continue
         like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
-        apart = [key for key, value in config.items()
-                 if value is not None and any(other.get(key, _UNSAID.get(key)) != value for other in like)]
+        kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
+        apart = [key for key, value in config.items() if value is not None and any(
+            other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
         told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else
                          words(key, config[key], first.spec) for key in apart[:3])
         label = f"{first.spec.row.label}{f' {told}' if told else ''}"

@@ -173,6 +173,17 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     assert [note(group, "reward") for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
 
 
+def test_the_end_of_a_line_has_room_for_what_sets_it_apart_from_others_of_its_algorithm():
+    store = Store()
+    runs = [tools.stored(store, [0.1, 0.2], beta=beta) for beta in (0.1, 0.2)]
+    runs += [tools.stored(store, [0.1, 0.2], algorithm="ppo"),
+             tools.stored(store, [0.3], parent=(runs[1], 1), beta=0.3)]
+    looks = look_of(chosen_of(runs))
+    assert [look["end"] for look in looks] == ["GRPO beta 0.1", "GRPO beta 0.2", "PPO", "beta 0.3, fork at step 1"]
+    assert [look["short"] for look in looks] == [
+        "GRPO beta 0.1", "GRPO beta 0.2", "PPO", "GRPO beta 0.3, fork at step 1"]
+
+
 def test_a_baseline_gives_every_number_a_delta_and_a_verdict(three):
     table = compare(load(Store(), three), "reward", three[0])
     looks = {look["label"]: look for look in look_of(chosen_of(three, three[0]))}

@@ -10,6 +10,7 @@ from labcore.compare import table
 from labcore.compare.loading import load
 from labcore.compare.table import FINAL
 from labcore.errors import LabError
+from labcore.runs.spec import make
 from labcore.runs.store import Store
 from tests.compare import tools
 
@@ -115,6 +116,18 @@ def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
         "GRPO", f"GRPO from {above[0]} at step 4", f"GRPO from {other} at step 4"]
     store.delete(above[1])
     assert len(of(*children, store=store).rows) == 3  # nobody knows any more what that one began from
+
+
+def test_runs_of_other_kinds_with_an_algorithm_of_the_same_name_are_told_apart_by_their_tasks():
+    def trace(run, **more):
+        return replace(tools.trace([1, 2], run=run), spec=make(**more))
+
+    ppo = {"algorithm_key": "ppo"}
+    found = table.groups([trace("a", task_key="sort", knobs={"beta": 0.5}, **ppo), trace("b", task_key="sort", **ppo),
+                          trace("c", kind="cartpole", task_key="CartPole-v1", **ppo),
+                          trace("d", kind="maze", task_key="cliff", **ppo)])
+    assert [group.label for group in found] == [
+        "PPO task sort, beta 0.5", "PPO task sort, beta 0.02", "PPO task CartPole-v1", "PPO task cliff"]
 
 
 def test_a_seed_that_ran_twice_counts_once():

@@ -70,7 +70,7 @@ function drawEnds(chart, panel) {
   for (const each of [...found].reverse()) { each.top = Math.min(each.top, floor - 14); floor = each.top; }
   panel.ends.append(...found.map(({ index, top }) => {
     const name = document.createElement("span");
-    name.textContent = name.title = chart.groups[index].short;
+    [name.textContent, name.title] = [chart.groups[index].end, chart.groups[index].short];
     Object.assign(name.style, { top: `${panel.plot.offsetTop + top}px`, width: `${panel.room - 6}px`,
       color: colourOf(chart, index) });
     return name;
