@@ -280,8 +280,6 @@ export async function update(component) {
   if (!chart) {
     chart = { runs: {}, markers: [], hidden: new Set(), open: false, ready: false, looks: 0 };
     charts.set(parentElement, chart);
-    chart.observer = new ResizeObserver(() => { chart.plotWidth = root.querySelector(".rl-plot")?.clientWidth ?? 300; });
-    chart.observer.observe(root);
   }
   chart.root = root;
   const fresh = chart.key !== data.key;
@@ -342,6 +340,5 @@ export async function dispose(parentElement) {
   if (parentElement.isConnected) return;
   const chart = charts.get(parentElement);
   charts.delete(parentElement);
-  chart?.observer.disconnect();
   chart?.panels?.forEach((panel) => Plotly?.purge(panel.plot));
 }
