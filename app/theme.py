@@ -69,7 +69,8 @@ sub,sup{line-height:0}
 @media (min-width:641px){[class*="st-key-entry"]{flex-wrap:nowrap}
   [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
 button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
-@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}}
+@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}
+  .stDataFrame .stElementToolbar{top:2px!important}}
 </style>
 """
 

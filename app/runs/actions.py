@@ -32,19 +32,20 @@ def row(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) ->
         elif st.session_state.get(SAID):
             _said(*st.session_state[SAID])
         else:
-            st.caption(_sum(entries, everything))
+            st.caption(_sum(entries, everything, deleted))
     if chosen and st.session_state.get(SAID):
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="said"):
             _said(*st.session_state[SAID])
 
 
-def _sum(entries: Sequence[Entry], everything: Sequence[Entry]) -> str:
+def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -> str:
     if not entries:
         return f"None of the {len(everything):,} runs matches." if everything else ""
     count = f"{len(entries):,} of {len(everything):,}" if len(entries) != len(everything) else f"{len(everything):,}"
     size = volume(sum(entry.digest.size or 0 for entry in entries))
     runs = "run" if len(everything) == 1 else "runs"
-    return f"{count} {runs} · {size} · select rows to open, compare, tag or delete them"
+    can = "restore them or delete them for good" if deleted else "open, compare, tag or delete them"
+    return f"{count} {runs} · {size} · select rows to {can}"
 
 
 def volume(size: float) -> str:

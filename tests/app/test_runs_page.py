@@ -203,6 +203,7 @@ def test_the_trash_lists_restores_and_empties(page, lab):
     assert rows(test) == [] and "Deleted · 3" in labels(test)
     press(test, "runs:deleted")
     assert set(rows(test)) == {one, two, about.id} and link(test)["view"] == "deleted"
+    assert "select rows to restore them" in said(test)
     press(select(test, one), "act:Restore")
     assert set(rows(test)) == {two, about.id} and [run.id for run in lab.store.runs()] == [one]
     press(test, "act:Empty the trash")

@@ -80,6 +80,26 @@ def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server
     page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)
 
 
+def test_the_time_is_seen_without_scrolling_beside_long_names(page: Page, server: Server, shelf: list[str]) -> None:
+    page.goto(f"{server.url}/runs?find=beta%3D{ITS_BETA}")
+    heads = table(page, 3).locator("th[role=columnheader]")  # of the columns in view
+    expect(heads.filter(has_text="Time")).to_have_count(1, timeout=SLOW)
+    page.set_viewport_size({"width": 900, "height": 720})
+    expect(heads.filter(has_text="Time")).to_have_count(0, timeout=SLOW)
+
+
+def test_an_address_without_a_page_says_so_and_leads_to_the_one_that_was_meant(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/rums?find=grpo")
+    expect(page.get_by_text("This lab has no page called “rums”. Did you mean Runs?")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_test_id("stMain").get_by_role("link", name="Runs").click()
+    page.wait_for_url(re.compile(r"/runs\?find=grpo$"), timeout=SLOW)
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible(timeout=SLOW)
+    page.goto(f"{server.url}/LLM")
+    page.wait_for_url(re.compile("/llm$"), timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Run"))).to_be_visible(timeout=SLOW)
+
+
 def test_the_clip_plays_and_is_started_live(page: Page, server: Server) -> None:
     page.goto(server.url)
     step = page.get_by_role("slider", name="Step of the recording")
