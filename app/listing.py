@@ -80,7 +80,7 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.label.lower()} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
-    ink = html.escape(run.message)
+    ink = html.escape(naming.message(run))
     said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec

@@ -14,6 +14,7 @@ from typing import Any
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.knob import LETTERS, Knob
 from labcore.runs.paths import home, is_run_id, run_folder
+from labcore.runs.rows import RunRow
 from labcore.runs.spec import RunSpec, knobs_of
 from labcore.runs.steering import shown
 
@@ -92,7 +93,8 @@ def _keys() -> re.Pattern[str]:
 
 
 def worded(sentence: str, own: Iterable[Knob] = ()) -> str:
-    """What the lab says of settings, with the knobs called as on the page; those of the run are its `own`.
+    """What the lab says, with knobs called as on the page and the lab's own files without their folders. The knobs of
+    the run that it is about are its `own`.
 
     >>> worded("beta is 20, outside its bounds: use a value from 0 to 10.")
     'KL price β is 20, outside its bounds: use a value from 0 to 10.'
@@ -100,7 +102,14 @@ def worded(sentence: str, own: Iterable[Knob] = ()) -> str:
     'With β=0.1: Mini-batches 3 does not divide the batch of 32 prompts.'
     """
     known = knobs() | {knob.key: knob for knob in own}
+    inside = re.compile(rf"{re.escape(str(home()))}/[^\s'\",;:()]*[^\s'\",;:().]")
+    sentence = inside.sub(lambda match: model(match[0]), sentence)
     return _keys().sub(lambda match: known[match[1]].name + "=" if match[2] else known[match[1]].title, sentence)
+
+
+def message(run: RunRow) -> str:
+    """What the run says of itself."""
+    return worded(run.message, knobs_of(run.spec.row, run.spec.task_row))
 
 
 # ---- models ------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def show(entry: Entry) -> None:
 
 def _content(entry: Entry) -> None:
     if entry.message:
-        st.caption(f"{NAMES[entry.state]}: {literal(entry.message)}")
+        st.caption(f"{NAMES[entry.state]}: {literal(naming.worded(entry.message))}")
     if entry.note:
         st.info(literal(entry.note), icon=":material/edit_note:")
     if entry.kind == IMPORTED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 
+from app.naming import message
 from app.status import STATES, duration
 from app.theme import number
 from app.training.feed import Feed, headline
@@ -42,12 +43,12 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     if run.state == "running":
         hint = run.spec.row.watch.split(". ")[0].rstrip(".")
         rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
-        words = progress(run, feed) if feed.steps else f"{run.message or 'the first step is on its way'} · {waited}"
+        words = progress(run, feed) if feed.steps else f"{message(run) or 'the first step is on its way'} · {waited}"
     elif run.state in ("queued", "starting"):
-        words = f"{run.message or 'waking a worker'} · {waited}"
+        words = f"{message(run) or 'waking a worker'} · {waited}"
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     else:
-        said = "" if run.state == "finished" and run.step == run.spec.steps else run.message
+        said = "" if run.state == "finished" and run.step == run.spec.steps else message(run)
         done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
         words = " · ".join(part for part in (said.rstrip("."), done, outcome(run, feed)) if part)
         rest = f'<span class="rl-muted">{ink(following)}</span>'

@@ -9,10 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from app.held import held
+from app.naming import worded
 from app.session import place, set_place
 from app.training import equation, export
 from app.training.feed import Feed
 from labcore.runs.rows import RunRow
+from labcore.runs.spec import knobs_of
 
 Draw = Callable[[RunRow, Feed], None]
 Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)
@@ -37,8 +39,10 @@ def _equation(run: RunRow, feed: Feed) -> None:
 
 
 def _events(run: RunRow, feed: Feed) -> None:
+    knobs = knobs_of(run.spec.row, run.spec.task_row)
     rows = [{"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
-             "detail": event.payload.get("text") or ", ".join(f"{key} {value}" for key, value in event.payload.items())}
+             "detail": worded(event.payload["text"], knobs) if event.payload.get("text") else
+             ", ".join(f"{key} {value}" for key, value in event.payload.items())}
             for event in reversed(feed.events)]
     st.dataframe(pd.DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})

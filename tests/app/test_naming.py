@@ -54,6 +54,13 @@ def test_only_keys_are_put_into_words(said, heard):
     assert naming.worded(said) == heard
 
 
+def test_what_the_lab_keeps_is_called_without_its_folder(folder):
+    said = naming.worded(f"There is no file {home()}/uploads/0f/pairs.jsonl: the model of {home()}/base/3fa81c/model, "
+                         f"and '{home()}/grpo-sort-ab12/checkpoints/step-000200/policy'. Look into /elsewhere/pairs.")
+    assert said == ("There is no file pairs.jsonl: the model of base:3fa81c, and 'grpo-sort-ab12@200'. Look into "
+                    "/elsewhere/pairs.")
+
+
 def test_a_sentence_has_the_words_of_the_run_that_it_is_about():
     dpo = kinds.algorithm("dpo")
     assert naming.worded("beta is 200.", dpo.knobs) == "Inverse temperature β is 200."

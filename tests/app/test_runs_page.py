@@ -121,7 +121,9 @@ def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
     test.text_input[0].set_value("")
     ran(test)
     assert "find" not in test.query_params and rows(test) == [run_id]
-    next(box for box in test.selectbox if box.label == "Group by").set_value("beta")
+    groups = next(box for box in test.selectbox if box.label == "Group by")
+    assert "KL price β" in groups.options
+    groups.set_value("beta")
     ran(test)
     assert link(test)["group"] == "beta" and len(test.expander) == 1
     next(box for box in test.selectbox if box.label == "Order by").set_value("last")
