@@ -42,7 +42,7 @@ def headline(table: Table) -> str:
     """
     if len(table.rows) < 2:
         return ""
-    leader, beaten = table.leaders[FINAL]
+    leader, _ = table.leaders[FINAL]
     rows = {row.label: row for row in table.rows}
     value = number(rows[leader].final.mean, METRICS[table.metric].digits)
     if going(table):
@@ -50,10 +50,11 @@ def headline(table: Table) -> str:
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
-    few = [label for label, row in rows.items() if row.seeds < statistics.FEWEST]
-    ties = [label for label in rows if label not in (leader, *beaten, *few)]
-    parts = [f"{words} {listed(labels)}" for words, labels in (
-        ("beats", beaten), ("tie with", ties), ("too few seeds to judge", few)) if labels]
+    against = table.duels[FINAL][leader]
+    found = {verdict: [label for label, duel in against.items() if duel.verdict == verdict]
+             for verdict in ("A", "tie", "none", "B")}  # B: its mean is lower, but most of its seeds are ahead
+    parts = [f"{words} {listed(labels)}" for words, labels in zip(
+        ("beats", "tie with", "too few seeds to judge", "beaten seed by seed by"), found.values(), strict=True) if labels]
     return f"At the end {leader} ({value}): {'; '.join(parts)}."
 
 
@@ -163,10 +164,13 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
         said, why = verdict(row.duels[measure], row.label, table.baseline, min(row.seeds, other.seeds), True)
         said = f"Δ {mean(row.deltas[measure], digits, sign=True)}<br>{html.escape(said)}"
     elif row.label == leader:
-        few = row.seeds < statistics.FEWEST
-        said = (f"no verdict from {seeds(row.seeds)}" if few else
-                "beats all others" if len(beaten) == len(table.rows) - 1 else
-                f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else "leads, but it is a tie")
+        verdicts = {duel.verdict for duel in table.duels[measure][leader].values()}
+        said = ("beats all others" if len(beaten) == len(table.rows) - 1 else
+                f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
+                "leads, but is beaten seed by seed" if "B" in verdicts else
+                "leads, but it is a tie" if "tie" in verdicts else
+                f"no verdict from {seeds(row.seeds)}" if row.seeds < statistics.FEWEST else
+                "no verdict: the others have too few seeds")
         why = "The best mean of all."
     else:
         first = next(each for each in table.rows if each.label == leader)

@@ -173,6 +173,30 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     assert [note(group, "reward") for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
 
 
+def led(others: list[list[float]], leads: list[float]) -> str:
+    """What the page says of one group that leads another, by the last values of their seeds."""
+    store = Store()
+    runs = [tools.stored(store, [level] * 6, seed=seed, algorithm=key)
+            for key, levels in (("grpo", leads), ("rloo", others)) for seed, level in enumerate(levels)]
+    chosen = chosen_of(runs)
+    table = compare(chosen.traces, "reward")
+    return wording.headline(table) + wording.results(table, {look["label"]: look for look in look_of(chosen)})
+
+
+def test_too_few_seeds_on_the_other_side_are_no_tie():
+    said = led([0.1, 0.2], [0.8, 0.9, 0.95])
+    assert "too few seeds to judge RLOO." in said and "no verdict: the others have too few seeds" in said
+    assert "is a tie" not in said
+
+
+def test_a_leader_by_its_mean_alone_is_no_tie_either():
+    """One seed of ten lifts the mean; all others lie below those of the other group."""
+    said = led([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59],
+               [0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18, 9.0])
+    assert "beaten seed by seed by RLOO." in said and "leads, but is beaten seed by seed" in said
+    assert "tie with" not in said and "is a tie" not in said
+
+
 def test_the_end_of_a_line_has_room_for_what_sets_it_apart_from_others_of_its_algorithm():
     store = Store()
     runs = [tools.stored(store, [0.1, 0.2], beta=beta) for beta in (0.1, 0.2)]
