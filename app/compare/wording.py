@@ -51,10 +51,11 @@ def headline(table: Table) -> str:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
     against = table.duels[FINAL][leader]
-    found = {verdict: [label for label, duel in against.items() if duel.verdict == verdict]
-             for verdict in ("A", "tie", "none", "B")}  # B: its mean is lower, but most of its seeds are ahead
-    parts = [f"{words} {listed(labels)}" for words, labels in zip(
-        ("beats", "tie with", "too few seeds to judge", "beaten seed by seed by"), found.values(), strict=True) if labels]
+    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to judge",
+            "B": "beaten seed by seed by"}  # its mean is lower, but most of its seeds are ahead
+    found = {words: [label for label, duel in against.items() if duel.verdict == verdict]
+             for verdict, words in told.items()}
+    parts = [f"{words} {listed(labels)}" for words, labels in found.items() if labels]
     return f"At the end {leader} ({value}): {'; '.join(parts)}."
 
 
