@@ -14,7 +14,12 @@ from typing import Any
 
 from app.theme import number
 
+WORD_JOINER = "\u2060"  # takes no room and breaks no line
 VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍"}
+
+# Where links (www. http:// a@b.co), emoji (:bug: :material/bug:) and arrows (-> <= --) can be broken.
+_READ_ANYWAY = re.compile(r"(?i)(?<=www)(?=\.)|(?<=http:|ttps:)(?=//)|(?=@[\w-]+\.[\w-])|(?<=:)(?=[\w+/-]+[:\\])|"
+                          r"(?<=[<>=~-])(?=[->=](?:\s|$))")
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,15 @@ def visible(text: str) -> str:
 def literal(text: str) -> str:
     r"""`text` for a Markdown element, shown as it stands: patterns, paths and links hold signs that Markdown reads.
 
-    >>> literal("the pattern '^a*$' of ![x](http://y)")
-    "the pattern '^a\\*\\$' of !\\[x\\](http://y)"
+    Escapes do not keep Streamlit from making links and emoji of plain text: an invisible word joiner does.
+
+    >>> literal("the pattern '^a*$' of ![x](y) &amp; more")
+    "the pattern '^a\\*\\$' of !\\[x\\](y) \\&amp; more"
+    >>> literal("www.x.de, a@b.co and :bug:") == "www\u2060.x.de, a\u2060@b.co and :\u2060bug:"
+    True
     """
-    return re.sub(r"([\\`*\[\]$~<])", r"\\\1", text)
+    text = re.sub(r"([\\`*\[\]$~<&]|^[#>+-]|(?<![^\W_])_|_(?![^\W_])|(?<=^\d)\.)", r"\\\1", text)
+    return _READ_ANYWAY.sub(WORD_JOINER, text)
 
 
 def readable(text: str) -> str:
