@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
-from app import naming
 from app.held import held
 from app.lab import lab
 from app.session import set_place
@@ -19,6 +18,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.runs.paths import home, max_runs
 from labcore.runs.schema import shown as place
+from labcore.runs.spec import every_knob
 from labcore.runs.steering import shown
 
 # (page, its name, what it is for)
@@ -104,8 +104,8 @@ def words() -> None:
     tables = (
         ("What is seen", ("Word", "Meaning"), [tuple(map(html.escape, row)) for row in WORDS]),
         ("Metrics", ("Metric", "Unit", "What it is", "Healthy"), [_metric(key) for key in METRICS]),
-        ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(naming.knobs()[key]) for key in
-                                                        sorted(naming.knobs())]),
+        ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(every_knob()[key]) for key in
+                                                        sorted(every_knob())]),
     )
     found = [(title, head, [row for row in rows if sought in _plain(row)]) for title, head, rows in tables]
     for title, head, rows in found:

@@ -17,6 +17,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.runs.model_names import model_of_name, name_of_model
 from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
 
@@ -184,7 +185,7 @@ class Draft:
     def choose(self, field: str, value: str) -> None:
         """Take another algorithm, task or model; another algorithm learns the same task, whose knobs stay."""
         task, kept = self.fields["task"], self.of_task()
-        self.fields[field] = value
+        self.fields[field] = model_of_name(value) if field == "model" else value
         if self.fields["task"] == task:
             self.values.update(kept)
 
@@ -213,7 +214,7 @@ class Draft:
         found = {key: str(self.fields[key]) for key, default in defaults(self.kind).items()
                  if self.fields[key] != default}
         if "model" in found:
-            found["model"] = naming.model_in_link(found["model"])
+            found["model"] = name_of_model(found["model"])
         if self.steps != self.row.steps:
             found["steps"] = str(self.steps)
         usual = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
@@ -243,7 +244,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
             fields[key] = url[key]
         elif key in url:
             wrong.append(f"{key}={url[key]}")
-    fields["model"] = naming.model_of_link(url.get("model", kind.model))
+    fields["model"] = model_of_name(url.get("model", kind.model))
     for key in ("seed", "steps"):
         low, high = WHOLE[key]
         if key in url and url[key].isdecimal() and len(url[key]) < 20 and low <= int(url[key]) <= high:

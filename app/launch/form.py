@@ -20,6 +20,7 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.runs import sweep
+from labcore.runs.model_names import model_of_name, name_of_model
 from labcore.runs.paths import max_runs
 from labcore.runs.spec import WHOLE, RunSpec, knobs_of
 
@@ -55,14 +56,14 @@ def _opened() -> dict[str, str]:
         st.warning(literal(str(error)), icon=":material/error:")
         return place
     place |= {key: found.pop(key) for key in tuple(place) if key in found}
-    found |= {key: naming.model_of_link(found[key]) for key in ("model",) if key in found}
+    found |= {key: model_of_name(found[key]) for key in ("model",) if key in found}
     Plan(place["kind"]).fields.update(found)
     return place
 
 
 def _to_url(place: dict[str, str], plan: Plan) -> None:
     """Every choice that is not usual, so that a copied link opens the same form."""
-    fields = plan.fields | {"model": naming.model_in_link(plan.fields["model"])}
+    fields = plan.fields | {"model": name_of_model(plan.fields["model"])}
     link = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
     wanted = {NEW: link} if link else {}
     if not set(st.query_params) - {NEW} and st.query_params.to_dict() != wanted:

@@ -31,7 +31,8 @@ def show(entry: Entry) -> None:
 
 def _content(entry: Entry) -> None:
     if entry.message:
-        st.caption(f"{NAMES[entry.state]}: {literal(naming.worded(entry.message))}")
+        said = entry.message if entry.kind == IMPORTED else naming.message(lab().store.run(entry.id))
+        st.caption(f"{NAMES[entry.state]}: {literal(said)}")
     if entry.note:
         st.info(literal(entry.note), icon=":material/edit_note:")
     if entry.kind == IMPORTED:

@@ -17,6 +17,7 @@ from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.runs.rows import RunRow
+from labcore.runs.spec import knobs_of
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 
@@ -88,7 +89,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
     refused = [event for event in feed.events if event.kind == "refused" and event.id > told]
     if refused:
         st.session_state[f"told:{run.id}"] = refused[-1].id
-        tell(worded(refused[-1].payload["text"]))
+        tell(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
         st.session_state.pop(f"values:{run.id}", None)
         return True
     current, seen = feed.knobs(), st.session_state[key]

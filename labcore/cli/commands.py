@@ -18,8 +18,9 @@ from labcore.catalog.models import MODELS
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.runs.export import export_run
+from labcore.runs.model_names import model_of_name
 from labcore.runs.rows import ENDED, RunRow
-from labcore.runs.spec import RunSpec, default_threads, make, model_of_run, policy_of_run, with_knob
+from labcore.runs.spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.runs.store import Store
 from labcore.runs.uploads import keep_file
 from labcore.worlds.jsonl import LIMIT
@@ -87,8 +88,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs = knobs_of_maze(Path(options.maze)) | knobs
     knobs = dict(usual.unwatched) | knobs
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
-    model = model_of_run(options.model) if options.model else None
-    model = model or options.model
+    model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=options.algorithm, task_key=task_key, model=model, knobs=knobs,
                 seed=options.seed, steps=options.steps, device=options.device, threads=threads,

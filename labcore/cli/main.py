@@ -101,8 +101,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--algorithm", required=True, help="see: python -m labcore list")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
-    sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or the id "
-                     "of an earlier run whose result to start from")
+    sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "
+                     "earlier run to start from: RUN, or RUN@STEP for one of its checkpoints")
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,18 @@ def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
 
 
+@cache
+def every_knob() -> dict[str, Knob]:
+    """Every knob by its key, as the first algorithm that has it declares it."""
+    found: dict[str, Knob] = {}
+    for kind in kinds.KINDS.values():
+        for row in kind.algorithms.values():
+            for task in kind.tasks.values():
+                for knob in knobs_of(row, task):
+                    found.setdefault(knob.key, knob)
+    return found
+
+
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
@@ -144,14 +157,6 @@ def _check_whole(name: str, value: object) -> None:
 def default_threads(model: str | None) -> int:
     """Torch threads for `model`: the built-in ones (None: the kind's own) gain nothing from more than one."""
     return 1 if model is None or model in kinds.built_in() else os.cpu_count() or 1
-
-
-def model_of_run(run_id: str) -> str | None:
-    """The folder of the model that the run `run_id` left, to start another from; None where there is no such run."""
-    if not run_id or set(run_id) & set("/\\."):
-        return None
-    found = checkpoint.newest(run_folder(run_id))
-    return str(found[1] / "policy") if found else None
 
 
 def policy_of_run(run_id: str) -> Path:

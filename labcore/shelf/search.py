@@ -14,9 +14,9 @@ from functools import cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.runs.spec import knobs_of
+from labcore.runs.model_names import name_of_model
+from labcore.runs.spec import every_knob
 from labcore.shelf.entries import Entry
 from labcore.shelf.fields import FIELDS, value
 
@@ -53,10 +53,8 @@ def search(entries: Iterable[Entry], query: str) -> list[Entry]:
 def names() -> dict[str, tuple[str, ...]]:
     """All that can be compared: the fields, then every knob of every algorithm and task; by a sign all that have it."""
     found = {key: (key,) for key in FIELDS}
-    knobs = {knob.key: knob for kind in KINDS.values() for row in kind.algorithms.values()
-             for task in kind.tasks.values() for knob in knobs_of(row, task)}
-    found |= {key: (key,) for key in knobs}
-    for key, knob in knobs.items():
+    found |= {key: (key,) for key in every_knob()}
+    for key, knob in every_knob().items():
         if knob.sign:
             found[knob.sign] = (*found.get(knob.sign, ()), key)
     return found
@@ -85,7 +83,8 @@ def _word(term: str) -> Test:
 
 
 def _text(entry: Entry) -> str:
-    return "\n".join((entry.id, entry.algorithm, entry.task, entry.model, entry.state, *entry.keys, *entry.tags,
+    return "\n".join((entry.id, entry.algorithm, entry.task, entry.model,
+                      name_of_model(entry.model), entry.state, *entry.keys, *entry.tags,
                       entry.note, entry.sweep or "")).casefold()
 
 
@@ -108,10 +107,12 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """What the run has under the name: its tags one by one, its algorithm and task by either name."""
+    """What the run has under the name: its tags one by one, its algorithm, task and model by either name."""
     found = value(entry, key)
     if key in ("algorithm", "task"):
         return (found, entry.keys[("algorithm", "task").index(key)])
+    if key == "model" and found:
+        return (found, name_of_model(found))
     return found if isinstance(found, tuple) else () if found is None else (found,)
 
 

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from labcore.errors import LabError
+from labcore.runs.paths import run_folder
 from labcore.shelf.search import parse, search
 from tests.shelf.tools import entry
 
@@ -51,3 +52,10 @@ def test_what_cannot_be_meant_is_one_sentence(query, words):
     with pytest.raises(LabError) as caught:
         parse(query)
     assert words in str(caught.value) and str(caught.value).endswith((".", '"two words".'))
+
+
+@pytest.mark.parametrize("query", ["model=grpo-sort-ab12@200", "grpo-sort-ab12@200", "{path}", "model={path}"])
+def test_a_model_is_found_by_its_name_and_by_its_folder(query):
+    path = str(run_folder("grpo-sort-ab12") / "checkpoints" / "step-000200" / "policy")
+    child = entry("ppo-sort-3", model=path)
+    assert search([*ALL, child], query.format(path=path)) == [child]
