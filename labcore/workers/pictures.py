@@ -1,7 +1,8 @@
 """What a run leaves to be looked at: a file for a step that has something to show, thinned where the run is long.
 
-However long a run, each kind has at most twice MOST files: where there are more, every second one goes. So the newest
-steps stand closest together, as with checkpoints. Rows of the store are never thinned.
+However long a run, each kind has at most twice MOST files: where there are more, every second one goes, of those with
+an evaluation and of the others apart: evaluations come at every so many steps, so one halving by place could take them
+all. So the newest steps stand closest together, as with checkpoints. Rows of the store are never thinned.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from labcore.runs import checkpoint
 
 MOST = 1000
+EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped
 
 
 class Pictures:
@@ -35,10 +37,14 @@ class Pictures:
             self._thin((content.get("best") or {}).get("step"))
 
     def _thin(self, best: int | None) -> None:
-        files = self._files()
-        for path in files[1:-1:2]:
-            if path.stem != f"step-{best or 0:06d}":
-                path.unlink(missing_ok=True)
+        evaluated: dict[bool, list[Path]] = {True: [], False: []}
+        for path in self._files():
+            content = path.read_bytes()
+            evaluated[any(key in content for key in EVALUATED)].append(path)
+        for files in evaluated.values():
+            for path in files[1:-1:2] if len(files) > MOST else ():
+                if path.stem != f"step-{best or 0:06d}":
+                    path.unlink(missing_ok=True)
         self._count = len(self._files())
 
     def _files(self) -> list[Path]:

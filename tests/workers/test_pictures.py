@@ -37,6 +37,18 @@ def test_a_long_run_is_thinned_where_it_is_old_and_keeps_the_first_the_newest_an
     assert gaps == sorted(gaps, reverse=True), "the newest stand closest together"
 
 
+@pytest.mark.parametrize("part", ["evaluation", "groups"])
+def test_evaluations_at_every_so_many_steps_outlast_a_thinning(tmp_path, few, part):
+    kept = Pictures(tmp_path)
+    for step in range(1, 1_001):
+        text = {"text": f'"{part}": '}  # a word of a model's, no key
+        kept.write(step, {"step": step, "seen": text} | ({part: text} if step == 1 or step % 4 == 0 else {}))
+        assert len(steps(tmp_path)) <= 20
+    there = [step for step in steps(tmp_path) if step == 1 or step % 4 == 0]
+    assert there[0] == 1 and there[-1] == 1_000 and len(there) >= 5
+    assert len(there) < len(steps(tmp_path)), "of the others some are left too"
+
+
 def test_a_resumed_run_counts_what_is_there(tmp_path, few):
     for start in (1, 15):
         kept = Pictures(tmp_path)
