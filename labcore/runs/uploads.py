@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from labcore.errors import LabError
 from labcore.runs import checkpoint
@@ -83,7 +85,7 @@ def keep_file(path: Path, limit: int) -> Path:
 def check(paths: Iterable[str]) -> None:
     """Raise LabError where one of these files or folders was kept here and has been deleted."""
     for path in paths:
-        if _place_of(path) and not Path(path).exists():
+        if root() in Path(path).absolute().parents and not Path(path).exists():
             raise LabError(f"{Path(path).name} was deleted by a clean-up meanwhile, since no run named it: upload it "
                            "again.")
 
@@ -113,17 +115,17 @@ def remove(store: Keeping, places: Iterable[str]) -> dict[str, int]:
         OSError: one cannot be deleted; it is whole, or it is gone for every run.
     """
     with store.files_held() as named:  # meanwhile no run is added
-        gone = [name for name in _unused(named) if name in set(places)]
-        for name in gone:
-            (root() / name).rename(root() / f"{_GONE}{name}")
-    freed = {name: size(f"{_GONE}{name}") for name in gone}
+        gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in _unused(named) if name in set(places)}
+        for name, folder in gone.items():
+            (root() / name).rename(folder)
+    freed = {name: checkpoint.size(folder) for name, folder in gone.items()}
     for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
         shutil.rmtree(folder)
     return freed
 
 
 def _unused(named: Iterable[str]) -> list[str]:
-    needed, now = {_place_of(path) for path in (*named, *_on_disk())}, time.time()
+    needed, now = {part for path in (*named, *_on_disk()) for part in _parts(path)}, time.time()
     ages = {folder.name: now - _touched(folder) for folder in root().glob("*") if not folder.name.startswith(".")}
     return sorted((name for name, age in ages.items() if age >= YOUNG_SECONDS and name not in needed),
                   key=lambda name: -ages[name])
@@ -137,12 +139,14 @@ def _touched(folder: Path) -> float:
         return time.time()
 
 
-def _place_of(path: str) -> str:
-    """The name of the place that a file or folder lies in; empty where it lies elsewhere."""
-    try:
-        return Path(path).resolve().relative_to(root().resolve()).parts[0]
-    except (ValueError, IndexError):
-        return ""
+def _parts(path: str) -> list[str]:
+    """The names of all folders on the way to a file, as it was named and where links lead.
+
+    Whatever stands in front of a place's name, it is that place: a lab may have been moved since, or be mounted.
+    """
+    with suppress(OSError, ValueError):  # another store's spec may name anything
+        path = f"{path}/{Path(path).resolve()}"
+    return re.split(r"[/\\]", path)
 
 
 def _on_disk() -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,15 @@ def test_a_lab_behind_a_link_finds_its_files(store, tmp_path, monkeypatch):
     assert uploads.unused(Store()) == []
 
 
+@pytest.mark.parametrize("front", ["/mnt/old lab/runs", "C:\\Users\\me\\runs", "runs"])
+def test_a_lab_that_was_moved_keeps_what_its_runs_name(store, front):
+    path = kept()
+    slash = "\\" if "\\" in front else "/"
+    there = slash.join((front, "uploads", path.parent.name, path.name))
+    store.create(replace(spec(path), data=there))  # no clean-up is blamed for a file that is elsewhere
+    assert uploads.unused(store) == [] and uploads.remove(store, [path.parent.name]) == {}
+
+
 def test_what_is_uploaded_again_is_young_again(store):
     path = kept()
     assert uploads.unused(store) == [path.parent.name]
@@ -138,3 +148,13 @@ def test_what_an_earlier_clean_up_left_half_deleted_goes_with_the_next(store):
     assert uploads.unused(store) == [path.parent.name]
     uploads.remove(store, [])
     assert not half.exists() and path.exists()
+
+
+def test_what_a_killed_clean_up_left_of_the_same_file_is_in_nobodys_way(store, monkeypatch):
+    path = kept()
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(uploads.shutil, "rmtree", lambda folder: (_ for _ in ()).throw(KeyboardInterrupt))
+        uploads.remove(store, uploads.unused(store))
+    assert kept() == path
+    assert uploads.remove(store, uploads.unused(store)) == {path.parent.name: len(QUESTIONS)}
+    assert [*uploads.root().iterdir()] == []
