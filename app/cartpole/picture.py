@@ -8,7 +8,6 @@ import numpy as np
 import streamlit as st
 
 from app.components.world_player import episodes, world_player
-from app.lab import active
 from app.training import files
 from app.training.feed import OVERLAP, Feed
 from labcore.errors import LabError
@@ -61,17 +60,13 @@ def evaluated(feed: Feed) -> tuple[list[int], list[int]]:
 def take_episodes(run: RunRow, feed: Feed) -> None:
     """Read single episodes of steps that have none in `feed` yet, evenly spread where they are many.
 
-    A file that is not written yet comes later; once the run has ended it never does.
+    Only of files that are there: one may not be written yet, and those of a long run are thinned.
     """
-    going = active(run)
-    if going:
-        feed.missed.clear()
+    there = set(files.steps_of(run.id, "samples"))
     wanted = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0
-              and step.step not in feed.dots and step.step not in feed.missed]
+              and step.step not in feed.dots and step.step in there]
     for step in wanted[::-(-len(wanted) // READS) or 1]:
         if samples := files.load(run.id, "samples", step):
             feed.dots[step] = [[each["env_step"], each["return"]] for each in samples["episodes"]]
             if step <= feed.sent - OVERLAP * feed.stride:  # its row is in the browser, without its dots
                 st.session_state["send_all"] = True
-        elif not going:
-            feed.missed.add(step)

@@ -171,8 +171,9 @@ def test_a_variance_needs_two_environments(page, lab):
         page("cartpole", run=seed(lab.store, "finished", "reinforce", environments=1)), "Variance")
 
 
-def test_reads_of_episodes_are_bounded_and_misses_of_an_ended_run_kept(lab, monkeypatch):
-    run_id = seed(lab.store, "finished")
+@pytest.mark.parametrize("state", ["running", "finished"])
+def test_reads_of_episodes_are_bounded_and_only_of_files_that_are_there(lab, monkeypatch, state):
+    run_id = seed(lab.store, state)
     (run_folder(run_id) / "samples" / "step-000005.json").unlink()
     run, asked = lab.store.run(run_id), []
     monkeypatch.setattr(picture, "READS", 3)
@@ -181,10 +182,13 @@ def test_reads_of_episodes_are_bounded_and_misses_of_an_ended_run_kept(lab, monk
     feed = Feed(run.spec)
     feed.take(lab.store.steps_after(run_id, 0), [])
     picture.take_episodes(run, feed)
-    assert asked == [1, 3, 5]
+    assert asked == [1, 3, 6]
     for _ in range(3):
         picture.take_episodes(run, feed)
-    assert sorted(asked) == [1, 2, 3, 4, 5, 6] and set(feed.dots) == {1, 2, 3, 4, 6}
+    assert sorted(asked) == [1, 2, 3, 4, 6] == sorted(feed.dots)
+    write(run_id, "samples", {"step": 5, "episodes": []})
+    picture.take_episodes(run, feed)
+    assert asked[-1] == 5, "what is written later comes later"
 
 
 def test_a_random_episode_that_is_cut_is_not_out_of_time():
