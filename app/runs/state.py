@@ -14,7 +14,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs.rows import STATES
 from labcore.shelf.entries import IMPORTED, Entry
-from labcore.shelf.fields import GROUPS, ORDERS, knobs, ordered
+from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, knobs, ordered
 from labcore.shelf.search import names, search
 from labcore.shelf.shelf import Shelf
 
@@ -53,8 +53,9 @@ def view() -> View:
     url = st.query_params
     order = url.get("order", NEWEST)
     return View(find=url.get("find", ""), states=_of(url.get("state", ""), ALL_STATES),
-                kinds=_of(url.get("kind", ""), ALL_KINDS), star=url.get("star") == "1", group=url.get("group", ""),
-                order=order if order.removeprefix("-") in ORDERS else NEWEST, deleted=url.get("view") == "deleted")
+                kinds=_of(url.get("kind", ""), ALL_KINDS), star=url.get("star") == "1",
+                group=_group(url.get("group", "")), order=order if order.removeprefix("-") in ORDERS else NEWEST,
+                deleted=url.get("view") == "deleted")
 
 
 def left_out() -> list[str]:
@@ -62,7 +63,7 @@ def left_out() -> list[str]:
     fits: dict[str, Callable[[str], bool]] = {
         "find": lambda said: True, "state": lambda said: set(said.split(",")) <= {*ALL_STATES},
         "kind": lambda said: set(said.split(",")) <= {*ALL_KINDS}, "star": lambda said: said == "1",
-        "group": lambda said: said in (*GROUPS, *names()), "order": lambda said: said.removeprefix("-") in ORDERS,
+        "group": lambda said: bool(_group(said)), "order": lambda said: said.removeprefix("-") in ORDERS,
         "view": lambda said: said == "deleted"}
     return [f"{key}={said}" for key, said in st.query_params.items()
             if said and not (key in fits and fits[key](said))]
@@ -76,6 +77,12 @@ def show_all() -> None:
 
 def _of(text: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word in known)
+
+
+def _group(said: str) -> str:
+    """What a link groups by: a field, or a knob by its key or by a sign that is its alone; empty where it is neither."""
+    keys = () if said in FIELDS else names().get(said, ())
+    return said if said in GROUPS else keys[0] if len(keys) == 1 else ""
 
 
 def put(key: str, value: Any, default: Any = "") -> None:

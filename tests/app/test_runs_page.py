@@ -140,13 +140,17 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     assert "The link says group=nonsense and order=nonsense and run=gone, which fits nothing" in said(test)
     test = page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")
     assert rows(test) == [run_id] and "state=nonsense and view=nonsense" in said(test)
+    for group in ("best", "size", "steps", "note", "ε"):  # fields that make no groups; a sign of several knobs
+        assert f"The link says group={group}, which" in said(page("runs", group=group))
+    assert "The link" not in said(page("runs", group="β"))
     assert "The link" not in said(page("runs", group="beta", order="-last", state="finished,failed", star="1"))
 
 
 @pytest.mark.parametrize("query, found", [
     ({}, View()), ({"find": "a b", "star": "1", "view": "deleted"}, View("a b", star=True, deleted=True)),
     ({"state": "running,nothing", "kind": "maze"}, View(states=("running",), kinds=("maze",))),
-    ({"order": "last", "group": "beta"}, View(order="last", group="beta")), ({"order": "-shoe"}, View())])
+    ({"order": "last", "group": "beta"}, View(order="last", group="beta")), ({"group": "β"}, View(group="beta")),
+    ({"group": "best"}, View()), ({"order": "-shoe"}, View())])
 def test_the_view_of_a_link(monkeypatch, query, found):
     monkeypatch.setattr(st, "query_params", query)
     assert view() == found
