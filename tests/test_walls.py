@@ -121,15 +121,14 @@ def part_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
-def needs(folder: str) -> dict[str, set[str]]:
+def needs(folder: str, root: Path = ROOT) -> dict[str, set[str]]:
     """Which other packages of `app` or `labcore` each of them imports, wherever in its files."""
     found: dict[str, set[str]] = {}
-    for path in (ROOT / folder).rglob("*.py"):
-        part = part_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        others = found.setdefault(part, set())
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == folder:
-                others |= {part_of(f"{node.module}.{alias.name}") for alias in node.names} - {part}
+    for path in (root / folder).rglob("*.py"):
+        part = part_of(".".join(path.relative_to(root).with_suffix("").parts))
+        others = {part_of(name) for name in imported(ast.parse(path.read_text("utf-8")))
+                  if name.startswith(f"{folder}.")}
+        found[part] = found.get(part, set()) | others - {part}
     return found
 
 
@@ -139,6 +138,15 @@ def needs(folder: str) -> dict[str, set[str]]:
 def test_no_two_packages_need_each_other(folder, rising):
     order = [*TopologicalSorter(needs(folder)).static_order()]
     assert sorted(rising, key=order.index) == rising
+
+
+@pytest.mark.parametrize("source", [
+    "import app.two.three as x", "from app import two", "from app.two import x",
+    "def f():\n    from app.two.three import x"])
+def test_each_need_is_found(tmp_path, source):
+    (tmp_path / "app" / "one").mkdir(parents=True)
+    (tmp_path / "app" / "one" / "a.py").write_text(f"import json\nfrom app.one.b import c\n{source}\n")
+    assert needs("app", tmp_path) == {"one": {"two"}}
 
 
 def test_runs_are_data_that_know_nothing_of_who_makes_them():
