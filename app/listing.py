@@ -78,7 +78,7 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.panels[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None
-    shown = f" · {first.label.lower()} <b>{number(value, 2)}</b>" if value is not None else ""
+    shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
     ink = html.escape(naming.message(run))
     said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""

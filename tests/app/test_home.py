@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from app import home
+from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
+from labcore.runs.record import Record
 from labcore.runs.spec import make
 from tests.app.seeding import html, link, ran, seed
 
@@ -74,3 +75,11 @@ def test_a_message_with_markup_is_shown_as_text(page, lab):
 
 def test_the_clip_is_plain_json():
     assert json.loads((HERE / "clip.json").read_text("utf-8")) == content()
+
+
+def test_the_headline_number_keeps_the_capitals_of_its_symbols(lab):
+    run_id = lab.store.create(make(kind="maze", algorithm_key="value_iteration", task_key="textbook"), mine=True)
+    lab.store.set_state(run_id, "running")
+    lab.store.append(run_id, Record(1, 0, {"value_error": 0.25}), 0.1)
+    run, = lab.store.runs()
+    assert "error of V <b>0.25" in listing.words(run, lab.store.steps_after(run_id)[0])
