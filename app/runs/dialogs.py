@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -11,7 +11,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app.lab import lab
 from app.runs.actions import volume
-from app.runs.state import STALE, pick, said, shelf, show_all
+from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.tokens import literal
 from labcore.capsules import importing
 from labcore.catalog.metrics import METRICS
@@ -19,7 +19,7 @@ from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
 from labcore.runs import uploads
-from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files, unused_uploads
+from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, remove_uploads, spare_files
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
 
@@ -38,45 +38,64 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
         "They go into the trash", "They go into the trash",
         "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these",
         "Texts, prompts, pairs and weights that no run names any more, not even one in the trash"))
+    if what == UPLOADS:
+        _offer_uploads()
+        return
     if what == AGE:
         plan = older_than(entries, st.number_input("Days", 0, 3650, 30, key="clean:days"))
     elif what == NUMBER:
         plan = beyond_newest(entries, st.number_input("Runs to keep", 0, 100_000, 50, key="clean:keep"))
-    elif what == FILES:
-        plan = spare_files(entries)
     else:
-        plan = unused_uploads(shelf())
+        plan = spare_files(entries)
     st.markdown(_words(plan))
     listed = "" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. "
-    st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come."
-               if plan.uploads else f"{listed}Starred runs and runs that are going always stay.")
+    st.caption(f"{listed}Starred runs and runs that are going always stay.")
     if plan.ids:
-        st.button(_label(plan), type="primary", icon=":material/delete:", key="clean:do", on_click=_carry_out,
-                  args=(plan,))
+        _button(_label(plan), _carry_out, plan)
+
+
+def _offer_uploads() -> None:
+    places = uploads.unused(lab().store)
+    st.markdown(_upload_words(places))
+    st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come.")
+    if places:
+        _button(f"Delete {_counted(places, 'upload')}", _remove_uploads, places)
+
+
+def _button(label: str, do: Callable[..., None], what: Plan | list[str]) -> None:
+    st.button(label, type="primary", icon=":material/delete:", key="clean:do", on_click=_done, args=(do, what))
+
+
+def _done(do: Callable[..., None], what: Plan | list[str]) -> None:
+    st.session_state[DONE] = True
+    done(do, what)
 
 
 def _carry_out(plan: Plan) -> None:
-    st.session_state[STALE] = st.session_state[DONE] = True
-    try:
-        freed = carry_out(shelf(), plan)
-    except LabError as error:
-        said(str(error), error=True)
-        return
+    freed = carry_out(shelf(), plan)
     pick([])
     said(f"{volume(freed)} of files deleted; curves and results are kept." if plan.files else
-         f"{volume(freed)} of uploads deleted." if plan.uploads else
-         f"{_counted(plan)} deleted ({volume(freed)}).", undo=() if plan.at_once else plan.ids)
+         f"{_counted(plan.ids)} deleted ({volume(freed)}).", undo=() if plan.files else plan.ids)
+
+
+def _remove_uploads(places: list[str]) -> None:
+    said(f"{volume(remove_uploads(lab().store, places))} of uploads deleted.")
+
+
+def _upload_words(places: list[str]) -> str:
+    if not places:
+        return "Nothing to clean up: every upload is of a run, or young."
+    found = [name for place in places[:NAMED] for name in uploads.names(place)]
+    more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+    return (f"**{_counted(places, 'upload')}**, {literal(', '.join(found))}{more}: frees "
+            f"**{volume(sum(map(uploads.size, places)))}** at once. This cannot be undone; the files that they were "
+            "copied from stay where they are.")
 
 
 def _words(plan: Plan) -> str:
     if not plan.ids:
-        return "Nothing to clean up: " + ("every upload is of a run, or young." if plan.uploads else "no run fits.")
-    runs = f"**{_counted(plan)}**"
-    if plan.uploads:
-        found = [name for place in plan.ids[:NAMED] for name in uploads.names(place)]
-        more = f" and {len(plan.ids) - NAMED} more" if len(plan.ids) > NAMED else ""
-        return (f"{runs}, {literal(', '.join(found))}{more}: frees **{volume(plan.size)}** at once. This cannot be "
-                "undone; the files that they were copied from stay where they are.")
+        return "Nothing to clean up: no run fits."
+    runs = f"**{_counted(plan.ids)}**"
     if plan.files:
         return f"Frees **{volume(plan.size)}** of {runs} at once. This cannot be undone."
     return (f"{runs}, **{volume(plan.size)}**: freed when the trash is emptied, by you or after {TRASH_DAYS} days. "
@@ -84,11 +103,11 @@ def _words(plan: Plan) -> str:
 
 
 def _label(plan: Plan) -> str:
-    return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {_counted(plan)}"
+    return f"Delete {volume(plan.size)} of files" if plan.files else f"Delete {_counted(plan.ids)}"
 
 
-def _counted(plan: Plan) -> str:
-    return f"{len(plan.ids)} {'upload' if plan.uploads else 'run'}{'s' if len(plan.ids) > 1 else ''}"
+def _counted(of: Sequence[str], what: str = "run") -> str:
+    return f"{len(of)} {what}{'s' if len(of) > 1 else ''}"
 
 
 @st.dialog("Import", width="medium", on_dismiss="rerun")

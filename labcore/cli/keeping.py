@@ -132,35 +132,46 @@ def clean_up(options: argparse.Namespace) -> int:
     """Say what would go; with --yes let it go."""
     store = Store()
     store.reconcile()
+    if options.uploads:
+        return _clean_up_uploads(store, options.yes)
     shelf = Shelf(store)
     entries = shelf.trashed() if options.trash else shelf.entries()
     if options.trash:
         plan = cleanup.Plan(tuple(entry.id for entry in entries), sum(entry.digest.size or 0 for entry in entries))
     elif options.files:
         plan = cleanup.spare_files(entries)
-    elif options.uploads:
-        plan = cleanup.unused_uploads(shelf)
     elif options.keep is not None:
         plan = cleanup.beyond_newest(entries, _natural(options.keep, "--keep"))
     else:
         plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
-    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size, plan.uploads)
+    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size)
     if not options.yes:
-        listed = [f"{uploads.root() / place}: {', '.join(uploads.names(place))}" for place in plan.ids]
-        print("\n".join([*(listed if plan.uploads else plan.ids), f"Would delete {told}: add --yes to do it."]))
+        print("\n".join([*plan.ids, f"Would delete {told}: add --yes to do it."]))
         return 0
     if options.trash:
         gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
         told = _told(len(gone), sum(entry.digest.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
-    print(f"Deleted {told}." + ("" if plan.at_once or options.trash else " They lie in the trash: restore brings them "
+    print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
                                 "back, clean --trash frees the room."))
     return 0
 
 
-def _told(count: int, size: int, uploads: bool = False) -> str:
-    return f"{count} {'uploads' if uploads else 'runs'}, {size / MEGABYTE:.1f} MB"
+def _clean_up_uploads(store: Store, do_it: bool) -> int:
+    places = uploads.unused(store)
+    told = _told(len(places), sum(map(uploads.size, places)), "uploads")
+    if do_it:
+        cleanup.remove_uploads(store, places)
+        print(f"Deleted {told}.")
+    else:
+        listed = [f"{uploads.root() / place}: {', '.join(uploads.names(place))}" for place in places]
+        print("\n".join([*listed, f"Would delete {told}: add --yes to do it."]))
+    return 0
+
+
+def _told(count: int, size: int, what: str = "runs") -> str:
+    return f"{count} {what}, {size / MEGABYTE:.1f} MB"
 
 
 def _natural(value: float, name: str) -> float:

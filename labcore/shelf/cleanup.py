@@ -1,5 +1,5 @@
 """Clean-up: which runs and files could go, by age, number or kind, and how much room that makes. Starred runs stay,
-and so does every upload that any run names."""
+and so does every upload that any run names (see `labcore.runs.uploads`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labcore.errors import LabError
 from labcore.runs import uploads
+from labcore.runs.store import Store
 from labcore.shelf import disk
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import DAY
@@ -18,20 +19,14 @@ from labcore.shelf.shelf import Shelf
 
 @dataclass(frozen=True)
 class Plan:
-    """What a clean-up would do, oldest first. `size` is the bytes that it frees.
+    """What a clean-up of runs would do, oldest first. `size` is the bytes that it frees.
 
-    `ids` are runs. `files`: only files of theirs go. `uploads`: they are no runs but the places of uploads.
+    `files`: only files of theirs go, at once and without a way back.
     """
 
     ids: tuple[str, ...]
     size: int
     files: bool = False
-    uploads: bool = False
-
-    @property
-    def at_once(self) -> bool:
-        """Whether it frees its room at once, without a way back."""
-        return self.files or self.uploads
 
 
 def older_than(entries: Iterable[Entry], days: float) -> Plan:
@@ -52,21 +47,12 @@ def spare_files(entries: Iterable[Entry]) -> Plan:
     return Plan(heavy, sum(sizes.values()), files=True)
 
 
-def unused_uploads(shelf: Shelf) -> Plan:
-    """Delete the uploads that no run names: see `uploads.unused`."""
-    places = uploads.unused(shelf.store)
-    return Plan(tuple(places), sum(map(uploads.size, places)), uploads=True)
-
-
 def carry_out(shelf: Shelf, plan: Plan) -> int:
-    """Do it: runs go into the trash, files for good. Returns the bytes of what went; a run that goes on is left alone,
-    and so is an upload that a run has come to name.
+    """Do it: runs go into the trash, files for good. Returns the bytes of what went; a run that goes on is left alone.
 
     Raises:
         LabError: a run was taken up again since the plan was made; then no run is deleted.
     """
-    if plan.uploads:
-        return _remove_uploads(shelf, plan)
     if not plan.files:
         trash(shelf.store, plan.ids)
         return plan.size
@@ -80,9 +66,14 @@ def carry_out(shelf: Shelf, plan: Plan) -> int:
         shelf.recount(plan.ids)
 
 
-def _remove_uploads(shelf: Shelf, plan: Plan) -> int:
+def remove_uploads(store: Store, places: Iterable[str]) -> int:
+    """Delete the uploads at some places, but those that a run has come to name. Returns the bytes of what went.
+
+    Raises:
+        LabError: one cannot be deleted.
+    """
     try:
-        return sum(uploads.remove(shelf.store, plan.ids).values())
+        return sum(uploads.remove(store, places).values())
     except OSError as error:
         raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
                        "permissions, then clean up again.") from error
