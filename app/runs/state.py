@@ -80,7 +80,7 @@ def _of(text: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def _group(said: str) -> str:
-    """What a link groups by: a field, or a knob by its key or by a sign that is its alone; empty where it is neither."""
+    """What a link groups by: a field, or a knob by its key or by its own sign; empty where it is neither."""
     keys = () if said in FIELDS else names().get(said, ())
     return said if said in GROUPS else keys[0] if len(keys) == 1 else ""
 
