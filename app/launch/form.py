@@ -103,7 +103,7 @@ def _task(plan: Plan) -> None:
     if several:
         with right:
             _select(plan, "model", "Model", list(kind.models), model_label, accept_new_options=True,
-                    help="A built-in size, or a Hugging Face folder or hub id.")
+                    help="A built-in size, a run (RUN or RUN@STEP), a Hugging Face folder or a hub id.")
     uploader(plan)
 
 

@@ -121,7 +121,8 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
     try:
         action.do(run, kind)
     except LabError as error:
-        tell(worded(str(error), knobs_of(run.spec.row, run.spec.task_row) if run else ()))
+        draft = Draft(run, kind)
+        tell(worded(str(error), knobs_of(draft.row, draft.task_row)))
 
 
 def _picker(run: RunRow | None, kind: str) -> None:

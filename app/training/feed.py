@@ -25,8 +25,7 @@ DOTTED = "episode_return"  # the metric whose single values are drawn as dots be
 class Feed:
     """Everything read of one run so far. `sent` is the last step that the browser was given.
 
-    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them;
-    `missed` the steps of an ended run that have no such file.
+    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     """
 
     spec: RunSpec
@@ -34,7 +33,6 @@ class Feed:
     events: list[Event] = field(default_factory=list)
     sent: int = 0
     dots: dict[int, list[list[float]]] = field(default_factory=dict)
-    missed: set[int] = field(default_factory=set)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""

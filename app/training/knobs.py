@@ -35,7 +35,8 @@ def setup(draft: Draft) -> None:
     if several:
         with right:
             _pick(draft, "model", "Model", list(kind.models), model_label, accept_new_options=True,
-                  help="A built-in size, or type a Hugging Face folder or hub id (safetensors only).")
+                  help="A built-in size, or type a run (RUN or RUN@STEP), a Hugging Face folder or a hub "
+                       "id (safetensors only).")
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)

@@ -55,7 +55,7 @@ def list_catalog(options: argparse.Namespace) -> int:
         print("\nModels")
         for size in MODELS.values():
             print(f"    {size.key:<14} {size.label}")
-        print("    or a Hugging Face folder, a hub id, or the id of an earlier run")
+        print("    or a Hugging Face folder, a hub id, or an earlier run: RUN or RUN@STEP")
     return 0
 
 

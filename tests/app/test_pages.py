@@ -1,10 +1,14 @@
 """Every page in every state of a run: no exception, the right words, the right buttons."""
 
 import pytest
+import streamlit as st
 
 from app import session
+from app.runs.state import PICKED
 from app.status import STATES
+from labcore.catalog import kinds
 from labcore.catalog.algorithms import ALGORITHMS
+from labcore.runs.paths import run_folder
 from labcore.runs.rows import ACTIVE, RESUMABLE
 from tests.app.seeding import html, link, ran, seed
 
@@ -143,6 +147,31 @@ def test_what_a_link_says_is_shown_as_it_stands(page):
     test = page("llm", task="![x](http://elsewhere/x.png)", model="![x](http://elsewhere/x.png)")
     assert "task=!\\[x\\]" in test.error[0].value
     assert not any("![x]" in element.value for element in (*test.caption, *test.markdown, *test.warning))
+
+
+def test_the_model_box_takes_the_name_that_a_model_is_shown_by(page, lab, monkeypatch):
+    parent = seed(lab.store, "finished")
+    policy = run_folder(parent) / "checkpoints" / "step-000004" / "policy"
+    policy.mkdir(parents=True)
+    monkeypatch.setattr(st, "session_state", {})
+    session.begin("llm", **session.defaults(kinds.kind("llm")))
+    draft = session.Draft(None, "llm")
+    draft.choose("model", f"{parent}@4")
+    assert draft.spec().model == str(policy)
+    assert link(page("llm", model=f"{parent}@4"))["model"] == f"{parent}@4"
+
+
+def test_what_a_run_says_has_its_own_words(page, lab):
+    """β is a KL price in most algorithms, and another thing in DPO."""
+    refused = "beta is 200, outside its bounds: use a value from 0 to 10."
+    going, broken = seed(lab.store, algorithm="dpo"), seed(lab.store, "failed", message=refused, algorithm="dpo")
+    test = page("llm", run=going)
+    lab.store.log(going, "refused", {"knob": "beta", "value": 200.0, "text": refused}, 6)
+    assert ran(test).error[0].value.startswith("Inverse temperature β is 200")
+    test = page("runs")
+    test.session_state[PICKED] = [broken]
+    ran(test).button(key="act:details").click()
+    assert any("Inverse temperature β is 200" in caption.value for caption in ran(test).caption)
 
 
 def test_a_link_to_a_deleted_run_says_so(page):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from app.tokens import WORD_JOINER
 from labcore.runs.record import Record
 from labcore.runs.spec import make
 from labcore.runs.store import Store
@@ -98,6 +100,15 @@ def test_an_address_without_a_page_says_so_and_leads_to_the_one_that_was_meant(p
     page.goto(f"{server.url}/LLM")
     page.wait_for_url(re.compile("/llm$"), timeout=SLOW)
     expect(page.get_by_role("button", name=re.compile("^Run"))).to_be_visible(timeout=SLOW)
+
+
+@pytest.mark.parametrize("name", ["www.evil.com now", "a@b.co", ":bug:", "a&amp;b", "__b__ -> ![x](y)"])
+def test_the_name_of_an_address_is_shown_as_it_stands(page: Page, server: Server, name: str) -> None:
+    page.goto(f"{server.url}/{quote(name, safe='')}")
+    told = page.get_by_test_id("stMain").get_by_text("This lab has no page called")
+    expect(told).to_be_visible(timeout=SLOW)
+    assert f"“{name}”" in (told.text_content() or "").replace(WORD_JOINER, "")
+    expect(told.locator("a, span, img, em, strong")).to_have_count(0)
 
 
 def test_the_clip_plays_and_is_started_live(page: Page, server: Server) -> None:
