@@ -71,15 +71,23 @@ def written(key: str, value: Any) -> str:
     return "/".join(map(str, value)) if isinstance(value, list | tuple) else shown(value)
 
 
-def worded(sentence: str, own: Iterable[Knob]) -> str:
-    """What the lab says: a knob that it begins with by its name, what it made and keeps without the folders.
+# Where the lab names a knob in a sentence. Anywhere else a key may be a file's name or what another program said.
+_NAMED = re.compile(r"(?:(?P<first>^|(?<=: ))|(?<=[Ww]ith )|(?<=, )|(?<=above ))"
+                    r"(?P<key>\w+)(?==| (?:is|must|cannot|-?\d))")
 
-    `own` are the knobs of the run that it is about. Anywhere else a key may be a file's name or what another program
-    said.
+
+def worded(sentence: str, own: Iterable[Knob]) -> str:
+    """What the lab says: the knobs that it speaks of by their names, what it made and keeps without the folders.
+
+    `own` are the knobs of the run that it is about.
     """
-    begun = re.match(r"(\w+)(?= (?:is|must|cannot|-?\d))", sentence)
-    found = next((knob for knob in own if begun and knob.key == begun[1]), None)
-    return without_folders(found.title + sentence[begun.end():] if found else sentence)
+    knobs = {knob.key: knob for knob in own}
+
+    def called(found: re.Match[str]) -> str:
+        knob = knobs.get(found["key"])
+        return found["key"] if knob is None else knob.name if found["first"] is None else knob.title
+
+    return without_folders(_NAMED.sub(called, sentence))
 
 
 def message(run: RunRow) -> str:

@@ -73,12 +73,13 @@ def literal(text: str) -> str:
     "the pattern '^a\\*\\$' of !\\[x\\](y) \\&amp; more"
     >>> literal("www.x.de, a@b.co and :bug:") == "www\u2060.x.de, a\u2060@b.co and :\u2060bug:"
     True
-    >>> literal("12. of 5"), literal("5.0 MB")
-    ('12\\. of 5', '5.0 MB')
+    >>> literal("12. of 5"), literal("5.0 MB"), literal("1. a\n- b")
+    ('12\\. of 5', '5.0 MB', '1\\. a  \n\\- b')
     """
-    text = re.sub(r"([\\`*\[\]$~<&]|^[#>+-]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
-    text = re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", text)  # a numbered list
-    return _READ_ANYWAY.sub(WORD_JOINER, text)
+    text = re.sub(r"(?m)^[ \t]+", lambda found: "\u00a0" * len(found[0]), text)  # else code
+    text = re.sub(r"(?m)([\\`*\[\]$~<&]|^[#>+=-]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
+    text = re.sub(r"(?m)^(\d+)([.)])(?=\s|$)", r"\1\\\2", text)  # a numbered list
+    return _READ_ANYWAY.sub(WORD_JOINER, text).replace("\n", "  \n")
 
 
 def readable(text: str) -> str:

@@ -52,7 +52,7 @@ def headline(table: Table) -> str:
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
     against = table.duels[FINAL][leader]
     told = {"A": "beats", "tie": "tie with", "none": "too few seeds to judge",
-            "B": "beaten seed by seed by"}  # its mean is lower, but most of its seeds are ahead
+            "B": "but behind most seeds of"}  # a few of its own lift its mean
     found = {words: [label for label, duel in against.items() if duel.verdict == verdict]
              for verdict, words in told.items()}
     parts = [f"{words} {listed(labels)}" for words, labels in found.items() if labels]
@@ -168,7 +168,7 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
         verdicts = {duel.verdict for duel in table.duels[measure][leader].values()}
         said = ("beats all others" if len(beaten) == len(table.rows) - 1 else
                 f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
-                "leads, but is beaten seed by seed" if "B" in verdicts else
+                "leads by its mean, but not by most seeds" if "B" in verdicts else
                 "leads, but it is a tie" if "tie" in verdicts else
                 f"no verdict from {seeds(row.seeds)}" if row.seeds < statistics.FEWEST else
                 "no verdict: the others have too few seeds")

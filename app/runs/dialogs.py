@@ -79,7 +79,7 @@ def _carry_out(plan: Plan) -> None:
 
 
 def _remove_uploads(places: list[str]) -> None:
-    said(f"{volume(remove_uploads(lab().store, places))} of uploads deleted.")
+    said(f"{volume(sum(remove_uploads(lab().store, places).values()))} of uploads deleted.")
 
 
 def _upload_words(places: list[str]) -> str:

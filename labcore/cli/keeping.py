@@ -160,18 +160,18 @@ def clean_up(options: argparse.Namespace) -> int:
 
 def _clean_up_uploads(store: Store, do_it: bool) -> int:
     places = uploads.unused(store)
-    told = _told(len(places), sum(map(uploads.size, places)), "uploads")
     if do_it:
-        cleanup.remove_uploads(store, places)
-        print(f"Deleted {told}.")
+        freed = cleanup.remove_uploads(store, places)
+        print(f"Deleted {_told(len(freed), sum(freed.values()), 'upload')}.")
     else:
+        told = _told(len(places), sum(map(uploads.size, places)), "upload")
         listed = [f"{uploads.root() / place}: {', '.join(uploads.names(place))}" for place in places]
         print("\n".join([*listed, f"Would delete {told}: add --yes to do it."]))
     return 0
 
 
-def _told(count: int, size: int, what: str = "runs") -> str:
-    return f"{count} {what}, {size / MEGABYTE:.1f} MB"
+def _told(count: int, size: int, what: str = "run") -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}, {size / MEGABYTE:.1f} MB"
 
 
 def _natural(value: float, name: str) -> float:

@@ -31,8 +31,8 @@ def find(name_or_path: str | Path) -> Path:
     if folder.exists():
         raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or "\\" in name:
-        raise LabError(f"There is no model {name!r}: choose {', '.join(MODELS)}, a Hugging Face folder, or a hub id "
-                       "such as HuggingFaceTB/SmolLM2-135M.")
+        raise LabError(f"There is no model {name!r}: choose {', '.join(MODELS)}, an earlier run (RUN or "
+                       "RUN@STEP), a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
     except HFValidationError as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from labcore.catalog.kinds import built_in
+from labcore.errors import LabError
 from labcore.runs import checkpoint
 from labcore.runs.paths import home, is_run_id, run_folder
 
@@ -17,21 +19,45 @@ _NAME = re.compile(r"(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{1,9}))?|SFT base (?P<bas
 
 def name_of_model(model: str) -> str:
     """The name of a folder that the lab itself made; any other model as it is."""
+    if not model.endswith(("policy", "model")):  # lists ask for thousands
+        return model
     path = Path(model)
     found = _FOLDERS.fullmatch(path.relative_to(home()).as_posix()) if path.is_relative_to(home()) else None
     return _name(found) if found else model
 
 
 def model_of_name(name: str) -> str:
-    """The folder of the model that is called so, for a run alone the newest it left; any other text as it is."""
-    found = _NAME.fullmatch(name)
+    """The folder of the model that is called so, for a run alone the newest it left; any other text as it is.
+
+    What comes with the lab goes first: a run that was brought in may be called like it.
+    """
+    found = None if name in built_in() else _NAME.fullmatch(name)
     if found and found["base"]:
         folder = home() / "base" / found["base"] / "model"
         return str(folder) if folder.is_dir() else name
-    if found and is_run_id(found["run"]) and (steps := dict(checkpoint.steps(run_folder(found["run"])))):
-        step = int(found["step"]) if found["step"] else max(steps)
-        return str(steps[step] / "policy") if step in steps else name
+    if found and (policies := _policies(found["run"])):
+        return str(policies.get(int(found["step"]) if found["step"] else max(policies), name))
     return name
+
+
+def check(model: str) -> None:
+    """Raise LabError where `model` is the name of a run here that has no such model."""
+    found = None if model in built_in() else _NAME.fullmatch(model)
+    if not found or not found["run"] or not is_run_id(found["run"]) or not run_folder(found["run"]).is_dir():
+        return
+    policies = _policies(found["run"])
+    if not policies:
+        raise LabError(f"The run {found['run']} has no language model to start from: take one that has made a "
+                       "checkpoint in the LLM lab.")
+    if found["step"] and int(found["step"]) not in policies:
+        raise LabError(f"The run {found['run']} has no checkpoint of step {found['step']}: take one of "
+                       f"{', '.join(map(str, sorted(policies)))}.")
+
+
+def _policies(run: str) -> dict[int, Path]:
+    """The folders of a run's language models by their steps."""
+    found = checkpoint.steps(run_folder(run)) if is_run_id(run) else ()
+    return {step: folder / "policy" for step, folder in found if (folder / "policy").is_dir()}
 
 
 def without_folders(sentence: str) -> str:

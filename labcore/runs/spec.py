@@ -20,7 +20,7 @@ from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.models import MODELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.runs import checkpoint
+from labcore.runs import checkpoint, model_names
 from labcore.runs.paths import run_folder
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -135,9 +135,11 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_together(row, filled)
     model = kind_row.model if model is None else model
     if not model:
-        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give a Hugging Face folder or hub id.")
+        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
+                       "folder or a hub id.")
     if len(kind_row.models) == 1 and model != kind_row.model:
         raise LabError(f"A run of the kind {kind} has no model to choose: leave {model!r} out.")
+    model_names.check(model)
     if kind_row.check:
         module, name = kind_row.check.split(":")
         getattr(import_module(module), name)(task_row, filled)

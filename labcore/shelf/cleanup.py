@@ -66,14 +66,14 @@ def carry_out(shelf: Shelf, plan: Plan) -> int:
         shelf.recount(plan.ids)
 
 
-def remove_uploads(store: Store, places: Iterable[str]) -> int:
-    """Delete the uploads at some places, but those that a run has come to name. Returns the bytes of what went.
+def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
+    """Delete the uploads at some places, but those that a run has come to name. Returns the bytes of each that went.
 
     Raises:
         LabError: one cannot be deleted.
     """
     try:
-        return sum(uploads.remove(store, places).values())
+        return uploads.remove(store, places)
     except OSError as error:
         raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
                        "permissions, then clean up again.") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ class Pictures:
     def _thin(self, best: int | None) -> None:
         evaluated: dict[bool, list[Path]] = {True: [], False: []}
         for path in self._files():
-            content = path.read_bytes()
-            evaluated[any(key in content for key in EVALUATED)].append(path)
+            with suppress(FileNotFoundError):  # a clean-up may take it meanwhile
+                content = path.read_bytes()
+                evaluated[any(key in content for key in EVALUATED)].append(path)
         for files in evaluated.values():
             for path in files[1:-1:2] if len(files) > MOST else ():
                 if path.stem != f"step-{best or 0:06d}":

@@ -171,9 +171,8 @@ def test_a_variance_needs_two_environments(page, lab):
         page("cartpole", run=seed(lab.store, "finished", "reinforce", environments=1)), "Variance")
 
 
-@pytest.mark.parametrize("state", ["running", "finished"])
-def test_reads_of_episodes_are_bounded_and_only_of_files_that_are_there(lab, monkeypatch, state):
-    run_id = seed(lab.store, state)
+def test_reads_of_episodes_are_bounded_and_only_of_files_that_are_there(lab, monkeypatch):
+    run_id = seed(lab.store)
     (run_folder(run_id) / "samples" / "step-000005.json").unlink()
     run, asked = lab.store.run(run_id), []
     monkeypatch.setattr(picture, "READS", 3)

@@ -193,7 +193,7 @@ def test_a_leader_by_its_mean_alone_is_no_tie_either():
     """One seed of ten lifts the mean; all others lie below those of the other group."""
     said = led([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59],
                [0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18, 9.0])
-    assert "beaten seed by seed by RLOO." in said and "leads, but is beaten seed by seed" in said
+    assert "but behind most seeds of RLOO." in said and "leads by its mean, but not by most seeds" in said
     assert "tie with" not in said and "is a tie" not in said
 
 

@@ -35,6 +35,17 @@ def test_a_sentence_begins_with_the_words_of_the_run_that_it_is_about():
     assert naming.worded("beta is 200.", dpo.knobs) == "Inverse temperature β is 200."
 
 
+@pytest.mark.parametrize("said, shown", [
+    ("length_low 6 is above length_high 4: swap them.", "Shortest 6 is above Longest 4: swap them."),
+    ("With group_size=4, mini_batches=5: mini_batches 5 does not divide 16.",
+     "With G=4, Mini-batches=5: Mini-batches 5 does not divide 16."),
+    ("temperature cannot change during a run: start a new run with temperature=2.",
+     "Temperature τ cannot change during a run: start a new run with τ=2.")])
+def test_a_sentence_names_all_its_knobs_alike(said, shown):
+    row, task = kinds.algorithm("grpo"), kinds.task("prompts", "llm")
+    assert naming.worded(said, (*row.knobs, *task.knobs)) == shown
+
+
 @pytest.mark.parametrize("said", [
     "TypeError: <lambda>() takes beta", "beta set.jsonl has 3 lines.", "KeyError: 'clip_low'",
     "clip_low.jsonl is empty.", "Write --set learning_rate=1e-4.",

@@ -76,8 +76,8 @@ def test_uploads_that_no_run_names_are_listed_and_deleted(store, capsys):
     for path in uploads.root().rglob("*"):
         os.utime(path, (1.0, 1.0))
     told = printed(capsys, "clean", "--uploads")
-    assert told == f"{free.parent}: book.txt\nWould delete 1 uploads, 3.0 MB: add --yes to do it.\n" and free.exists()
-    assert printed(capsys, "clean", "--uploads", "--yes") == "Deleted 1 uploads, 3.0 MB.\n"
+    assert told == f"{free.parent}: book.txt\nWould delete 1 upload, 3.0 MB: add --yes to do it.\n" and free.exists()
+    assert printed(capsys, "clean", "--uploads", "--yes") == "Deleted 1 upload, 3.0 MB.\n"
     assert not free.exists() and used.exists()
 
 
@@ -85,12 +85,12 @@ def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
     old, new = ended(store, files=1_000_000), ended(store, files=1_000_000)
     with store._writing() as connection:
         connection.execute(runs.update().where(runs.c.id == old), {"created": 1.0, "ended": time.time() - 40 * 86_400})
-    assert f"{old}\nWould delete 1 runs, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
+    assert f"{old}\nWould delete 1 run, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
     assert len(store.runs()) == 2
     assert "Deleted files of 2 runs, 6.0 MB" in printed(capsys, "clean", "--files", "--yes")
-    assert "Deleted 1 runs, 2.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")
+    assert "Deleted 1 run, 2.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")
     assert [row.id for row in store.runs()] == [new] and [row.id for row in store.trashed()] == [old]
-    assert "Deleted 1 runs, 2.0 MB." in printed(capsys, "clean", "--trash", "--yes")
+    assert "Deleted 1 run, 2.0 MB." in printed(capsys, "clean", "--trash", "--yes")
     assert store.trashed() == [] and not run_folder(old).exists()
     assert main(["clean", "--keep", "-1"]) == 1 and "give a number from 0" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -8,6 +8,7 @@ from labcore.errors import LabError
 from labcore.jobs.models import parse
 from labcore.runs.model_names import model_of_name, name_of_model
 from labcore.runs.paths import home, run_folder
+from labcore.runs.spec import make
 
 
 @pytest.fixture
@@ -25,6 +26,22 @@ def folder(tmp_path, monkeypatch):
 def test_what_the_lab_made_has_a_name_that_leads_back(folder, inside, name):
     assert name_of_model(str(folder / inside)) == name
     assert model_of_name(name) == str(folder / inside)
+
+
+def test_what_comes_with_the_lab_goes_before_a_run_that_is_called_so(folder):
+    (run_folder("tiny") / "checkpoints" / "step-000003" / "policy").mkdir(parents=True)
+    assert model_of_name("tiny") == "tiny"
+    assert model_of_name("tiny@3") == str(run_folder("tiny") / "checkpoints" / "step-000003" / "policy")
+
+
+@pytest.mark.parametrize("name, told", [
+    ("grpo-sort-ab12@7", "has no checkpoint of step 7: take one of 100, 200."),
+    ("ppo-cart-1f", "has no language model to start from"), ("ppo-cart-1f@5", "has no language model to start from")])
+def test_a_run_without_that_model_is_told_before_it_starts(folder, name, told):
+    (run_folder("ppo-cart-1f") / "checkpoints" / "step-000005").mkdir(parents=True)
+    assert model_of_name(name) == name
+    with pytest.raises(LabError, match=told):
+        make(algorithm_key="grpo", task_key="sort", model=name)
 
 
 @pytest.mark.parametrize("text", ["tiny", "Qwen/Qwen2.5-0.5B", "grpo-sort-ab12@7", "SFT base none", "base:3fa81c", "",
