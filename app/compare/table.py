@@ -30,8 +30,9 @@ def show(chosen: Chosen, full: bool) -> None:
     metric = METRICS[table.metric]
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
-            f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span> '
-            f"<span>{html.escape(wording.headline(table))}</span></div>" + wording.results(table, looks))
+            f"<span>{html.escape(wording.headline(table))}</span> "
+            f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span></div>'
+            + wording.results(table, looks))
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
