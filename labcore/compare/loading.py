@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from labcore.compare import foreign, imported
-from labcore.compare.traces import Trace, axes_of, changes_of, trace
+from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
 from labcore.runs import columns
 from labcore.runs.rows import COUNTERS
@@ -62,7 +61,7 @@ def origin(store: Store, spec: RunSpec) -> str:
     except LabError:  # deleted: what it was is not known any more
         return json.dumps([run_id, step])
     moved = [change for change in changes_of(store.events_after(run_id))[1] if change[0] < step]
-    return json.dumps([replace(above, seed=0, parent=None).to_json(), moved, step, origin(store, above)])
+    return json.dumps([setting(above), moved, step, origin(store, above)])
 
 
 def _is_foreign(name: str) -> bool:

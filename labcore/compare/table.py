@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
-from labcore.compare.traces import AXES, Trace, metric_of
+from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
 from labcore.errors import LabError
 from labcore.runs.spec import RunSpec
 
@@ -129,7 +129,7 @@ def groups(traces: Sequence[Trace], words: Words = _words) -> list[Group]:
     for trace in traces:
         found.setdefault(_setting(trace), []).append(trace)
     kept = [_one_per_seed(same) for same in found.values()]
-    configs = [_config(same[0]) for same, _ in kept]
+    configs = [_config(same) for same, _ in kept]
     labels = _labels([same[0] for same, _ in kept], configs, words)
     return [Group(label, tuple(same), tuple(repeats), config)
             for label, (same, repeats), config in zip(labels, kept, configs, strict=True)]
@@ -175,11 +175,15 @@ def _setting(trace: Trace) -> str:
     """What runs of one group have in common, as text."""
     if trace.spec is None:
         return f"imported {trace.label}"
-    return json.dumps([replace(trace.spec, seed=0, parent=None).to_json(), trace.origin, trace.changes])
+    return json.dumps([setting(trace.spec), trace.origin, trace.changes])
 
 
-def _config(trace: Trace) -> dict[str, Any]:
-    """The setting's keys and values: algorithm and task first, then the knobs, what was moved by hand last."""
+def _config(same: Sequence[Trace]) -> dict[str, Any]:
+    """The setting's keys and values: algorithm and task first, then the knobs, what was moved by hand last.
+
+    Where runs of one group were computed differently, all of it is named: "1, 4".
+    """
+    trace = same[0]
     if trace.spec is None:
         return {}
     fields = json.loads(trace.spec.to_json())
@@ -187,6 +191,9 @@ def _config(trace: Trace) -> dict[str, Any]:
     if trace.spec.parent:
         fields["parent"] = "{} at step {}".format(*trace.spec.parent)
     rest = {key: value for key, value in fields.items() if key not in _NOT_CONFIG}
+    for key in WHERE:
+        found = dict.fromkeys(getattr(each.spec, key) for each in same)
+        rest |= {key: ", ".join(map(str, found))} if len(found) > 1 else {}
     moved = [f"{knob}={value} after step {step}" for step, knob, value in trace.changes]
     return first | fields["knobs"] | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
 
@@ -211,7 +218,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
             continue
         like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
-        apart = [key for key, value in config.items() if value is not None and any(
+        apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
         told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else
                          words(key, config[key], first.spec) for key in apart[:3])

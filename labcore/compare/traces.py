@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from labcore.runs.spec import RunSpec
 # What runs can be drawn along and compared at, with the names that a reader sees.
 AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": "environment steps",
         "seconds": "seconds"}
+WHERE = ("device", "threads")  # of a spec: where a run was computed
 
 
 @dataclass(frozen=True, eq=False)  # columns have no single truth: a trace is itself only
@@ -64,6 +65,14 @@ def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), orig
     axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
                    [step.seconds for step in steps], metrics)
     return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(events), origin=origin)
+
+
+def setting(spec: RunSpec) -> str:
+    """What runs of one setting have in common, as text: all but the seed, the parent, and where the run was computed.
+
+    Threads and device change rounding and speed, and nothing that a setting is chosen for.
+    """
+    return replace(spec, seed=0, parent=None, **{key: getattr(RunSpec, key) for key in WHERE}).to_json()
 
 
 def columns_of(steps: Sequence[Step]) -> dict[str, np.ndarray]:

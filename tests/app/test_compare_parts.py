@@ -15,6 +15,7 @@ from app.compare.link import Place, of
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
+from labcore.runs.spec import make
 from labcore.runs.store import Store
 from tests.compare import tools
 from tests.compare.test_tree import family
@@ -61,6 +62,14 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
     assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
+
+
+def test_seeds_of_other_threads_have_one_line_with_a_band():
+    runs = [replace(tools.trace(row, run=str(seed)), spec=make(algorithm_key="grpo", task_key="sort", seed=seed,
+                                                               threads=1 + seed)) for seed, row in
+            enumerate(([0.0, 0.5], [1.0, 1.0]))]
+    group, = groups(runs)
+    assert set(lines_of(group, 0, STEPS, {})) == {"0:line", "0:band"} and group.label == "GRPO"
 
 
 def test_smoothing_leaves_the_band_and_keeps_the_rows_behind():

@@ -103,6 +103,27 @@ def test_a_knob_moved_by_hand_is_another_setting():
     assert got.rows[1].label == "GRPO moved by hand"
 
 
+def test_where_runs_were_computed_parts_no_group_and_names_none():
+    def trace(run, **more):
+        return replace(tools.trace([1, 2], run=run), spec=make(task_key="sort", **more))
+
+    runs = [trace("a", algorithm_key="grpo", threads=1), trace("b", algorithm_key="grpo", seed=1, threads=4),
+            trace("c", algorithm_key="grpo", seed=2, threads=4, device="cpu"),
+            trace("d", algorithm_key="grpo", steps=40, threads=2)]
+    found = table.groups(runs)
+    assert [(group.label, len(group.traces)) for group in found] == [("GRPO steps 200", 3), ("GRPO steps 40", 1)]
+    got = table.compare(runs).config  # it is still told
+    assert got == {"device": ("auto, cpu", "auto"), "steps": (200, 40), "threads": ("1, 4", 2)}
+
+
+def test_forks_of_one_setting_computed_elsewhere_are_seeds_of_one_setting():
+    store = Store()
+    above = [store.create(make(algorithm_key="grpo", task_key="sort", seed=seed, threads=1 + seed), mine=True)
+             for seed in range(2)]
+    children = [tools.stored(store, [1.0] * 3, seed=seed, parent=(run, 4)) for seed, run in enumerate(above)]
+    assert [row.runs for row in of(*children, store=store).rows] == [tuple(children)]
+
+
 def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
     store = Store()
     above = [tools.stored(store, [1.0] * 6, seed=seed) for seed in range(2)]
