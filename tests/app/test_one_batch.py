@@ -122,6 +122,20 @@ def test_words_say_why_algorithms_coincide_and_what_the_clip_does():
     assert "fitted to 8 other batches" in on_policy and "explains 10% of the variance" in on_policy
 
 
+@pytest.mark.parametrize("cosines, words", [
+    ((0.994, 0.6, 0.988), "GRPO with RLOO and RLOO with PPO point most nearly the same way (cosine 0.99), "
+                          "GRPO and PPO least (0.60)."),
+    ((0.994, 0.3, 0.304), "GRPO and RLOO point most nearly the same way (cosine 0.99), "
+                          "GRPO with PPO and RLOO with PPO least (0.30)."),
+    ((0.994, 0.99, 0.988), "GRPO, RLOO and PPO agree alike: the cosine between any two is 0.99."),
+    ((0.994, None, None), "The cosine between GRPO and RLOO is 0.99.")])
+def test_pairs_that_show_one_figure_are_named_together(cosines, words):
+    ab, ac, bc = cosines
+    rows = [{"label": label, "unclipped": None} for label in ("GRPO", "RLOO", "PPO")]
+    found = {"algorithms": rows, "cosines": [[1, ab, ac], [ab, 1, bc], [ac, bc, 1]], "updates": 0, "critic": None}
+    assert charts.said(found) == [words]
+
+
 def test_a_part_of_a_batch_s_link_that_cannot_be_is_said(page, lab, asked):
     test = page("compare", runs=trained(lab.store), view="batch", batch="model=RUN@3;updates=99")
     assert [text in each.value for text, each in zip(("model=RUN@3", "updates=99"), test.warning, strict=True)] == [

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import charts, theme
+from app.compare.wording import listed
 from app.theme import number
 from app.tokens import visible
 
@@ -148,16 +149,41 @@ def _pushes(values: Sequence[float], reach: float) -> str:
     return "".join(cells)
 
 
+def _directions(pairs: Sequence[tuple[float, str, str]]) -> str:
+    """Which gradients agree most and which least. Pairs that show the same figure are named together: the digits that
+    would tell them apart are not to be seen.
+
+    >>> _directions([(0.994, "A", "B"), (0.987, "A", "C"), (0.986, "B", "C"), (0.5, "A", "D")])
+    'A, B and C point most nearly the same way (cosine 0.99), A and D least (0.50).'
+    >>> _directions([(0.994, "A", "B"), (0.987, "C", "D"), (0.5, "A", "D")])
+    'A with B and C with D point most nearly the same way (cosine 0.99), A and D least (0.50).'
+    >>> _directions([(0.51, "A", "B"), (0.51, "A", "C"), (0.51, "B", "C")])
+    'A, B and C agree alike: the cosine between any two is 0.51.'
+    """
+    near, far = two(max(pairs)[0]), two(min(pairs)[0])
+    most, least = (_named([pair[1:] for pair in pairs if two(pair[0]) == figure]) for figure in (near, far))
+    if near != far:
+        return f"{most} point most nearly the same way (cosine {near}), {least} least ({far})."
+    return f"{most} agree alike: the cosine between any two is {near}." if len(pairs) > 1 else \
+        f"The cosine between {most} is {near}."
+
+
+def _named(pairs: Sequence[tuple[str, str]]) -> str:
+    """Pairs of algorithms; as one group where they are all the pairs of it."""
+    group = list(dict.fromkeys(label for pair in pairs for label in pair))
+    if len(pairs) == len(group) * (len(group) - 1) // 2:
+        return listed(group)
+    return listed([f"{a} with {b}" for a, b in pairs])
+
+
 def said(found: dict[str, Any]) -> list[str]:
     """What is to be seen in the picture, in plain sentences: HTML."""
     rows, table = found["algorithms"], found["cosines"]
-    pairs = [(table[i][j], rows[i]["label"], rows[j]["label"]) for i in range(len(rows)) for j in range(i)
+    pairs = [(table[i][j], rows[j]["label"], rows[i]["label"]) for i in range(len(rows)) for j in range(i)
              if table[i][j] is not None]
     sentences = []
     if pairs:
-        near, far = max(pairs), min(pairs)
-        sentences.append(f"{near[1]} and {near[2]} point most nearly the same way (cosine {two(near[0])}), "
-                         f"{far[1]} and {far[2]} least ({two(far[0])}).")
+        sentences.append(_directions(pairs))
     else:
         sentences.append("No algorithm has a gradient here: all completions of a prompt earned the same.")
     clipped = [row for row in rows if row["unclipped"] is not None]
