@@ -14,7 +14,7 @@ from labcore.capsules.importing import take_in
 from labcore.catalog.metrics import METRICS
 from labcore.compare import foreign, frontier, imported
 from labcore.compare.loading import load
-from labcore.compare.statistics import Duel, Mean
+from labcore.compare.statistics import FEWEST, Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
@@ -22,6 +22,7 @@ from labcore.runs.store import Store
 from labcore.worlds.jsonl import read_bytes
 
 _NONE = "–"
+_WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is no knob, as the pages call it
 
 
 def add_to(add) -> None:
@@ -137,10 +138,11 @@ def _verdicts(table: Table) -> str:
 
 
 def _duel(duel: Duel, a: str, b: str) -> str:
-    """"P 0.89 [0.67, 1.00], by chance 20 %: tie"."""
-    band = _NONE if duel.low is None else f"[{duel.low:.2f}, {duel.high:.2f}]"
-    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie", "none": "no verdict"}[duel.verdict]
-    return f"P(A>B) {duel.p:.2f} {band}, by chance {duel.chance:.0%}: {said}"
+    """"P 0.89 [0.67, 1.00], by chance 20 %: tie"; words alone where the numbers of a few seeds would mean nothing."""
+    if duel.verdict == "none":
+        return f"no verdict: too few seeds, {FEWEST} on each side are needed"
+    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[duel.verdict]
+    return f"P(A>B) {duel.p:.2f} [{duel.low:.2f}, {duel.high:.2f}], by chance {duel.chance:.0%}: {said}"
 
 
 def _plane(points: Sequence[frontier.Point]) -> str:
@@ -155,13 +157,15 @@ def _settings(table: Table) -> str:
     """The settings that differ, one line each."""
     if not table.config:
         return ""
-    lines = [[key, *(_value(value) for value in values)] for key, values in table.config.items()]
+    lines = [[_WORDS.get(key, key), *(_value(value, key) for value in values)] for key, values in table.config.items()]
     return "\n".join(lay_out([["what differs", *(row.label for row in table.rows)], *lines]))
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, key: str) -> str:
     if value is None:
         return _NONE
+    if key == "twin":
+        return "on" if value else "off"
     text = f"{value:g}" if isinstance(value, float) else str(value).replace("\n", " ")
     return text if len(text) <= 40 else f"{text[:39]}…"
 

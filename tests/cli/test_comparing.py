@@ -1,6 +1,7 @@
 """`compare` and `import` as a user meets them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -48,7 +49,22 @@ def test_one_seed_is_called_no_evidence(capsys):
     store = Store()
     assert main(["compare", tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, algorithm="rloo")]) == 0
     said = capsys.readouterr().out
-    assert "P(A>B) 1.00 –, by chance 100%: no verdict" in said and "fewer than 3 seeds are no evidence" in said
+    assert "GRPO  no verdict: too few seeds, 3 on each side are needed" in said and "P(A>B)" not in said
+    assert "fewer than 3 seeds are no evidence" in said
+
+
+def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
+    store = Store()
+    parent = tools.stored(store, [1] * 6)
+    fork = tools.stored(store, [2] * 3, parent=(parent, 4))
+    assert main(["compare", parent, fork]) == 0
+    settings = capsys.readouterr().out.split("\n\n")[-2]
+    assert [re.split(r"\s{2,}", line) for line in settings.splitlines()[1:]] == [
+        ["fork of", "–", f"{parent} at step 4"], ["its parent's random numbers", "–", "on"]]
+    assert main(["compare", parent, fork, "--json"]) == 0
+    got = json.loads(capsys.readouterr().out)
+    assert got["config"] == {"parent": [None, f"{parent} at step 4"], "twin": [None, True]}
+    assert got["duels"]["final"]["GRPO"]
 
 
 def test_a_comparison_as_json(capsys):
