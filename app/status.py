@@ -12,7 +12,7 @@ STATES: dict[str, tuple[str, str, str]] = {
     "stopped": ("#8A939D", "Stopped", "Go on continues from the last checkpoint."),
     "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Go on continues from the last checkpoint."),
     "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
-    "failed": ("#D32F2F", "Failed", "Its metrics so far are kept."),
+    "failed": ("#D32F2F", "Failed", "What it had done so far is kept."),
 }
 
 

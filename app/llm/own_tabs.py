@@ -112,8 +112,10 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
                    f"(μ = {knobs['updates_per_batch']}) the gradient is taken where old and new policy are equal, so "
                    "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
-        st.caption(f"{counts['tokens']:,} tokens: {counts['clipped']:,} clipped (no gradient), {counts['still']:,} "
-                   f"with advantage 0, {counts['one']:,} at ratio 1, the others inside the range of ε.")
+        st.caption(f"{counts['tokens']:,} tokens of the samples, where the step's last update left them: "
+                   f"{counts['clipped']:,} past the clip (one more update would get no gradient from them), "
+                   f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1, the others inside the range "
+                   "of ε. The chart Clipped counts all tokens of the batch as each update met them.")
 
 
 def _has_clip(run: RunRow) -> bool:

@@ -189,8 +189,8 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
                      "order", ("-" if now.order.startswith("-") else "") + order.taken(), NEWEST),
                  help="A click on a column's head orders the table as well")
     turned = held("runs:descending", now.order.startswith("-"))
-    st.toggle("Largest first", turned.value, key=turned.key, on_change=lambda: put(
-        "order", ("-" if turned.taken() else "") + now.order.removeprefix("-"), NEWEST))
+    st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
+              on_change=lambda: put("order", ("-" if turned.taken() else "") + now.order.removeprefix("-"), NEWEST))
 
 
 def _nothing(now: View) -> None:

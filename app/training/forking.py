@@ -76,7 +76,8 @@ def _close() -> None:
 def _form(run: RunRow, found: Wish) -> None:
     there, events = found.steps, lab().store.events_after(run.id)
     if not there:
-        st.info(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step.")
+        st.info(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step." if active(run)
+                else f"{run.id} ended before its first checkpoint, where a fork could begin: start a new run.")
         return
     event = next((each for each in events if each.id == found.event_id), None)
     scope = f"fork:{run.id}:{found.event_id}"

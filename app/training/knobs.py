@@ -25,7 +25,9 @@ def setup(draft: Draft) -> None:
     """What runs next, and for how long: what people set first. Nothing has to be touched."""
     kind = draft.kind
     several = len(kind.models) > 1
-    left, right = st.columns(2, gap="small", wrap=False) if several else (st.container(), None)
+    # The names of other models are long.
+    short = several and draft.fields["model"] in kind.models
+    left, right = st.columns(2, gap="small", wrap=False) if short else (st.container(), st.container())
     with left:
         _pick(draft, "algorithm", "Algorithm", list(kind.algorithms), lambda key: kind.algorithms[key].label,
               help=draft.row.summary)

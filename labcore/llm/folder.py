@@ -11,8 +11,8 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from labcore.catalog.models import MODELS
 from labcore.errors import LabError
+from labcore.runs.model_names import missing
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -31,8 +31,7 @@ def find(name_or_path: str | Path) -> Path:
     if folder.exists():
         raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or "\\" in name:
-        raise LabError(f"There is no model {name!r}: choose {', '.join(MODELS)}, an earlier run (RUN or "
-                       "RUN@STEP), a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
+        raise missing(name)
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
     except HFValidationError as error:

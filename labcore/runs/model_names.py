@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from labcore.catalog.kinds import built_in
+from labcore.catalog.models import MODELS
 from labcore.errors import LabError
 from labcore.runs import checkpoint
 from labcore.runs.paths import home, is_run_id, run_folder
@@ -41,10 +42,12 @@ def model_of_name(name: str) -> str:
 
 
 def check(model: str) -> None:
-    """Raise LabError where `model` is the name of a run here that has no such model."""
-    found = None if model in built_in() else _NAME.fullmatch(model)
-    if not found or not found["run"] or not is_run_id(found["run"]) or not run_folder(found["run"]).is_dir():
+    """Raise LabError where `model` is a name alone, no folder and no hub id, and no run here has such a model."""
+    if model in built_in() or "/" in model or Path(model).exists():
         return
+    found = _NAME.fullmatch(model)
+    if not found or not found["run"] or not is_run_id(found["run"]) or not run_folder(found["run"]).is_dir():
+        raise missing(model)
     policies = _policies(found["run"])
     if not policies:
         raise LabError(f"The run {found['run']} has no language model to start from: take one that has made a "
@@ -52,6 +55,12 @@ def check(model: str) -> None:
     if found["step"] and int(found["step"]) not in policies:
         raise LabError(f"The run {found['run']} has no checkpoint of step {found['step']}: take one of "
                        f"{', '.join(map(str, sorted(policies)))}.")
+
+
+def missing(model: str) -> LabError:
+    """What to say where nothing is called `model`."""
+    return LabError(f"There is no model {model!r}: choose {', '.join(MODELS)}, an earlier run (RUN or RUN@STEP), a "
+                    "Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
 
 
 def _policies(run: str) -> dict[int, Path]:

@@ -46,7 +46,7 @@ _ALL = (
     Field("tag", "Tags", lambda entry: entry.tags or None),
     Field("note", "Note", lambda entry: entry.note or None),
     Field("sweep", "Sweep", lambda entry: entry.sweep),
-    Field("parent", "Fork of", lambda entry: entry.parent[0] if entry.parent else None),
+    Field("parent", "Parent", lambda entry: entry.parent[0] if entry.parent else None),
 )
 
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}

@@ -14,6 +14,7 @@ from functools import cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs.model_names import name_of_model
 from labcore.runs.spec import every_knob
@@ -64,11 +65,11 @@ def _term(term: str) -> Test:
     if not (parts := _PARTS.fullmatch(term)):
         return _word(term)
     minus, name, operator, wanted = parts.groups()
-    key = {"tags": "tag", "notes": "note", "run": "id"}.get(name, name)
+    key = {"tags": "tag", "notes": "note", "run": "id", "fork": "parent"}.get(name, name)
     if key not in (known := names()):
-        near = difflib.get_close_matches(name, tuple(known), n=1) or ["beta"]
-        raise LabError(f"The search {term} asks for {name!r}, which is no knob and no field: try {near[0]}{operator}"
-                       f"{wanted or '0.1'}.")
+        near = ["last"] if name in METRICS else difflib.get_close_matches(name, tuple(known), n=1)
+        hint = f"{near[0]}{operator}{wanted or '0.1'}" if near else "algorithm=grpo or beta>0.05"
+        raise LabError(f"The search {term} asks for {name!r}, which is no knob and no field: try {hint}.")
     wanted = wanted.replace('"', "")
     if not wanted:
         raise LabError(f"The search {term} lacks a value: write for example {name}{operator}0.1.")

@@ -109,6 +109,8 @@ def test_another_algorithm_and_fresh_random_numbers(page, lab):
 def test_a_run_without_a_checkpoint_says_what_to_wait_for(page, lab):
     test = opened(page, lab, seed(lab.store))
     assert button(test) is None and "has no checkpoint yet" in test.info[0].value
+    test = opened(page, lab, seed(lab.store, "failed"))
+    assert button(test) is None and "ended before its first checkpoint" in test.info[0].value
 
 
 def test_where_nothing_is_left_from_before_the_marker_it_says_so(page, lab):

@@ -36,6 +36,7 @@ def test_what_comes_with_the_lab_goes_before_a_run_that_is_called_so(folder):
 
 @pytest.mark.parametrize("name, told", [
     ("grpo-sort-ab12@7", "has no checkpoint of step 7: take one of 100, 200."),
+    ("grpo-sort-zzzz", "There is no model 'grpo-sort-zzzz'"), ("grpo-sort-zzzz@16", "There is no model 'grpo-sort-"),
     ("ppo-cart-1f", "has no language model to start from"), ("ppo-cart-1f@5", "has no language model to start from")])
 def test_a_run_without_that_model_is_told_before_it_starts(folder, name, told):
     (run_folder("ppo-cart-1f") / "checkpoints" / "step-000005").mkdir(parents=True)

@@ -42,6 +42,8 @@ def test_a_query_finds(query, found):
 
 @pytest.mark.parametrize("query, words", [
     ("betta=0.1", "asks for 'betta', which is no knob and no field: try beta=0.1"),
+    ("reward>0.7", "no knob and no field: try last>0.7"),
+    ("xyzzy=grpo-sort-1", "no knob and no field: try algorithm=grpo or beta>0.05"),
     ("beta>abc", "compares with 'abc', which is no number: write for example beta>0.05"),
     ("β>abc", "write for example beta>0.05"),
     ("beta=", "lacks a value: write for example beta=0.1"),
