@@ -53,6 +53,8 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
         words = " · ".join(part for part in (said.rstrip("."), done, outcome(run, feed)) if part)
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     head = f"<b>{ink(stage)}</b> · " if stage else ""
+    if stage:
+        rest = '<span class="rl-muted">The knobs count from stage 2 on.</span>'
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')

@@ -76,7 +76,8 @@ def test_a_run_that_makes_its_base_shows_the_sft_run(page, lab):
     base = seed(lab.store, "running", algorithm="sft")
     lab.store.set_base(run_id, base, cached=False)
     test = page("llm", run=run_id)
-    assert "Stage 1 of 2: SFT, then GRPO" in html(test) and "step 6 of 10" in html(test)
+    assert "Stage 1 of 2: SFT, then GRPO" in html(test) and "The knobs count from stage 2 on." in html(test)
+    assert "step 6 of 10" in html(test)
 
 
 def test_a_moved_knob_is_asked_of_the_run_once_and_only_by_its_callback(page, lab):
