@@ -5,7 +5,7 @@ A group is on the front if no other earns as much for less. Left out: a fitted c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +27,12 @@ class Point:
     on_front: bool
 
 
-def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl") -> list[Point]:
-    """Where the groups end in the plane, with the front over the groups' means. Groups without both are left out."""
+def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl",
+           beside: Collection[str] = ()) -> list[Point]:
+    """Where the groups end in the plane, with the front over the groups' means. Groups without both are left out.
+
+    The front is made without the groups of the labels `beside`.
+    """
     found = []
     for group in groups:
         runs = tuple((trace.run, _end(trace, cost), _end(trace, reward)) for trace in group.traces
@@ -36,8 +40,9 @@ def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl") ->
         if runs:
             found.append((group.label, float(np.mean([run[1] for run in runs])),
                           float(np.mean([run[2] for run in runs])), runs))
-    front = set(pareto([each[1] for each in found], [each[2] for each in found]))
-    return [Point(*each, index in front) for index, each in enumerate(found)]
+    able = [each for each in found if each[0] not in beside]
+    front = {able[index][0] for index in pareto([each[1] for each in able], [each[2] for each in able])}
+    return [Point(*each, each[0] in front) for each in found]
 
 
 def pareto(costs: Sequence[float], rewards: Sequence[float]) -> list[int]:

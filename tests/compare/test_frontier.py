@@ -43,6 +43,8 @@ def test_points_of_groups():
     assert got[0].cost == pytest.approx(1.01) and got[0].reward == pytest.approx(0.2)
     assert got[0].runs[0] == ("n0", pytest.approx(0.01), pytest.approx(0.2))  # the last five rows
     assert [point.on_front for point in got] == [True, True, False]
+    got = frontier.points(groups([*near, far, beaten]), beside={"far (imported)"})
+    assert [point.on_front for point in got] == [True, False, True]  # it beats nobody either
 
 
 def test_the_way_of_a_run():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,18 +13,38 @@ from app import theme
 from app.charts import finish
 from app.compare.sweep.grid import Grid, title
 from app.compare.sweep.multiples import Look
+from app.status import STATES
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, Metric
 from labcore.compare.best import Standing
 from labcore.compare.frontier import Point
 from labcore.compare.table import Group
+from labcore.compare.traces import Trace
+
+Hollow = Mapping[str, str]  # label -> which of its runs did not finish, and at which steps they are: HTML
+NO_HOLLOW: Hollow = MappingProxyType({})
+
+
+def unfinished(groups: Sequence[Group]) -> dict[str, str]:
+    """The groups with a run that did not finish: what they reached is not to be held against the others."""
+    def words(trace: Trace) -> str:
+        steps = trace.axes["step"]
+        at = int(steps[-1]) if steps.size else 0
+        return f"seed {trace.spec.seed}: step {at} of {trace.spec.steps}, {STATES[trace.state][1].lower()}"
+
+    short = {group.label: [words(trace) for trace in group.traces if trace.spec and trace.state != "finished"]
+             for group in groups}
+    return {label: "<br>".join(found) for label, found in short.items() if found}
 
 
 def by_value(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
-             kind: str) -> go.Figure:
-    """What came of each value: a line with its 95 % band, a map of two knobs, or a dot per group."""
+             kind: str, hollow: Hollow = NO_HOLLOW) -> go.Figure:
+    """What came of each value: a line with its 95 % band, a map of two knobs, or a dot per group.
+
+    The settings of `hollow` are drawn as open markers beside the line; in a map they have no colour.
+    """
     figure = (_map if len(grid.knobs) == 2 else _curve if grid.numeric else _dots)(
-        grid, groups, looks, stand, metric, kind)
+        grid, groups, looks, stand, metric, kind, hollow)
     figure.update_layout(showlegend=False)
     return figure
 
@@ -35,25 +56,37 @@ def _cells(grid: Grid, groups: Sequence[Group], stand: Standing) -> dict[tuple[i
     return {cell: labels[0] for cell, labels in found.items() if labels}
 
 
+def _marker(size: int, colour: str, hollow: bool) -> dict[str, Any]:
+    return {"size": size, "color": colour, "symbol": "circle-open" if hollow else "circle",
+            **({"line": {"width": 2}} if hollow else {})}
+
+
 def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
-           kind: str) -> go.Figure:
+           kind: str, hollow: Hollow) -> go.Figure:
     knob, cells = grid.knobs[0], _cells(grid, groups, stand)
     found = [(value, cells[cell]) for place, value in enumerate(grid.values[0])
              if (cell := divmod(place, grid.columns)) in cells]
     colour, x = theme.palette(kind)[0], [value for value, _ in found]
-    means = [stand.means[label] for _, label in found]
+    whole, begun = ([(value, label) for value, label in found if (label in hollow) == open_] for open_ in (False, True))
     figure = go.Figure()
-    banded = [(value, mean) for value, mean in zip(x, means, strict=True) if mean.low is not None]
+    banded = [(value, stand.means[label]) for value, label in whole if stand.means[label].low is not None]
     if banded:
         figure.add_scatter(x=[value for value, _ in banded] + [value for value, _ in banded[::-1]],
                            y=[mean.high for _, mean in banded] + [mean.low for _, mean in banded[::-1]], mode="lines",
                            fill="toself", fillcolor=colour, opacity=0.18, line={"width": 0}, hoverinfo="skip")
-    figure.add_scatter(x=[value for value, label in found for _ in stand.values[label]], mode="markers",
-                       y=[each for _, label in found for each in stand.values[label]], hoverinfo="skip",
+    # A single seed would fill the open marker.
+    seeds = [(value, each) for value, label in found for each in stand.values[label]
+             if label not in hollow or len(stand.values[label]) > 1]
+    figure.add_scatter(x=[value for value, _ in seeds], mode="markers", y=[each for _, each in seeds], hoverinfo="skip",
                        marker={"size": 6, "color": colour, "opacity": 0.35})
-    figure.add_scatter(x=x, y=[mean.mean for mean in means], mode="lines+markers", text=_said(means, metric),
-                       hovertemplate=f"{html.escape(knob.name)} %{{x}}<br>%{{text}}<extra></extra>",
-                       line={"color": colour, "width": 2}, marker={"size": 9, "color": colour})
+    for points, open_ in ((whole, False), (begun, True)):
+        if points:
+            means = [stand.means[label] for _, label in points]
+            figure.add_scatter(x=[value for value, _ in points], y=[mean.mean for mean in means],
+                               mode="markers" if open_ else "lines+markers", marker=_marker(9, colour, open_),
+                               line={"color": colour, "width": 2},
+                               text=_said(means, metric, [hollow.get(label, "") for _, label in points]),
+                               hovertemplate=f"{html.escape(knob.name)} %{{x}}<br>%{{text}}<extra></extra>")
     finish(figure, kind, 300)
     log = knob.scale == "log" and all(value > 0 for value in x)
     figure.update_xaxes(title_text=title(knob), tickvals=x, ticktext=[f"{value:g}" for value in x],
@@ -63,11 +96,11 @@ def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: St
 
 
 def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
-         kind: str) -> go.Figure:
+         kind: str, hollow: Hollow) -> go.Figure:
     cells = _cells(grid, groups, stand)
-    means = [[stand.means.get(cells.get((row, column), "")) for column in range(grid.columns)]
-             for row in range(grid.rows)]
-    found = [mean.mean for line in means for mean in line if mean]
+    means = [[stand.means.get(label) if (label := cells.get((row, column), "")) not in hollow else None
+              for column in range(grid.columns)] for row in range(grid.rows)]
+    found = [mean.mean for line in means for mean in line if mean] or [0.0]
     middle = min(found) + 0.45 * (max(found) - min(found))
     bright = (lambda mean: mean.mean < middle) if metric.better == "lower" else (lambda mean: mean.mean > middle)
     figure = go.Figure(go.Heatmap(
@@ -79,6 +112,14 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
         reversescale=metric.better == "lower", hoverinfo="skip",
         colorbar={"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
                   "outlinewidth": 0}))
+    begun = [(cell, label) for cell, label in cells.items() if label in hollow]
+    if begun:
+        figure.add_scatter(
+            x=[_tick(grid.values[0][column]) for (_, column), _ in begun], mode="text",
+            y=[_tick(grid.values[1][row]) for (row, _), _ in begun], textfont={"size": 12},
+            text=[f"○ {_cell(stand.means[label], metric)}" for _, label in begun],
+            hovertext=_said([stand.means[label] for _, label in begun], metric, [hollow[label] for _, label in begun]),
+            hovertemplate="%{hovertext}<extra></extra>")
     finish(figure, kind, max(300, 52 * grid.rows + 90))
     figure.update_layout(margin_t=12)
     figure.update_xaxes(title_text=title(grid.knobs[0]), type="category")
@@ -91,7 +132,7 @@ def _coloured(text: str, colour: str) -> str:
 
 
 def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
-          kind: str) -> go.Figure:
+          kind: str, hollow: Hollow) -> go.Figure:
     figure, named = go.Figure(), {look["label"]: look for look in looks}
     order = sorted(stand.means, key=lambda label: stand.means[label].mean, reverse=metric.better == "lower")
     names = {label: _tick(_value(grid, groups, label)) if grid.knobs else named[label]["short"] for label in order}
@@ -100,8 +141,10 @@ def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Sta
         bars = {} if mean.low is None else {"error_x": {
             "type": "data", "symmetric": False, "array": [mean.high - mean.mean],
             "arrayminus": [mean.mean - mean.low], "color": colour, "thickness": 2, "width": 5}}
-        figure.add_scatter(x=[mean.mean], y=[name], mode="markers", marker={"size": 11, "color": colour}, **bars,
-                           text=_said([mean], metric), hovertemplate=f"{html.escape(name)}: %{{text}}<extra></extra>")
+        figure.add_scatter(x=[mean.mean], y=[name], mode="markers", **bars,
+                           marker=_marker(11, colour, label in hollow),
+                           text=_said([mean], metric, [hollow.get(label, "")]),
+                           hovertemplate=f"{html.escape(name)}: %{{text}}<extra></extra>")
         figure.add_scatter(x=stand.values[label], y=[name] * len(stand.values[label]), mode="markers",
                            hoverinfo="skip", marker={"size": 15, "symbol": "line-ns-open", "color": colour})
     finish(figure, kind, max(220, 34 * len(order) + 80))
@@ -135,14 +178,22 @@ def _cell(mean: Any, metric: Metric) -> str:
     return f"{said}<br>[{theme.number(mean.low, metric.digits)}, {theme.number(mean.high, metric.digits)}]"
 
 
-def _said(means: Sequence[Any], metric: Metric) -> list[str]:
+def _said(means: Sequence[Any], metric: Metric, short: Sequence[str]) -> list[str]:
+    """What is hovered; `short` says which runs did not finish."""
     return [f"{_cell(mean, metric).replace('<br>', ' ')}, {mean.count} seed{'s' if mean.count > 1 else ''}"
-            for mean in means]
+            + _short(words) for mean, words in zip(means, short, strict=True)]
+
+
+def _short(words: str) -> str:
+    return f"<br>not finished:<br>{words}" if words else ""
 
 
 def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str], reward: str, cost: str,
-          kind: str) -> go.Figure:
-    """Reward against KL: where each group ended, and the front that no other one beats at both."""
+          kind: str, hollow: Hollow = NO_HOLLOW) -> go.Figure:
+    """Reward against KL: where each group ended, and the front that no other one beats at both.
+
+    The groups of `hollow` are drawn as open markers.
+    """
     named, figure = {look["label"]: look for look in looks}, go.Figure()
     ahead = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
     figure.add_scatter(x=[point.cost for point in ahead], y=[point.reward for point in ahead], mode="lines",
@@ -151,12 +202,14 @@ def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, st
     sides = _sides(points, names)
     for point in points:
         colour, name = named[point.label]["colour"][kind == "dark"], html.escape(names[point.label])
-        figure.add_scatter(x=[each for _, each, _ in point.runs], y=[each for _, _, each in point.runs],
+        seeds = () if point.label in hollow and len(point.runs) == 1 else point.runs  # it would fill the open marker
+        figure.add_scatter(x=[each for _, each, _ in seeds], y=[each for _, _, each in seeds],
                            mode="markers", hoverinfo="skip", marker={"size": 6, "color": colour, "opacity": 0.35})
         figure.add_scatter(x=[point.cost], y=[point.reward], mode="markers+text", text=[name],
-                           textposition=sides[point.label], cliponaxis=False, marker={"size": 11, "color": colour},
+                           textposition=sides[point.label], cliponaxis=False,
+                           marker=_marker(11, colour, point.label in hollow),
                            hovertemplate=f"{name}<br>{METRICS[reward].label} %{{y:.3f}}"
-                                         f"<br>KL %{{x:.4f}}<extra></extra>")
+                                         f"<br>KL %{{x:.4f}}{_short(hollow.get(point.label, ''))}<extra></extra>")
     finish(figure, kind, 300)
     figure.update_layout(showlegend=False)
     figure.update_xaxes(title_text=METRICS[cost].axis, showgrid=True)

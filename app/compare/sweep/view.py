@@ -31,6 +31,7 @@ from labcore.runs.sweep import Sweep
 
 MOST = 120  # points of a line in a small chart
 NAMED = 4  # settings that a sentence names
+UNFINISHED = ": not all of its runs finished, so it is not held against the others"
 WAYS = {FINAL: "at the end", BEST: "at its best"}
 
 
@@ -56,13 +57,15 @@ def show(chosen: Chosen, full: bool) -> None:
     _multiples(chosen, grid, looks, kind)
     if stand is None:
         return
-    points = frontier.points(chosen.groups, earned(chosen), COST)
+    hollow = figures.unfinished(chosen.groups)
+    points = frontier.points(chosen.groups, earned(chosen), COST, beside=hollow)
     left, right = st.columns(2, gap="large") if points else (st.container(), None)
     with left:
-        _values(chosen, grid, looks, stand, names, kind)
+        # At equal tokens, say, all are judged where all have been: there what did not finish is no worse off.
+        _values(chosen, grid, looks, stand, names, kind, hollow if stand.place is None else {})
     if right:
         with right:
-            _front(chosen, points, looks, names, kind)
+            _front(chosen, points, looks, names, kind, hollow)
     st.html(wording.CSS + table(chosen, stand, names, looks))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 
@@ -155,25 +158,31 @@ def _head(title: str, words: str) -> None:
 
 
 def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, names: Mapping[str, str],
-            kind: str) -> None:
+            kind: str, hollow: figures.Hollow) -> None:
     """What came of each value."""
     metric = METRICS[chosen.metric]
     title = f"{metric.label} {way(stand, chosen.active)}"
     caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
         "mean over seeds with its 95 % interval, and single seeds"
+    if any(label in hollow for label in stand.means):
+        caption += ("; without a colour" if len(grid.knobs) == 2 else "; hollow") + UNFINISHED
     _head(title, caption)
-    figure_chart(figures.by_value(grid, chosen.groups, looks, stand, metric, kind), "sweep_values", title=title,
-                 caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
+    figure_chart(figures.by_value(grid, chosen.groups, looks, stand, metric, kind, hollow), "sweep_values",
+                 title=title, caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
                      f"{names[label]} {theme.number(mean.mean, metric.digits)}" for label, mean in
                      stand.means.items()))
 
 
 def _front(chosen: Chosen, points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str],
-           kind: str) -> None:
+           kind: str, hollow: figures.Hollow) -> None:
     reward = METRICS[earned(chosen)]
-    title, caption = f"{reward.label} against KL", "at the end; dotted: the front, which no other beats at both"
+    title, caption = f"{reward.label} against KL", "at the end"
+    if sum(point.on_front for point in points) > 1:
+        caption += "; dotted: the front, which no other beats at both"
+    if any(point.label in hollow for point in points):
+        caption += f"; hollow{UNFINISHED}"
     _head(title, caption)
-    figure_chart(figures.front(points, looks, names, reward.key, COST, kind), "sweep_front", title=title,
+    figure_chart(figures.front(points, looks, names, reward.key, COST, kind, hollow), "sweep_front", title=title,
                  caption=f"Means over seeds {caption}", alt=f"{title}, at the end")
 
 
