@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,16 @@ def show(chosen: Chosen, full: bool) -> None:
         compare_chart(payload(chosen, reward, points, full), "compare_plane", on_resync=resync)
     if points:
         right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
+    dotted = "; dotted: the front, groups that no other one beats at both" if has_front(points) else ""
     right.caption("Up and to the left is better: more reward for less KL. Thin: the way of each run, smoothed; small: "
                   f"where each seed ended, the mean of its last {LAST} rows; large: the mean of a group's "
-                  "seeds; dotted: the front, groups that no other one beats at both." if points else
+                  f"seeds{dotted}." if points else
                   "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
+
+
+def has_front(points: Sequence[Point]) -> bool:
+    """Whether there is a line to draw: a front of one group is a point."""
+    return sum(point.on_front for point in points) > 1
 
 
 def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dict[str, Any]:
@@ -61,7 +68,8 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dic
              "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
              "axis": cost.axis, "yTitle": metric.axis, "height": 470,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
-             "caption": "Thin: ways, smoothed; large: means over seeds; dotted: the front", "order": list(lines),
+             "caption": f"Thin: ways, smoothed; large: means over seeds{'; dotted: the front' * has_front(points)}",
+             "range": {axis: room(lines, axis) for axis in "xy"}, "order": list(lines),
              "lines": sent().changed(f"plane {reward}", lines, full)}
     return {"key": f"{scene} plane {reward}", "scene": scene, "full": full, "main": True, "axis": "plane",
             "groups": look_of(chosen), "panels": [panel]}
@@ -75,11 +83,27 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent) -> Li
         if point := ended.get(group.label):
             lines |= kept.lines((place, reward, "plane"), (version(group), family_version(chosen, group)),
                                 lambda group=group, place=place, point=point: _group(group, place, point, reward))
-    front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
-    if len(front) > 1:
+    if has_front(points):
+        front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]
         lines |= kept.lines(("front", reward), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
     return lines
+
+
+def room(lines: Lines, axis: str) -> list[float] | None:
+    """What an axis shows: all that is drawn, with a little room for the names; the cost from 0 on.
+
+    >>> room({"0:path": {"x": [0.2, 1.0]}, "0:ends": {"x": [0.8]}}, "x")
+    [-0.02, 1.08]
+    """
+    values = [value for line in lines.values() for value in line[axis] if np.isfinite(value)]
+    if not values:
+        return None
+    low, high = min(values), max(values)
+    from_zero = axis == "x" and low >= 0
+    low = 0.0 if from_zero else low
+    span = high - low or abs(high) or 1.0
+    return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 
 def _group(group: Group, place: int, point: Point, reward: str) -> Lines:

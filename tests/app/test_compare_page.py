@@ -220,9 +220,25 @@ def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
     assert "front" not in panel["lines"] and "on the front" in html(test)  # GRPO alone is on it: no line
+    assert "dotted" not in panel["caption"] + " ".join(each.value for each in test.caption)
+    assert panel["range"]["x"] == pytest.approx([-0.02 * 0.12, 1.08 * 0.12])  # the costliest run ends at 0.12
     plain = tools.stored(lab.store, [0.5] * 3)
     test = page("compare", runs=plain, view="plane")
     assert "Reward and KL" not in views(test) and "main" in charts(test)
+
+
+def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draws(page, lab):
+    runs = [tools.stored(lab.store, [0.2, level, *[level] * 5], algorithm=key, kl=[high, *[end] * 6])
+            for key, level, high, end in (("grpo", 0.9, 0.8, 0.3), ("rloo", 0.5, 0.1, 0.05))]
+    test = page("compare", runs=",".join(runs), view="plane")
+    panel, = charts(test)["main"]["panels"]
+    for axis in "xy":
+        low, high = panel["range"][axis]
+        values = [value for line in panel["lines"].values() for value in line[axis]]
+        assert low < min(values) and high > max(values)
+    assert panel["range"]["x"][1] == pytest.approx(1.08 * 0.8)  # GRPO's way leads further out than to its end
+    assert "front" in panel["lines"] and "dotted: the front" in panel["caption"]
+    assert any("dotted: the front" in each.value for each in test.caption)
 
 
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):

@@ -68,6 +68,22 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     expect(page.locator(".rl-results tbody tr").nth(1)).to_contain_text("tie with RLOO, P 0.", timeout=SLOW)
 
 
+def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
+                                                                           store: Store) -> None:
+    """Seeds end above and below the mean; the first rows of each lie far to the right."""
+    runs = [tools.stored(store, [0.1, *[level] * 8], seed=seed, kl=[0.9, *[0.3] * 8])
+            for seed, level in enumerate((0.48, 0.5, 0.52))]
+    page.goto(f"{server.url}/compare?runs={','.join(runs)}&view=plane")
+    page.wait_for_function("() => document.querySelector('.rl-plot')?._fullLayout?.xaxis?.range && "
+                           "document.querySelector('.rl-plot .textpoint')", timeout=SLOW)
+    axes, found = page.evaluate("""() => { const plot = document.querySelector('.rl-plot');
+        return [['xaxis', 'yaxis'].map(axis => plot._fullLayout[axis].range),
+                plot.data.map(({ x, y, textposition }) => ({ x, y, side: textposition }))]; }""")
+    for axis, (low, high) in zip("xy", axes, strict=True):
+        assert all(low < value < high for trace in found for value in trace[axis])
+    assert [trace["side"] for trace in found if trace.get("side")] == ["middle right"]
+
+
 def test_a_fork_grows_from_its_parent_with_the_difference_below(page: Page, server: Server, store: Store) -> None:
     rewards = [0.1 * step for step in range(1, 7)]
     parent = tools.stored(store, rewards)

@@ -5,7 +5,7 @@ function shownLines(chart, panel) {
 }
 
 function xRange(chart, panel) {
-  if (panel.plane) return undefined; // it chooses its own
+  if (panel.plane) return undefined; // it has its own, which the server chose
   const ends = [...chart.panels.values()].flatMap((each) => [...each.lines.values()].map((line) => line.x.at(-1) ?? 0));
   return chart.scene.zoom ?? [0, niceCeil(Math.max(1, ...ends))];
 }
@@ -53,7 +53,11 @@ function layoutOf(chart, panel) {
       ...(range && { range, unifiedhovertitle: { text: `%{x} ${panel.axis}` } }),
       ...(chart.main && { title: { text: panel.axis, standoff: 4, font: { size: 12 } } }) },
     yaxis: { ...yAxis(chart, panel, axis, inside * (1 - low)), domain: [low ? low + 22 / inside : 0, 1] } };
-  if (panel.plane) Object.assign(layout.xaxis, { rangemode: "tozero" }, panel.xZoom && { range: panel.xZoom });
+  if (panel.plane && panel.range.x) {
+    panel.inside = [width - margin.l - margin.r, inside];
+    Object.assign(layout.xaxis, { range: panel.xZoom ?? panel.range.x, autorange: false });
+    if (!panel.zoom) Object.assign(layout.yaxis, { range: panel.range.y, autorange: false });
+  }
   if (strip) {
     layout.yaxis2 = { ...axis, gridcolor: line, nticks: 4, domain: [0, low - 6 / inside], zeroline: true,
       zerolinecolor: chart.theme.mark, zerolinewidth: 1.5, ...(panel.gapZoom && { range: panel.gapZoom }) };

@@ -58,25 +58,26 @@ function traceOf(chart, panel, line) {
 // Bands below, then what is faint, then the lines; the front of a plane belongs to no group.
 const DEPTH = ["band", "gapband", "seed", "path", "raw", "front", "line", "gap", "root", "ends", "centre"];
 
-// Where the names of a plane's points stand so that they do not overlap: the first side that is free.
-function sidesOf(chart, lines, width, height) {
-  const all = lines.filter((line) => line.kind !== "front");
-  const span = (axis) => {
-    const values = all.flatMap((line) => line[axis]);
-    return [Math.min(...values), Math.max(...values)];
-  };
-  const [[left, right], [low, high]] = [span("x"), span("y")];
+// Where the names of a plane's points stand: the first side within the plot that is free of other names and means and,
+// if there is one, of the ends of runs.
+function sidesOf(chart, panel, lines) {
+  const [[left, right], [low, high]] = [panel.xZoom ?? panel.range.x, panel.zoom ?? panel.range.y];
+  const [width, height] = panel.inside;
   const boxes = [], sides = {};
-  const centres = all.filter((line) => line.kind === "centre").map((line) => ({ group: line.group,
-    x: width * (line.x[0] - left) / (right - left || 1), y: height * (high - line.y[0]) / (high - low || 1) }));
+  const placed = (kind) => lines.filter((line) => line.kind === kind).flatMap((line) => line.x.map((x, at) => ({
+    group: line.group, x: width * (x - left) / (right - left), y: height * (high - line.y[at]) / (high - low) })));
+  const centres = placed("centre");
   centres.forEach(({ x, y }) => boxes.push([x - 7, x + 7, y - 7, y + 7]));
+  const ends = placed("ends").map(({ x, y }) => [x - 4, x + 4, y - 4, y + 4]);
+  const clear = ([a, b, c, d], others) => others.every(([e, f, g, h]) => b < e || a > f || d < g || c > h);
   for (const { group, x, y } of centres) {
     const long = chart.groups[group].short.length * 6.8;
     const places = { "top center": [x - long / 2, x + long / 2, y - 25, y - 9], "bottom center": [x - long / 2,
       x + long / 2, y + 9, y + 25], "middle right": [x + 9, x + 9 + long, y - 8, y + 8],
     "middle left": [x - 9 - long, x - 9, y - 8, y + 8] };
-    const free = Object.keys(places).find((side) => boxes.every(([a, b, c, d]) => places[side][1] < a
-      || places[side][0] > b || places[side][3] < c || places[side][2] > d)) ?? "top center";
+    const within = Object.keys(places).filter((side) => places[side][0] >= 0 && places[side][1] <= width
+      && clear(places[side], boxes));
+    const free = within.find((side) => clear(places[side], ends)) ?? within[0] ?? "top center";
     sides[group] = free;
     boxes.push(places[free]);
   }
@@ -87,7 +88,7 @@ function tracesOf(chart, panel) {
   const lines = panel.order.map((key) => panel.lines.get(key));
   if (panel.plane) {
     const shown = lines.filter((line) => !chart.scene.hidden.has(line.group));
-    panel.sides = sidesOf(chart, shown, panel.plot.clientWidth - 90, panel.height - 60);
+    panel.sides = panel.range.x ? sidesOf(chart, panel, shown) : {};
   }
   return lines.sort((a, b) => DEPTH.indexOf(a.kind) - DEPTH.indexOf(b.kind)).map((line) => (line.kind === "front"
     ? { ...LINE, x: line.x, y: line.y, name: "front", hoverinfo: "skip", line: { color: chart.theme.mark, width: 1.5,
