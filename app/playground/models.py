@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from app import naming
 from app.held import held
 from app.lab import lab
 from app.playground.link import MOST_MODELS, Place, go, now
@@ -15,6 +16,8 @@ from app.theme import ground, on, palette
 from app.tokens import literal
 from labcore.catalog import kinds
 from labcore.catalog.models import MODELS
+from labcore.compare.table import groups
+from labcore.compare.traces import trace
 from labcore.jobs.models import BASE, START, Model, offered, parse, spec_of, steps
 from labcore.runs.rows import RunRow
 from labcore.runs.spec import base_spec
@@ -88,11 +91,10 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
     def to(name: str | None) -> None:
         _put(slot, place.models[slot], name)
 
-    colour, ids = palette(ground())[slot], [run.id for run in runs]
+    ids = [run.id for run in runs]
     ids += [] if model.run in ids else [model.run]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
-        st.html(f'<span class="rl-letter" style="background:{colour};color:{on(colour)}">{LETTERS[slot]}</span>',
-                width="content")
+        st.html(badge(slot), width="content")
         run = held(f"playground:run:{slot}", model.run, tuple(ids))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
                      on_change=lambda: to(run.taken()), width="stretch")
@@ -100,6 +102,12 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
             st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
                       help=f"Take {LETTERS[slot]} away")
     _stage(slot, model, to)
+
+
+def badge(slot: int) -> str:
+    """The letter of a slot in its colour: HTML."""
+    colour = palette(ground())[slot]
+    return f'<span class="rl-letter" style="background:{colour};color:{on(colour)}">{LETTERS[slot]}</span>'
 
 
 def _stage(slot: int, model: Model, to) -> None:
@@ -132,12 +140,29 @@ def short(name: str, newest: str = "") -> str:
     return f"{'newest: ' if name == newest else ''}step {model.step:,}"
 
 
-def title(name: str) -> str:
-    """A model in words: what it learnt by, and how far."""
+def title(name: str, learnt: str = "") -> str:
+    """A model in words: what it learnt by, in the words `learnt` where they are given, and how far."""
     model, spec = parse(name), spec_of(parse(name).run)
     if model.stage == START:
         return "Untrained"
     if model.stage == BASE:
         made = "by SFT" if base_spec(spec) else "untrained" if spec.model in MODELS else "given"
         return f"Base, {made}"
-    return f"{spec.row.label}, step {model.step:,}"
+    return f"{learnt or spec.row.label}, step {model.step:,}"
+
+
+def titles(names: Sequence[str]) -> list[str]:
+    """Some models in words, side by side: runs of one algorithm are told apart by the settings that differ."""
+    learnt = _learnt([parse(name).run for name in names if not parse(name).stage])
+    return [title(name, learnt.get(parse(name).run, "")) for name in names]
+
+
+def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
+    """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
+    rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]
+    called = {}
+    for group in groups([trace(row, (), lab().store.events_after(row.id)) for row in rows], naming.setting):
+        of = {row.id: row.spec.seed for row in rows if row.id in (*group.repeats, *(each.run for each in group.traces))}
+        several = len({*of.values()}) > 1
+        called |= {run: f"{group.label}{f' seed {seed}' if several else ''}" for run, seed in of.items()}
+    return called

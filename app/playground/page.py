@@ -15,7 +15,7 @@ from app.components.playground_view import payload, playground_view
 from app.held import held
 from app.playground import models, vote
 from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
-from app.playground.models import title
+from app.playground.models import titles
 from app.tokens import literal
 from labcore.catalog.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
@@ -137,7 +137,7 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     if found is None:
         return
     with above:
-        playground_view(payload(found, [title(column["model"]) for column in found["columns"]], stale=not fresh),
+        playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh),
                         key="playground_view")
     if fresh:
         below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "

@@ -13,7 +13,7 @@ import streamlit as st
 from app import jobs, session
 from app.held import held
 from app.playground.link import Place, go
-from app.playground.models import title
+from app.playground.models import LETTERS, badge, titles
 from app.session import begin, page_of, tell
 from app.tokens import readable
 from labcore.compare.proportion import interval
@@ -70,11 +70,10 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
                                 "vote")
     if not fresh:
         return
-    pairs = list(combinations(range(len(found["columns"])), 2))
-    ballots = [(question, *(found["columns"][place] for place in pairs[row % len(pairs)]), row)
-               for row, question in enumerate(found["questions"])]
-    ballots = [(question, (one["model"], one["answers"][row]), (other["model"], other["answers"][row]))
-               for question, one, other, row in ballots if one["answers"][row]["text"] != other["answers"][row]["text"]]
+    turns = _turns(len(found["columns"]), len(found["questions"]), f"{state['salt']}:{state['seed']}")
+    ballots = [(question, *((found["columns"][place]["model"], found["columns"][place]["answers"][row])
+                            for place in turns[row])) for row, question in enumerate(found["questions"])]
+    ballots = [each for each in ballots if each[1][1]["text"] != each[2][1]["text"]]
     if not ballots:
         st.info(f"To {ROUNDS} questions in a row the models gave the very same answers, so there is nothing to choose "
                 "between.", icon=":material/info:")
@@ -83,8 +82,23 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     question, *sides = ballots[state["round"] % len(ballots)]
     if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
         sides.reverse()
-    _ballot(question["prompt"], sides, settings | {"seed": state["seed"]}, len(ballots))
-    _tally(*(model for model, _ in sorted(sides, key=lambda side: names.index(side[0]))))
+    called = _called(names)
+    _ballot(question["prompt"], sides, called, settings | {"seed": state["seed"]}, len(ballots))
+    _tally(called)
+
+
+def _turns(models: int, questions: int, luck: str) -> list[tuple[int, int]]:
+    """Which two models answer each question: every pair as often as the others, in an order that nobody can tell."""
+    pairs = list(combinations(range(models), 2))
+    turns = [pairs[row % len(pairs)] for row in range(questions)]
+    random.Random(luck).shuffle(turns)
+    return turns
+
+
+def _called(names: list[str]) -> dict[str, str]:
+    """Each model by the letter of its first slot and in words: HTML."""
+    return {name: f"{badge(names.index(name))}<b>{html.escape(title)}</b>"
+            for name, title in zip(names, titles(names), strict=True)}
 
 
 def _state(of: tuple) -> dict[str, Any]:
@@ -97,14 +111,15 @@ def _state(of: tuple) -> dict[str, Any]:
     return state
 
 
-def _ballot(prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any], ballots: int) -> None:
-    """The two answers; after the vote their names and the verifier's verdicts."""
+def _ballot(prompt: str, sides: list[tuple[str, dict]], called: dict[str, str], about: dict[str, Any],
+            ballots: int) -> None:
+    """The two answers; after the vote what the models are `called`, and the verifier's verdicts."""
     state = st.session_state[STATE]
     choice = state["choice"]
     st.html(f'{CSS}<div class="rl-status"><span class="rl-muted" style="margin:0 .5rem 0 0">Prompt</span>'
             f'<code class="rl-mono" style="font-size:17px">{readable(prompt)}</code></div>')
     for place, (column, (model, answer)) in enumerate(zip(st.columns(2, gap="medium"), sides, strict=True)):
-        column.html(_card(place, model, answer, choice))
+        column.html(_card(place, model, called[model], answer, choice))
     with st.container(horizontal=True, gap="small", key="vote_buttons"):
         if choice is None:
             for words, value, shortcut in (("1 is better", 0, "1"), ("Tie", "tie", "0"), ("2 is better", 1, "2")):
@@ -115,13 +130,12 @@ def _ballot(prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any], b
                       on_click=_next, args=(ballots, _where(state)), width="stretch")
 
 
-def _card(place: int, model: str, answer: dict, choice: int | str | None) -> str:
+def _card(place: int, model: str, called: str, answer: dict, choice: int | str | None) -> str:
     cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
     told = ""
     if choice is not None:
         verdict = {None: "", True: ' · <span class="rl-pos">✓ right</span>', False: " · ✗ wrong"}[answer["exact"]]
-        told = (f'<p><b>{html.escape(title(model))}</b> <span class="rl-muted">{html.escape(model)}</span>{verdict}'
-                f"</p>")
+        told = f'<p>{called} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
     won = " rl-won" if choice == place else ""
     return (f'<div class="rl-ballot{won}"><h4>{place + 1}{" · your choice" if won else ""}</h4>'
             f"<code>{readable(answer['text'])}</code>{cut}{told}</div>")
@@ -159,25 +173,34 @@ def _next(ballots: int, where: tuple) -> None:
         state["round"], state["seed"] = 0, state["seed"] + 1
 
 
-def _tally(first: str, second: str) -> None:
-    """The votes between these two so far, who leads first, with how sure they make it."""
-    found = votes.tally(first, second)
+def _tally(called: dict[str, str]) -> None:
+    """The votes so far of all pairs, whichever answers next, so that it gives nothing away."""
+    pairs = [(pair, votes.tally(*pair)) for pair in combinations(called, 2)]
+    voted = [(pair, found) for pair, found in pairs if found.decided or found.ties]
+    if not voted:
+        st.caption("Names are shown after each vote. The keys 1, 0 and 2 vote as well.")
+        return
+    st.html("".join(_duel(called, *pair, found, alone=len(pairs) == 1) for pair, found in voted))
+    if len(pairs) > 1:
+        st.caption("95 % intervals: exact binomial, ties left out.")
+
+
+def _duel(called: dict[str, str], first: str, second: str, found: votes.Tally, alone: bool) -> str:
+    """The votes between two models, who leads first, with how sure they make it: HTML. Drawn where it is `alone`."""
     ties = f"{found.ties} tie{'s' if found.ties > 1 else ''}" if found.ties else ""
     if not found.decided:
-        st.caption(f"So far {ties} between these two." if ties else
-                   "Names are shown after each vote. The keys 1, 0 and 2 vote as well.")
-        return
-    if found.second > found.first:
-        (first, second), found = (second, first), votes.tally(second, first)
-    low, high = interval(found.first, found.decided)
+        return f'<div class="rl-status"><span>So far {ties} between {called[first]} and {called[second]}.</span></div>'
+    wins = max(found.first, found.second)
+    winner, loser = (first, second) if wins == found.first else (second, first)
+    low, high = interval(wins, found.decided)
     said = "So far no winner." if low <= 0.5 else "That is more than chance."
-    winner, loser = (f"<b>{html.escape(title(name))}</b>" for name in (first, second))
-    st.html(f'<div class="rl-status">{winner} preferred to {loser} '
-            f"in {found.first} of {found.decided} vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: "
-            f'{found.first / found.decided:.0%} <span class="rl-muted">95 % interval {low:.0%} to {high:.0%}, exact '
-            f"binomial, ties left out.</span> {said}</div>"
-            f'<div class="rl-share" role="img" aria-label="{low:.0%} to {high:.0%}, with chance at 50%"><i style="'
-            f'left:{low:.1%};width:{high - low:.1%}"></i><b style="left:{found.first / found.decided:.1%}"></b></div>')
+    told = (f'<div class="rl-status"><span>{called[winner]} preferred to {called[loser]} in {wins} of {found.decided} '
+            f"vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: {wins / found.decided:.0%} "
+            f'<span class="rl-muted">95 % interval {low:.0%} to {high:.0%}'
+            f"{', exact binomial, ties left out' if alone else ''}.</span> {said}</span></div>")
+    return told if not alone else told + (
+        f'<div class="rl-share" role="img" aria-label="{low:.0%} to {high:.0%}, with chance at 50%"><i style="'
+        f'left:{low:.1%};width:{high - low:.1%}"></i><b style="left:{wins / found.decided:.1%}"></b></div>')
 
 
 def _files(place: Place) -> None:
@@ -189,8 +212,11 @@ def _files(place: Place) -> None:
         st.download_button(f"{count} pair{'s' if count > 1 else ''} as JSONL", votes.pairs_file().read_bytes(),
                            "preferences.jsonl", "application/jsonl", icon=":material/download:", on_click="ignore")
         with st.popover("Train DPO on these", icon=":material/model_training:"):
+            told = titles([parse(name).pinned.name for name in place.models])
+            words = {name: f"{LETTERS[place.models.index(name)]} · {title} · {name}"
+                     for name, title in zip(place.models, told, strict=True)}
             start = st.selectbox("Start from", list(place.models), len(place.models) - 1, key="vote:start",
-                                 format_func=lambda name: f"{title(parse(name).pinned.name)} · {name}")
+                                 format_func=words.get)
             if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="vote:train"):
                 _train(start)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import pytest
 
 from app.components.playground_view import payload, reach
 from app.playground import vote
 from app.playground.link import Place, of
+from app.playground.models import titles
 from labcore.errors import LabError
 from labcore.jobs import jobs, votes
 from labcore.jobs.models import Model
@@ -308,6 +310,74 @@ def test_a_vote_is_blind_until_it_is_cast_and_becomes_a_pair(page, lab, grpo, as
     assert "cba1=" in html(ran(test)) and "your choice" not in html(test)
     test.button(key="vote:tie").click()
     assert "1 tie" in html(ran(test)) and votes.count() == 1
+
+
+def three(spec):
+    """Answers of which each model has its own."""
+    found = answers(spec)
+    for place, column in enumerate(found["columns"]):
+        for row, answer in enumerate(column["answers"]):
+            answer["text"] = f"{place}{row}"
+    return found
+
+
+@pytest.fixture
+def alike(lab, asked):
+    """A base and two runs of one algorithm that differ in β."""
+    asked.reply = three
+    one, other = trained(lab.store, knobs={"beta": 0.1}), trained(lab.store, knobs={"beta": 0.3})
+    return f"base:{one}", one, other
+
+
+def test_models_of_one_algorithm_are_told_apart_by_what_differs(page, lab, alike, asked):
+    base, one, other = alike
+    assert titles([base, f"{one}@6", f"{other}@6"]) == ["Base, by SFT", "GRPO β 0.1, step 6", "GRPO β 0.3, step 6"]
+    assert titles([base, f"{one}@2", f"{one}@6"]) == ["Base, by SFT", "GRPO, step 2", "GRPO, step 6"]
+    seeds = [trained(lab.store, seed=place) for place in range(2)]
+    assert titles([f"{run}@6" for run in seeds]) == ["GRPO seed 0, step 6", "GRPO seed 1, step 6"]
+    asked.reply = answers
+    drawn = shown(page("playground", runs=",".join(alike)))
+    assert [column["title"] for column in drawn["columns"]][1:] == ["GRPO β 0.1, step 6", "GRPO β 0.3, step 6"]
+
+
+def test_a_vote_among_three_is_blind_and_tells_all_pairs(page, lab, alike, asked, monkeypatch):
+    monkeypatch.setattr(vote.secrets, "token_hex", lambda size: "a")
+    test, before = page("playground", runs=",".join(alike), view="vote"), ""
+    for _ in range(9):
+        own = [element.proto.body for element in test.get("html") if "preferred to" in element.proto.body]
+        assert "".join(own) == before, "what is told does not depend on the question"
+        assert not any(name in card for card in ballot(test) for name in (*alike, "GRPO", "Base", "rl-letter"))
+        test.button(key="vote:0").click()
+        cards = ballot(ran(test))
+        assert all("rl-letter" in card for card in cards)
+        told, = [element.proto.body for element in test.get("html") if "preferred to" in element.proto.body]
+        assert told != before
+        before = told
+        test.button(key="vote:next").click()
+        ran(test)
+    assert before.count("preferred to") == 3 and "<b>GRPO β 0.1, step 6</b>" in before
+    assert all(f">{letter}</span>" in before for letter in "ABC") and "rl-share" not in before
+    counted = [votes.tally(*pair) for pair in combinations((alike[0], f"{alike[1]}@6", f"{alike[2]}@6"), 2)]
+    assert sum(found.decided for found in counted) == 9 and all(found.decided for found in counted)
+    assert votes.count() == 9
+
+
+def test_every_pair_answers_as_often_and_in_an_order_of_chance():
+    turns = vote._turns(3, 15, "a")
+    assert {turns.count(pair) for pair in combinations(range(3), 2)} == {5}
+    assert turns == vote._turns(3, 15, "a") != vote._turns(3, 15, "b")
+    assert vote._turns(2, 3, "a") == [(0, 1)] * 3
+
+
+def test_two_models_of_the_same_name_keep_their_letters(page, lab, asked):
+    asked.reply = three
+    runs = [trained(lab.store) for _ in range(2)]
+    test = page("playground", runs=",".join(runs), view="vote")
+    test.button(key="vote:0").click()
+    ran(test)
+    told, = [element.proto.body for element in test.get("html") if "preferred to" in element.proto.body]
+    assert ">A</span>" in told and ">B</span>" in told and "rl-share" in told
+    assert sorted(words[:1] for words in test.selectbox(key="vote:start").options) == ["A", "B"]
 
 
 def test_the_second_of_two_fast_votes_does_not_count(page, lab, grpo, asked):
