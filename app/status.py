@@ -1,4 +1,4 @@
-"""Plain words for the states of a run, and for how long something takes. Pure."""
+"""Plain words for the states of a run, for how long something takes and how large it is. Pure."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def volume(size: float) -> str:
+    """
+    >>> volume(0), volume(1234), volume(56_700_000), volume(8_900_000_000)
+    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB')
+    """
+    for unit, of in (("GB", 1e9), ("MB", 1e6)):
+        if size >= of:
+            return f"{size / of:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB" if size else "0 kB"

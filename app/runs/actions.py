@@ -11,6 +11,7 @@ from app.lab import lab
 from app.runs import details
 from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
+from app.status import volume
 from app.tokens import literal
 from labcore.runs import sweep
 from labcore.runs.rows import ACTIVE, RESUMABLE
@@ -46,17 +47,6 @@ def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -
     runs = "run" if len(everything) == 1 else "runs"
     can = "restore them or delete them for good" if deleted else "open, compare, tag or delete them"
     return f"{count} {runs} · {size} · select rows to {can}"
-
-
-def volume(size: float) -> str:
-    """
-    >>> volume(0), volume(1234), volume(56_700_000), volume(8_900_000_000)
-    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB')
-    """
-    for unit, of in (("GB", 1e9), ("MB", 1e6)):
-        if size >= of:
-            return f"{size / of:.1f} {unit}"
-    return f"{size / 1e3:.1f} kB" if size else "0 kB"
 
 
 def _of_selected(chosen: Sequence[Entry]) -> None:

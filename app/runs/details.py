@@ -11,7 +11,7 @@ from app import naming
 from app.lab import lab
 from app.runs.table import NAMES
 from app.session import page_of
-from app.status import STATES
+from app.status import STATES, duration, volume
 from app.theme import number
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
@@ -39,7 +39,28 @@ def _content(entry: Entry) -> None:
         _imported(entry)
         return
     _forks(entry)
+    _outcome(entry)
     _settings(entry)
+
+
+def _outcome(entry: Entry) -> None:
+    """What came of it so far, at what price, and what was turned by hand meanwhile."""
+    digest, rows = entry.digest, []
+    if digest.last is not None:
+        metric = METRICS[digest.metric]
+        best = "" if digest.best is None else f", best {number(digest.best, metric.digits)}"
+        rows.append((metric.label, f"{number(digest.last, metric.digits)} at step {digest.step:,}{best}"))
+    if entry.seconds:
+        rows.append(("took", duration(entry.seconds)))
+    if digest.size is not None:
+        rows.append(("on disk", volume(digest.size)))
+    if entry.sweep:
+        rows.append(("sweep", entry.sweep))
+    rows += [("turned", f"{event.payload['text']} at step {event.step:,}")
+             for event in lab().store.events_after(entry.id) if event.kind == "knob"]
+    if rows:
+        st.markdown("**Outcome**")
+        st.html(_table(rows))
 
 
 def _settings(entry: Entry) -> None:

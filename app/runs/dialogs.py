@@ -10,8 +10,8 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app.lab import lab
-from app.runs.actions import volume
 from app.runs.state import STALE, done, pick, said, shelf, show_all
+from app.status import volume
 from app.tokens import literal
 from labcore.capsules import importing
 from labcore.catalog.metrics import METRICS

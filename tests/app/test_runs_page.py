@@ -295,6 +295,15 @@ def test_details_show_settings_and_forks(page, lab):
     assert differences(lab.store.run(parent).spec, fresh, 4) == [f"fresh random numbers, seed {fresh.seed}"]
 
 
+def test_details_tell_the_outcome_and_what_was_turned(page, lab):
+    run_id = seed(lab.store, "finished")
+    test = press(select(page("runs"), run_id), "act:details")
+    html = " ".join(element.proto.body for element in test.get("html"))
+    last = lab.store.steps_after(run_id, 0)[-1]
+    assert f"{last.metrics['reward']:.3f} at step {last.step}, best" in html
+    assert "<th>turned</th><td>β 0.04 → 0.2 at step 3</td>" in html
+
+
 def test_details_of_an_import_say_what_was_taken(page, lab):
     about, = imported.keep("trl.csv", CSV)
     test = press(select(page("runs"), about.id), "act:details")
