@@ -31,7 +31,7 @@ from labcore.runs.sweep import Sweep
 
 MOST = 120  # points of a line in a small chart
 NAMED = 4  # settings that a sentence names
-UNFINISHED = ": not all of its runs finished, so it is not held against the others"
+UNFINISHED = ": not all of its runs finished"
 WAYS = {FINAL: "at the end", BEST: "at its best"}
 
 
