@@ -7,10 +7,18 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from app.session import Draft
 from app.theme import symbol
+from app.tokens import readable
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.kinds import task as task_of
+from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.catalog.task import Task
+from labcore.errors import LabError
+from labcore.worlds.task import Pair, make_task
+
+LONGEST = 60  # characters of a text of the user's file
 
 CSS = """
 <style>
@@ -18,7 +26,7 @@ CSS = """
 .rl-steps section{border:1px solid color-mix(in srgb,currentColor 14%,transparent);border-radius:10px;padding:14px 16px;
   min-width:0}
 .rl-steps h4{font-size:15px;font-weight:600;margin:0 0 4px;padding:0}.rl-steps p{font-size:14px;margin:0;opacity:.8}
-.rl-steps .rl-mono{font-size:15px;margin:10px 0 2px;line-height:1.7}
+.rl-steps .rl-mono{font-size:15px;margin:10px 0 2px;line-height:1.7;overflow-wrap:anywhere}
 .rl-tiles{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:10px 18px;margin-top:.2rem}
 .rl-tiles div{min-width:0}.rl-tiles b{font-size:14px;font-weight:600}.rl-tiles small{font-size:12px;opacity:.72}
 .rl-tiles .rl-frame{height:104px;border-bottom:1px solid color-mix(in srgb,currentColor 30%,transparent);
@@ -28,11 +36,9 @@ CSS = """
 GRID = '<div class="rl-frame"></div>'
 
 
-def picture(row: Algorithm, task: Task, fault: str, scene: Callable[[], None] | None = None) -> None:
-    """Three steps, or the `scene` of the kind, and the frames of the charts to come.
-
-    `fault`: why the run cannot start yet, if it cannot.
-    """
+def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
+    """Three steps, or the `scene` of the kind, and the frames of the charts to come."""
+    row, task, fault = draft.row, draft.task_row, draft.fault()
     ready = f"<b>Ready.</b> Press <b>Run</b>: the curves move within seconds. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
     colour = "#E69F00" if fault else "#009E73"
@@ -40,9 +46,11 @@ def picture(row: Algorithm, task: Task, fault: str, scene: Callable[[], None] | 
             f"<span>{missing if fault else ready}</span></div>")
     if scene:
         scene()
-    tiles = "".join(f"<div><b>{PANELS[key].title}</b> <i>{symbol(METRICS[PANELS[key].metrics[0]].symbol)}</i> "
-                    f"<small>{METRICS[PANELS[key].metrics[0]].unit}</small>{GRID}</div>" for key in row.panels[:6])
-    steps = "" if scene else f'<div class="rl-steps">{"".join(_section(*step) for step in _steps(row, task))}</div>'
+    panels = [PANELS[key] for key in row.charts(task)[:6]]
+    tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
+                    f"<small>{METRICS[panel.metrics[0]].unit}</small>{GRID}</div>" for panel in panels)
+    sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft))]
+    steps = f'<div class="rl-steps">{"".join(sections)}</div>' if sections else ""
     st.html(f'{CSS}{steps}<div class="rl-tiles">{tiles}</div>')
     st.caption(f"Watch: {row.watch}")
 
@@ -51,12 +59,46 @@ def _section(title: str, example: str, words: str) -> str:
     return f'<section><h4>{title}</h4><div class="rl-mono">{example}</div><p>{html.escape(words)}</p></section>'
 
 
-def _steps(row: Algorithm, task: Task) -> list[tuple[str, str, str]]:
-    """(title, example as HTML, words) of what the algorithm's loop does with the task's example."""
-    prompt, _, answer = task.example.partition(" → ")
-    asked, right = html.escape(prompt), html.escape(answer)
-    slip = html.escape(answer[:-2] + answer[:-3:-1]) if answer.isalnum() else "…"
-    good, bad = f'{right} <span class="rl-pos">✓</span>', f'{slip} <span class="rl-muted">✗</span>'
+def _example(draft: Draft) -> tuple[str, str, str]:
+    """A prompt, an answer that is right and one that is wrong: of the user's file where there is one."""
+    path = draft.fields["data"].get(draft.task_row.data)
+    found = _first(draft.task_row.key, path, draft.of_task()) if path else ()
+    texts = found or tuple(draft.task_row.example.split(" → "))
+    if len(texts) == 3:
+        return texts
+    prompt, right = (*texts, "…")[:2]
+    slip = right[:-2] + right[:-3:-1]
+    return prompt, right, slip if right.isalnum() and slip != right else "…"
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _first(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[str, ...]:
+    """The texts of a file's first line, once for a file, since its path holds its content's hash; none where the task
+    has no lines, or the file cannot be used, which is said beside it."""
+    try:
+        rows = getattr(make_task(task_of(task_key), knobs, path), "rows", ())
+    except LabError:
+        return ()
+    if not rows:
+        return ()
+    first = rows[0]
+    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, first.answer)
+
+
+def _cut(text: str) -> str:
+    return readable(text if len(text) <= LONGEST else f"{text[:LONGEST - 1].rstrip()}…")
+
+
+def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+    """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
+    asked, right, wrong = map(_cut, example)
+    good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
+    pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")
+    taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
+    if not task.verifiable:  # what is right is what the user's file chose
+        pairs = ("Pairs are read", "Each line of your file is a pair: a prompt, an answer that was chosen and one that "
+                 "was rejected.")
+        taught, until = "Each line of your file has a prompt and its chosen answer.", "Until its steps are done."
     loops = {
         "online": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes several answers to each "
                     "prompt."),
@@ -65,15 +107,13 @@ def _steps(row: Algorithm, task: Task) -> list[tuple[str, str, str]]:
                     "expected is an advantage above zero."),
                    ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
                     "advantage, and the next batch is sampled.")),
-        "preference": (("1 · Pairs are made", f"{asked}<br>{good}<br>{bad}", "Answers of the reference model, or "
-                        "your file: one chosen, one rejected."),
+        "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                        ("2 · Sides are compared", "log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;", "How much "
                         "more than the reference does the policy like each side?"),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
                         "sides is trained; nothing is sampled.")),
-        "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", "Prompts with the right answers."),
+        "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),
                 ("2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"),
-                ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", "Until its sampled answers reach the "
-                 "target.")),
+                ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", until)),
     }
     return list(loops[row.loop])

@@ -115,7 +115,7 @@ class Feed:
 
 def headline(spec: RunSpec, count: int = 5) -> list[Metric]:
     """The first number of each of the first panels."""
-    return [METRICS[PANELS[key].metrics[0]] for key in spec.row.panels[:count]]
+    return [METRICS[PANELS[key].metrics[0]] for key in spec.row.charts(spec.task_row)[:count]]
 
 
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     feeds = list(feeds)
     begun = any(feed.steps for feed in feeds)
     drawn = {key: [name for name in PANELS[key].metrics if any(feed.value(name) is not None for feed in feeds)]
-             for key in spec.row.panels}
+             for key in spec.row.charts(spec.task_row)}
     return [_panel(PANELS[key], names or PANELS[key].metrics) for key, names in drawn.items()
             if names or not (ended and begun)]
 

@@ -32,7 +32,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
         _side(run, draft)
     with right:
         if run is None:
-            empty.picture(draft.row, draft.task_row, draft.fault(), scene and (lambda: scene(draft)))
+            empty.picture(draft, scene and (lambda: scene(draft)))
             CHART.warm()
         else:
             live.panel(run, picture, own_tabs)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labcore.catalog.knob import Knob, suggestion
+from labcore.catalog.task import Task
 from labcore.errors import LabError
+
+JUDGED = ("reward", "exact_match")  # panels whose numbers a verifier gives
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class Algorithm:
     panels: tuple[str, ...]
     steps: int = 200
     source: tuple[str, ...] = ()
+
+    def charts(self, task: Task) -> tuple[str, ...]:
+        """The panels that a run of `task` fills: without a verifier nobody says what is right."""
+        return tuple(key for key in self.panels if task.verifiable or key not in JUDGED)
 
     def knob(self, key: str) -> Knob:
         """The knob `key` of this algorithm.

@@ -1,5 +1,7 @@
 """Every page in every state of a run: no exception, the right words, the right buttons."""
 
+import json
+
 import pytest
 import streamlit as st
 
@@ -48,6 +50,21 @@ def test_each_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
     test.button(key="do:Run").click()
     ran(test)
     assert lab.store.runs()[0].spec.algorithm == algorithm
+
+
+def test_before_a_run_on_own_pairs_one_of_them_is_shown(page, lab, tmp_path, monkeypatch):
+    bare = html(page("llm", algorithm="dpo", task="preferences"))
+    assert "Each line of your file is a pair" in bare and "the chosen answer" in bare and "… <span" not in bare
+    assert "Exact match" in html(page("llm", algorithm="dpo", task="sort"))
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"prompt": "Say <b>hello</b> to " + "all " * 40, "chosen": "Good day.", "rejected": ""}))
+    monkeypatch.setattr(session, "_of_url", lambda kind: {
+        **session.defaults(kind), "algorithm": "dpo", "task": "preferences", "steps": {}, "knobs": {},
+        "data": {"preferences": str(path)}})
+    told = html(page("llm"))
+    assert "Say &lt;b&gt;hello&lt;/b&gt; to all" in told and "all…<br>" in told and "all " * 20 not in told
+    assert 'Good day. <span class="rl-pos">✓' in told and "(empty)</span> <span" in told
+    assert "Exact match" not in told and "Pair accuracy" in told and "Implicit rewards" in told
 
 
 @pytest.mark.parametrize("state", MOVABLE)

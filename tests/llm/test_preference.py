@@ -8,7 +8,7 @@ from math import isfinite, log
 import pytest
 import torch
 
-from labcore.catalog.kinds import algorithm
+from labcore.catalog.kinds import algorithm, task
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import preference
@@ -133,6 +133,17 @@ def test_every_number_of_its_charts_is_logged():
         assert drawn <= set(record.metrics) <= set(METRICS)
         assert all(isfinite(value) for value in record.metrics.values()) and "groups" in record.samples
     assert "exact_match" not in got[1].metrics
+
+
+@pytest.mark.parametrize("key", ["dpo", "sft"])
+def test_without_a_verifier_only_the_charts_that_are_filled_are_announced(key, preferences):
+    started = session(key, letters=False, task="preferences", data=preferences, steps=1)
+    logged = {name for record in records(started) for name in record.metrics}
+    row = started.spec.row
+    filled = {panel for panel in row.panels if logged & set(PANELS[panel].metrics)}
+    machine = {panel for panel in row.panels if METRICS[PANELS[panel].metrics[0]].about == "machine"}
+    assert set(row.charts(started.spec.task_row)) == filled | machine
+    assert row.charts(task("sort")) == row.panels
 
 
 def test_the_same_spec_twice_is_the_same_run():
