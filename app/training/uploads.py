@@ -22,7 +22,7 @@ WANTED = {
     "text": ("Your text", ["txt", "md", "text"], "A plain text file in UTF-8."),
 }
 
-OF = {"prompts": "problems", "preferences": "pairs", "text": "characters"}
+OF = {"prompts": "problem", "preferences": "pair", "text": "character"}
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
@@ -50,5 +50,5 @@ def uploader(draft: Draft) -> None:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
         return
-    count = f"{size:,} {OF[wanted]}" if size else "ready"
+    count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
     st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}.")
