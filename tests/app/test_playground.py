@@ -441,7 +441,7 @@ def test_the_votes_open_a_dpo_run_with_the_file_and_the_model_in_place(page, lab
     ran(test)
     test.button(key="vote:train").click()
     ran(test)
-    assert "1 pairs" in said(test) and "preferences.jsonl" in said(test)
+    assert ": 1 pair." in said(test) and "preferences.jsonl" in said(test)
     assert str(home()) not in said(test), "people read the names of files and models"
     assert link(test) == {"algorithm": "dpo", "task": "preferences", "model": f"{Model(grpo).run}@6"}
     test.button(key="do:Run").click()
