@@ -7,6 +7,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import app.lab
+from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,3 +55,15 @@ def page(lab):
             test.query_params[key] = value
         return ran(test)
     return opened
+
+
+@pytest.fixture
+def grpo(lab):
+    """A run whose models can be asked."""
+    return trained(lab.store)
+
+
+@pytest.fixture
+def asked(lab):
+    """A launcher that answers at once, and what it was asked."""
+    return Answering(lab.launcher)

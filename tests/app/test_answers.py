@@ -9,15 +9,10 @@ from labcore.jobs import jobs
 from labcore.jobs.models import BASE, Model, source
 from labcore.runs.paths import home, run_folder
 from labcore.runs.spec import base_spec
-from tests.app.asking import Answering, answers, trained
+from tests.app.asking import answers, trained
 from tests.app.seeding import html, ran
 from tests.app.test_pages import labels
 from tests.app.test_playground import said, seed_maze
-
-
-@pytest.fixture
-def asked(lab):
-    return Answering(lab.launcher)
 
 
 def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):

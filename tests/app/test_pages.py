@@ -179,6 +179,13 @@ def test_the_model_box_takes_the_name_that_a_model_is_shown_by(page, lab, monkey
     assert link(page("llm", model=f"{parent}@4"))["model"] == f"{parent}@4"
 
 
+def test_a_link_with_a_checkpoint_opens_the_form_with_its_model(page, lab, grpo):
+    test = page("llm", model=f"{grpo}@6", seed="4")
+    test.button(key="do:Run").click()
+    ran(test)
+    assert lab.store.runs(limit=1)[0].spec.model.endswith(f"{grpo}/checkpoints/step-000006/policy")
+
+
 def test_what_a_run_says_has_its_own_words(page, lab):
     """β is a KL price in most algorithms, and another thing in DPO."""
     refused = "beta is 200, outside its bounds: use a value from 0 to 10."
