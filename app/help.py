@@ -16,10 +16,10 @@ from app.theme import symbol
 from labcore.catalog.knob import Knob
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
-from labcore.runs.paths import home, max_runs
-from labcore.runs.schema import shown as place
-from labcore.runs.spec import every_knob
+from labcore.files.paths import home, max_runs
 from labcore.runs.steering import shown
+from labcore.spec.run_spec import every_knob
+from labcore.store.schema import shown as place
 
 # (page, its name, what it is for)
 PAGES = (

@@ -10,7 +10,7 @@ from app.lab import lab
 from app.status import STATES, duration
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.runs.rows import ACTIVE, RESUMABLE, RunRow
+from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
 
 CSS = """<style>
 .rl-hero h1{font-size:clamp(1.8rem,3.3vw,2.6rem);line-height:1.12;font-weight:700;margin:0;padding:0;

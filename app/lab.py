@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from labcore.errors import LabError, NoSuchRun
-from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.store import Store
+from labcore.store.rows import ACTIVE, RunRow
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 
 

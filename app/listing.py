@@ -16,7 +16,7 @@ from app.status import STATES, duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import LabError
-from labcore.runs.rows import ACTIVE, RunRow, Step
+from labcore.store.rows import ACTIVE, RunRow, Step
 
 MOST = 4  # runs that Home shows while they go
 

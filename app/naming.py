@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.knob import Knob
-from labcore.runs.model_names import name_of_model, without_folders
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import RunSpec, every_knob, knobs_of
 from labcore.runs.steering import shown
+from labcore.spec.model_names import name_of_model, without_folders
+from labcore.spec.run_spec import RunSpec, every_knob, knobs_of
+from labcore.store.rows import RunRow
 
 LONGEST = 24  # letters of a value in a label
 # What of a setting is no knob.

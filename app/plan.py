@@ -11,7 +11,7 @@ import streamlit as st
 from app.session import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Value
-from labcore.runs.spec import RunSpec, knobs_of
+from labcore.spec.run_spec import RunSpec, knobs_of
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
          "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}

@@ -17,9 +17,9 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.runs.model_names import model_of_name, name_of_model
-from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.spec import WHOLE, RunSpec, default_threads, knobs_of, make
+from labcore.spec.model_names import model_of_name, name_of_model
+from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
+from labcore.store.rows import ACTIVE, RunRow
 
 # How runs are looked at, kept from run to run: the charts' axis and smoothing, the open tab, the maze's board.
 PLACES = ("x", "smooth", "tab", "heat", "arrows", "path")

@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from labcore.catalog.cartpole import ALGORITHMS
-from labcore.classic.evaluation import play
-from labcore.classic.session import Session
-from labcore.runs.spec import make
+from labcore.deep.evaluation import play
+from labcore.deep.session import Session
+from labcore.spec.run_spec import make
 
 EVALUATE_EVERY, GOOD, IN_A_ROW, EPISODES = 1024, 475.0, 3, 20
 METHODS = ("ppo", "a2c", "trpo", "reinforce", "dqn")

@@ -32,7 +32,7 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 def lab(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     """Our run as the worker drives it: `Session.run` with everything that it logs."""
     from labcore.llm.session import Session
-    from labcore.runs.spec import make
+    from labcore.spec.run_spec import make
 
     spec = make(algorithm_key="grpo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, "dtype": dtype,
@@ -51,7 +51,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     from labcore.catalog.kinds import task
-    from labcore.worlds.task import Problem, make_task
+    from labcore.tasks.task import Problem, make_task
 
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")  # names that the next version will drop

@@ -36,7 +36,7 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 def lab(folder: Path, dtype: str, threads: int, turn: Turn, group_size: int = 1) -> None:
     """Our run as the worker drives it: `Session.run` with everything that it logs."""
     from labcore.llm.session import Session
-    from labcore.runs.spec import make
+    from labcore.spec.run_spec import make
 
     spec = make(algorithm_key="ppo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": KL, "learning_rate": LEARNING_RATE, "critic_learning_rate": LEARNING_RATE,
@@ -71,7 +71,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     from trl.experimental.ppo import PPOConfig, PPOTrainer
 
     from labcore.catalog.kinds import task
-    from labcore.worlds.task import make_task
+    from labcore.tasks.task import make_task
 
     logging.disable_progress_bar()
 

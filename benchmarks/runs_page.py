@@ -18,11 +18,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from labcore.runs import schema
-from labcore.runs.paths import run_folder
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files.paths import run_folder
 from labcore.shelf.shelf import Shelf
+from labcore.spec.run_spec import make
+from labcore.store import schema
+from labcore.store.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
 

@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 
 SIZES = {"0.8": MODELS["small"], "4.9": MODELS["medium"]}  # millions of parameters
@@ -87,8 +87,8 @@ def set_threads(threads: int) -> None:
 
 def save_weights(size: str, folder: Path) -> None:
     """Write the Hugging Face folder that every contender starts from."""
-    from labcore.llm.model import build, save
-    from labcore.llm.tokenizer import character_tokenizer
+    from labcore.llm.nets.model import build, save
+    from labcore.llm.nets.tokenizer import character_tokenizer
 
     tokenizer = character_tokenizer()
     save(build(SIZES[size], tokenizer, seed=0), tokenizer, folder)

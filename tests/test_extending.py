@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from labcore.catalog import algorithms, choices, maze, tasks
-from labcore.classic import tabular_session, temporal_difference
-from labcore.classic.walks import Step
+from labcore.catalog import choices, maze
+from labcore.catalog.llm import algorithms, tasks
+from labcore.envs import maze_presets
 from labcore.llm.session import Session
 from labcore.maths import surrogates
 from labcore.maths.call import call, member
-from labcore.runs.spec import make
-from labcore.worlds import maze_presets
+from labcore.spec.run_spec import make
+from labcore.tabular import session as tabular_session
+from labcore.tabular import temporal_difference
+from labcore.tabular.walks import Step
 
 DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
@@ -35,7 +37,7 @@ def evaluated(block: str, module: types.ModuleType) -> object:
 
 @pytest.fixture
 def reverse(monkeypatch: pytest.MonkeyPatch) -> str:
-    module = types.ModuleType("labcore.worlds.reverse")
+    module = types.ModuleType("labcore.tasks.reverse")
     exec(BLOCKS["task"], vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     row = evaluated("row", tasks)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.llm.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
 HEAVY, PAGE = ("torch", "transformers"), ("streamlit",)
@@ -58,7 +58,7 @@ def test_the_page_and_the_tables_never_load_torch(names):
 
 def test_the_engine_never_loads_streamlit():
     names = modules("labcore")
-    assert {"labcore.llm.online", "labcore.maths.kl", "labcore.workers.worker"} <= set(names)
+    assert {"labcore.llm.loops.online", "labcore.maths.kl", "labcore.workers.worker"} <= set(names)
     assert brought_in(names, PAGE) == []
 
 

@@ -10,7 +10,7 @@ from app import charts, theme
 from app.cartpole import figures
 from app.training import files
 from app.training.feed import Feed
-from labcore.runs.rows import RunRow
+from labcore.store.rows import RunRow
 
 PLAIN = {"displayModeBar": False}
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."

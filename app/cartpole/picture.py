@@ -10,9 +10,9 @@ import streamlit as st
 from app.components.world_player import episodes, world_player
 from app.training import files
 from app.training.feed import OVERLAP, Feed
+from labcore.envs.gym_env import make_environments
 from labcore.errors import LabError
-from labcore.runs.rows import RunRow
-from labcore.worlds.gym_env import make_environments
+from labcore.store.rows import RunRow
 
 PATIENCE = 200  # steps of an episode of random actions
 READS = 200  # files that one refresh reads: a long run's episodes come over several

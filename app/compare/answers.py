@@ -15,8 +15,8 @@ from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs.models import BASE, Model, parse, source, steps
-from labcore.runs.rows import RunRow
 from labcore.runs.steering import unusual
+from labcore.store.rows import RunRow
 
 COUNT, SHOWN = 64, 8  # questions, and those whose answers are shown
 MOST = 24  # runs

@@ -20,7 +20,7 @@ from labcore.compare.table import Group, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.errors import LabError
 from labcore.runs import sweep
-from labcore.runs.rows import ACTIVE, RunRow
+from labcore.store.rows import ACTIVE, RunRow
 
 MOST_SETTINGS = 8
 END = 18  # letters that fit at the end of a line

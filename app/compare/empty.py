@@ -9,12 +9,12 @@ import streamlit as st
 
 from app.compare import link
 from app.compare.data import MOST_SETTINGS
+from app.compare.launch.form import form
 from app.compare.link import Place
 from app.compare.pick import setting, sweep_words
 from app.lab import lab
-from app.launch.form import form
-from labcore.runs.rows import RunRow
 from labcore.runs.sweep import sweeps
+from labcore.store.rows import RunRow
 
 LATEST = 200  # runs that are looked through
 SHOWN = 4

@@ -15,7 +15,7 @@ from labcore.compare import imported
 from labcore.compare.statistics import Mean
 from labcore.compare.table import FINAL, Table, groups
 from labcore.compare.traces import AXES, Trace
-from labcore.runs.rows import RunRow
+from labcore.store.rows import RunRow
 
 _COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")

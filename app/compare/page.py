@@ -16,7 +16,7 @@ from app.components.compare_chart import CHART
 from app.theme import ground
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.runs.rows import RunRow
+from labcore.store.rows import RunRow
 
 
 @dataclass(frozen=True)

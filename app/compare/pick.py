@@ -17,8 +17,8 @@ from app.held import held
 from app.lab import lab
 from app.status import STATES
 from labcore.compare import imported
-from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.steering import unusual
+from labcore.store.rows import ACTIVE, RunRow
 
 OFFERED = 300  # newest runs to choose among
 

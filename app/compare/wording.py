@@ -15,8 +15,8 @@ from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.table import FINAL, LAST, Row, Table
 from labcore.compare.traces import AXES
-from labcore.runs.rows import ACTIVE
-from labcore.runs.spec import RunSpec
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import ACTIVE
 
 CSS = """
 <style>

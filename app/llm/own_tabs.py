@@ -13,7 +13,7 @@ from app.session import place, set_place, whole_place
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
-from labcore.runs.rows import RunRow
+from labcore.store.rows import RunRow
 
 
 def _samples(run: RunRow, feed: Feed) -> None:

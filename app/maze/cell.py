@@ -7,7 +7,7 @@ from typing import Any
 
 from app.maze.drawing import truth
 from app.theme import number
-from labcore.worlds.maze import ACTIONS, Maze
+from labcore.envs.maze import ACTIONS, Maze
 
 ARROWS = "↑→↓←"
 CSS = """

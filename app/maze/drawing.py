@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from labcore.worlds.maze import Maze
-from labcore.worlds.maze_text import drawn
+from labcore.envs.maze import Maze
+from labcore.envs.maze_text import drawn
 
 HEATS = {"values": "Values", "visits": "Visits", "error": "Error"}
 ARROWS = {"greedy": "Greedy", "policy": "Behaviour", "none": "No arrows"}

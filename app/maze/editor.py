@@ -15,10 +15,10 @@ from app.components.maze_board import maze_board
 from app.held import held
 from app.maze import drawing
 from app.session import Draft, tell
+from labcore.envs.maze import MAX_SIDE, PAYS, Cell, Maze
+from labcore.envs.maze_presets import build
+from labcore.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
 from labcore.errors import LabError
-from labcore.worlds.maze import MAX_SIDE, PAYS, Cell, Maze
-from labcore.worlds.maze_presets import build
-from labcore.worlds.maze_text import SIGNS, from_json, to_json, to_text, unfinished
 
 OWN = "own"
 BRUSHES = {"#": "Wall", ".": "Free", "S": "Start", "G": "Goal", "T": "Trap", "R": "Reward"}

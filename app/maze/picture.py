@@ -16,10 +16,10 @@ from app.maze import cell, drawing, editor
 from app.session import Draft, place, set_place, whole_place
 from app.training import files
 from app.training.feed import Feed
-from labcore.runs.rows import RunRow
-from labcore.worlds.maze import Maze
-from labcore.worlds.maze_presets import build
-from labcore.worlds.maze_text import from_text
+from labcore.envs.maze import Maze
+from labcore.envs.maze_presets import build
+from labcore.envs.maze_text import from_text
+from labcore.store.rows import RunRow
 
 COLUMNS = [1.15, 1]
 FIRST_SECONDS = 0.2

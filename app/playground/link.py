@@ -9,10 +9,10 @@ from typing import Any
 
 import streamlit as st
 
-from labcore.catalog.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse
-from labcore.runs.spec import WHOLE
+from labcore.spec.run_spec import WHOLE
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
 LATE_SECONDS = 5.0  # a rerun with the link of before comes no later

@@ -15,12 +15,12 @@ from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
 from labcore.catalog import kinds
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.compare.table import groups
 from labcore.compare.traces import trace
 from labcore.jobs.models import BASE, START, Model, offered, parse, spec_of, steps
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import base_spec
+from labcore.spec.run_spec import base_spec
+from labcore.store.rows import RunRow
 
 OFFERED = 60  # newest runs to choose among
 LETTERS = "ABC"

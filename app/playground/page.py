@@ -17,11 +17,11 @@ from app.playground import models, vote
 from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
 from app.playground.models import titles
 from app.tokens import literal
-from labcore.catalog.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse, spec_of
-from labcore.runs.spec import WHOLE, RunSpec
-from labcore.worlds.task import make_task
+from labcore.spec.run_spec import WHOLE, RunSpec
+from labcore.tasks.task import make_task
 
 PRESETS = 6
 CSS = """

@@ -18,11 +18,11 @@ from app.session import begin, page_of, tell
 from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
+from labcore.files.jsonl import LIMIT
+from labcore.files.uploads import keep_file
 from labcore.jobs import votes
 from labcore.jobs.models import parse, source
 from labcore.jobs.votes import Side
-from labcore.runs.uploads import keep_file
-from labcore.worlds.jsonl import LIMIT
 
 ROUNDS = 16  # questions that are asked of the models at once
 STATE = "playground:vote"

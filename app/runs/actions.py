@@ -14,9 +14,9 @@ from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
 from labcore.runs import sweep
-from labcore.runs.rows import ACTIVE, RESUMABLE
 from labcore.shelf import marks
 from labcore.shelf.entries import IMPORTED, Entry
+from labcore.store.rows import ACTIVE, RESUMABLE
 
 MOST_COMPARED, MOST_PLAYED = sweep.MOST_RUNS, 3  # Compare says which of them it leaves out
 PLAYABLE = "llm"  # the kind whose checkpoints answer prompts

@@ -15,11 +15,11 @@ from app.status import STATES, duration, volume
 from app.theme import number
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
+from labcore.files.paths import run_folder
 from labcore.runs.fork import Branch, knobs_at, lineage
-from labcore.runs.paths import run_folder
-from labcore.runs.spec import RunSpec, knobs_of
 from labcore.runs.steering import shown
 from labcore.shelf.entries import IMPORTED, Entry
+from labcore.spec.run_spec import RunSpec, knobs_of
 
 INDENT = 22  # pixels of a generation
 

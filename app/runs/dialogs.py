@@ -13,12 +13,12 @@ from app.lab import lab
 from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
-from labcore.capsules import importing
 from labcore.catalog.metrics import METRICS
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
-from labcore.runs import uploads
+from labcore.exports.capsules import importing
+from labcore.files import uploads
 from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, remove_uploads, spare_files
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS

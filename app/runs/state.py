@@ -12,11 +12,11 @@ from app.lab import lab
 from app.session import set_place
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.runs.rows import STATES
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, knobs, ordered
 from labcore.shelf.search import names, search
 from labcore.shelf.shelf import Shelf
+from labcore.store.rows import STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours

@@ -17,8 +17,8 @@ from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from app.training import forking
 from labcore.errors import LabError
-from labcore.runs.rows import RESUMABLE, RunRow
-from labcore.runs.spec import knobs_of
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import RESUMABLE, RunRow
 
 FIRST_SECONDS = 0.5
 

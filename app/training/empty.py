@@ -16,7 +16,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.worlds.task import Pair, make_task
+from labcore.tasks.task import Pair, make_task
 
 LONGEST = 60  # characters of a text of the user's file
 

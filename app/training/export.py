@@ -14,14 +14,15 @@ import streamlit as st
 from app.lab import active, lab
 from app.tokens import literal
 from app.training.feed import Feed
-from labcore.capsules import packing
-from labcore.handover.plan import Plan, fits
-from labcore.handover.tools import TOOLS
-from labcore.runs import checkpoint, export
+from labcore.exports import folder as export
+from labcore.exports.capsules import packing
+from labcore.exports.handover.plan import Plan, fits
+from labcore.exports.handover.tools import TOOLS
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.runs.fork import knobs_at
-from labcore.runs.paths import run_folder
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import RunSpec
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import RunRow
 
 # What a kind's checkpoint is, and how to use it: language and text.
 HOLDS = {

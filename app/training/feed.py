@@ -11,9 +11,9 @@ from app.theme import DARK, LIGHT, symbol
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
 from labcore.runs.fork import knobs_at, movable
-from labcore.runs.rows import Event, Step
-from labcore.runs.spec import RunSpec
 from labcore.runs.steering import shown
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import Event, Step
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 4000  # rows of a run that are drawn; beyond, every k-th

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.held import held
 from app.session import set_place, whole_place
-from labcore.runs.paths import run_folder
+from labcore.files.paths import run_folder
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:

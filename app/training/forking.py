@@ -17,9 +17,9 @@ from app.training import controls
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs import fork
-from labcore.runs.rows import Event, RunRow
-from labcore.runs.spec import WHOLE, RunSpec
 from labcore.runs.steering import shown
+from labcore.spec.run_spec import WHOLE, RunSpec
+from labcore.store.rows import Event, RunRow
 
 OPEN, ASKED = "fork", "fork_asked"
 MOST_ANCESTORS = 4

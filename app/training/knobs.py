@@ -15,10 +15,10 @@ from app.training import controls
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import WHOLE, base_spec, knobs_of, with_knob
+from labcore.spec.run_spec import WHOLE, base_spec, knobs_of, with_knob
+from labcore.store.rows import RunRow
 
 
 def setup(draft: Draft) -> None:

@@ -16,8 +16,8 @@ from app.training import forking, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import knobs_of
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import RunRow
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 

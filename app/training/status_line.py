@@ -10,7 +10,7 @@ from app.status import STATES, duration
 from app.theme import number
 from app.training.feed import Feed, headline
 from labcore.catalog.metrics import METRICS
-from labcore.runs.rows import RunRow
+from labcore.store.rows import RunRow
 
 
 def progress(run: RunRow, feed: Feed) -> str:

@@ -13,8 +13,8 @@ from app.naming import worded
 from app.session import place, set_place
 from app.training import equation, export
 from app.training.feed import Feed
-from labcore.runs.rows import RunRow
-from labcore.runs.spec import knobs_of
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import RunRow
 
 Draw = Callable[[RunRow, Feed], None]
 Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)

@@ -11,8 +11,8 @@ from app.tokens import literal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.runs.uploads import keep
-from labcore.worlds.task import check_data
+from labcore.files.uploads import keep
+from labcore.tasks.task import check_data
 
 WANTED = {
     "prompts": ("Your prompts", ["jsonl", "json", "txt"],

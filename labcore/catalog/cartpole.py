@@ -117,7 +117,7 @@ def _row(key: str, label: str, knobs: str, *, defaults: dict[str, Value], **rest
     return Algorithm(key, label, "deep", knobs=_knobs(knobs, defaults), **rest)
 
 
-_HERE = "labcore.classic"
+_HERE = "labcore.deep"
 
 _ROWS = (
     _row("ppo", "PPO", f"{_COMMON} rollout_steps epochs mini_batches objective clip_low clip_high beta kl_target "

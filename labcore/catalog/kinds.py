@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from labcore.catalog import algorithms, cartpole, maze, tasks
+from labcore.catalog import cartpole, maze
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Value, suggestion
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm import algorithms, tasks
+from labcore.catalog.llm.models import MODELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 
@@ -48,14 +49,14 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:Session", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second"),
-    Kind("maze", "Maze", "labcore.classic.tabular_session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
+    Kind("maze", "Maze", "labcore.tabular.session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
-         "env_steps_per_second", check="labcore.worlds.maze_presets:build",
-         replay="labcore.classic.tabular_player:replay", unwatched={"pace": 0.0}),
-    Kind("cartpole", "CartPole", "labcore.classic.session:Session", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
+         "env_steps_per_second", check="labcore.envs.maze_presets:build",
+         replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}),
+    Kind("cartpole", "CartPole", "labcore.deep.session:Session", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
-         check="labcore.worlds.gym_world:check", replay="labcore.classic.player:replay",
+         check="labcore.envs.gym_world:check", replay="labcore.deep.player:replay",
          any_task=True),
 )
 

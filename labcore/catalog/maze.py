@@ -81,8 +81,8 @@ def _row(key: str, label: str, loop: str, *, extra: tuple[Knob, ...] = (), witho
                      **rest)
 
 
-_DP, _TD, _PG = (f"labcore.classic.{name}" for name in (
-    "dynamic_programming", "temporal_difference", "tabular_policy_gradient"))
+_DP, _TD, _PG = (f"labcore.tabular.{name}" for name in (
+    "dynamic_programming", "temporal_difference", "policy_gradient"))
 
 _ROWS = (
     _row("value_iteration", "Value iteration", "planning",
@@ -184,7 +184,7 @@ _ROWS = (
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
 LOOPS = tuple(_KNOBS)
 
-_PRESETS = "labcore.worlds.maze_presets"
+_PRESETS = "labcore.envs.maze_presets"
 
 
 def _preset(key: str, label: str, help: str, **defaults: Value) -> Task:

@@ -8,17 +8,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from labcore.capsules import packing
-from labcore.capsules.replay import Verdict, replay
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
-from labcore.handover.plan import plan_of
-from labcore.handover.tools import TOOLS, tool
-from labcore.runs.export import export_run
-from labcore.runs.spec import DEVICES
-from labcore.runs.store import Store
+from labcore.exports.capsules import packing
+from labcore.exports.capsules.replay import Verdict, replay
+from labcore.exports.folder import export_run
+from labcore.exports.handover.plan import plan_of
+from labcore.exports.handover.tools import TOOLS, tool
+from labcore.spec.run_spec import DEVICES
+from labcore.store.store import Store
 from labcore.workers.training import OnRecord
 
 DIFFERS, NO_ANSWER = 1, 2  # exit statuses

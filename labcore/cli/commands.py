@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.kinds import kind, task
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.cli.progress import Progress
+from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError
-from labcore.runs.export import export_run
-from labcore.runs.model_names import model_of_name
-from labcore.runs.rows import ENDED, RunRow
-from labcore.runs.spec import RunSpec, default_threads, make, policy_of_run, with_knob
-from labcore.runs.store import Store
-from labcore.runs.uploads import keep_file
-from labcore.worlds.jsonl import LIMIT
-from labcore.worlds.maze_text import from_json, to_text
-from labcore.worlds.task import check_data
+from labcore.exports.folder import export_run
+from labcore.files.jsonl import LIMIT
+from labcore.files.uploads import keep_file
+from labcore.spec.model_names import model_of_name
+from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
+from labcore.store.rows import ENDED, RunRow
+from labcore.store.store import Store
+from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
 INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C

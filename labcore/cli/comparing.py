@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from labcore.capsules.importing import take_in
 from labcore.catalog.metrics import METRICS
 from labcore.compare import foreign, frontier, imported
 from labcore.compare.loading import load
@@ -18,8 +17,9 @@ from labcore.compare.statistics import FEWEST, Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
-from labcore.runs.store import Store
-from labcore.worlds.jsonl import read_bytes
+from labcore.exports.capsules.importing import take_in
+from labcore.files.jsonl import read_bytes
+from labcore.store.store import Store
 
 _NONE = "–"
 _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is no knob, as the pages call it

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from labcore.cli.commands import assignments, check_out, train
 from labcore.runs.fork import fork_spec
-from labcore.runs.store import Store
+from labcore.store.store import Store
 
 
 def add_options(sub: argparse.ArgumentParser) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import summary
 from labcore.errors import LabError
-from labcore.runs import uploads
-from labcore.runs.rows import RunRow
-from labcore.runs.store import Store
+from labcore.files import uploads
 from labcore.shelf import cleanup, marks
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import MEGABYTE
 from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
 
 
 def add_to(add) -> None:

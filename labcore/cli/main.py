@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
-from labcore.catalog.tasks import VERIFIERS
+from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli import asking, capsules, commands, comparing, forks, keeping, sweeping
 from labcore.errors import LabError
-from labcore.runs.spec import DEVICES
+from labcore.spec.run_spec import DEVICES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

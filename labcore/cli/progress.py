@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from labcore.runs.record import Record
-from labcore.runs.store import Store
+from labcore.spec.record import Record
+from labcore.store.store import Store
 
 _HEADLINE = ("episode_return", "eval_return", "value_error", "reward", "exact_match", "rewards/accuracies", "kl",
              "loss")

@@ -15,9 +15,9 @@ from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
 from labcore.compare.table import compare
 from labcore.errors import LabError
+from labcore.files.paths import max_runs
 from labcore.runs import sweep as engine
-from labcore.runs.paths import max_runs
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 
 POLL_SECONDS = 0.2

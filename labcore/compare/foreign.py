@@ -15,8 +15,8 @@ from typing import Any
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs.rows import COUNTERS, Step
-from labcore.worlds.jsonl import LIMIT, csv_reader
+from labcore.files.jsonl import LIMIT, csv_reader
+from labcore.store.rows import COUNTERS, Step
 
 SUFFIXES = (".csv", ".tsv")
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from labcore.compare import foreign
 from labcore.compare.traces import Trace, axes_of, columns_of
 from labcore.errors import LabError
-from labcore.runs import checkpoint
-from labcore.runs.export import write_metrics
+from labcore.exports.folder import write_metrics
+from labcore.files import checkpoints as checkpoint
+from labcore.files.jsonl import read_bytes
+from labcore.files.paths import home, made
 from labcore.runs.faults import disk_full
-from labcore.runs.paths import home, made
-from labcore.runs.rows import Step
-from labcore.worlds.jsonl import read_bytes
+from labcore.store.rows import Step
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
-from labcore.runs import columns
-from labcore.runs.rows import COUNTERS
-from labcore.runs.spec import RunSpec
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec
+from labcore.store import columns
+from labcore.store.rows import COUNTERS
+from labcore.store.store import Store
 
 ALWAYS = ("updates", "memory")  # every comparison reads them
 

@@ -16,9 +16,9 @@ import numpy as np
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
-from labcore.runs import columns
-from labcore.runs.rows import ACTIVE, COUNTERS, Event, RunRow
-from labcore.runs.store import Store
+from labcore.store import columns
+from labcore.store.rows import ACTIVE, COUNTERS, Event, RunRow
+from labcore.store.store import Store
 
 MOST = 200  # runs whose columns are kept: some MB each where they are long
 

@@ -20,7 +20,7 @@ from labcore.compare import statistics
 from labcore.compare.statistics import Duel, Mean
 from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
 from labcore.errors import LabError
-from labcore.runs.spec import RunSpec
+from labcore.spec.run_spec import RunSpec
 
 LAST = 5  # rows that a run's value is the mean of
 FINAL = "final"

@@ -10,8 +10,8 @@ import numpy as np
 
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import LabError
-from labcore.runs.rows import Event, RunRow, Step
-from labcore.runs.spec import RunSpec
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import Event, RunRow, Step
 
 # What runs can be drawn along and compared at, with the names that a reader sees.
 AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": "environment steps",

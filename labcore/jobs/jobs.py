@@ -21,15 +21,15 @@ from typing import Any
 
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError
-from labcore.runs.checkpoint import write_text
+from labcore.files.checkpoints import write_text
+from labcore.files.paths import home, made
 from labcore.runs.faults import disk_full, out_of_memory
-from labcore.runs.paths import home, made
 
 # What a spec's "job" can be: the function that does it, imported only then.
 JOBS = {
-    "answer": "labcore.llm.answer:answer",
-    "quiz": "labcore.llm.answer:quiz",
-    "one_batch": "labcore.llm.one_batch:one_batch",
+    "answer": "labcore.llm.probes.answer:answer",
+    "quiz": "labcore.llm.probes.answer:quiz",
+    "one_batch": "labcore.llm.probes.one_batch:one_batch",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most

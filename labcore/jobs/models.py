@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.runs import checkpoint
-from labcore.runs.paths import home, run_folder
-from labcore.runs.spec import BASE_SEED, RunSpec, base_spec
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home, run_folder
+from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec
 
 BASE, START = "base", "start"
 

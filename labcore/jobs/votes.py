@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock
 
 from labcore.errors import LabError
-from labcore.runs.paths import home, made
+from labcore.files.paths import home, made
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from labcore.llm import online
 from labcore.llm.batch import Completions
-from labcore.worlds.task import Problem, Score
+from labcore.llm.loops import online
+from labcore.tasks.task import Problem, Score
 
 if TYPE_CHECKING:
     from labcore.llm.session import Session

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from labcore.llm import llama
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
+from labcore.llm.nets import llama
+from labcore.llm.nets.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
 
 
 def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:

@@ -21,17 +21,17 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
-from labcore.llm import online, preference, sft
 from labcore.llm.batch import encode_prompts
-from labcore.llm.critic import Critic
-from labcore.llm.model import build, load, save
-from labcore.llm.tokenizer import character_tokenizer
-from labcore.runs.record import Record
-from labcore.runs.spec import RunSpec
-from labcore.worlds.task import Pair, TextTask, make_task
+from labcore.llm.loops import online, preference, sft
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.model import build, load, save
+from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.spec.record import Record
+from labcore.spec.run_spec import RunSpec
+from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
 LOOPS = {"online": online.run, "preference": preference.run, "sft": sft.run}

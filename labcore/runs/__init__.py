@@ -1,1 +1,1 @@
-"""A run as data: what it is to do, what it has done, and where that is kept. Who makes it is in `labcore.workers`."""
+"""Around a run in the store: controls, forks, sweeps, versions and faults."""

@@ -6,7 +6,7 @@ import errno
 import traceback
 
 from labcore.errors import Diverged, LabError
-from labcore.runs.paths import home, log_file
+from labcore.files.paths import home, log_file
 
 
 class Ended(Exception):

@@ -16,11 +16,11 @@ from labcore.catalog import choices, kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
-from labcore.runs.rows import Event, RunRow
-from labcore.runs.spec import RunSpec, knobs_of, make
-from labcore.runs.store import Store
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.store.rows import Event, RunRow
+from labcore.store.store import Store
 
 # What an algorithm is made of: another algorithm has its own.
 _IDENTITY = {*(family.key for family in choices.FAMILIES), "kl_placement"}

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.runs.rows import Control, Event
-from labcore.runs.spec import RunSpec, knobs_of, with_knobs
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec, knobs_of, with_knobs
+from labcore.store.rows import Control, Event
+from labcore.store.store import Store
 
 # Where a change was made: after so many updates, and there between two updates of a batch or between two batches.
 Place = tuple[int, int]

@@ -15,9 +15,9 @@ from typing import Any
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.spec import RunSpec, make
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec, make
+from labcore.store.rows import ACTIVE, RunRow
+from labcore.store.store import Store
 
 MOST_RUNS = 64
 MOST_AXES = 2

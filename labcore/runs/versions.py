@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import labcore
-from labcore.runs import checkpoint
+from labcore.files import checkpoints as checkpoint
 
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")

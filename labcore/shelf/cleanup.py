@@ -1,5 +1,5 @@
 """Clean-up: which runs and files could go, by age, number or kind, and how much room that makes. Starred runs stay,
-and so does every upload that any run names (see `labcore.runs.uploads`)."""
+and so does every upload that any run names (see `labcore.files.uploads`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from labcore.errors import LabError
-from labcore.runs import uploads
-from labcore.runs.store import Store
+from labcore.files import uploads
 from labcore.shelf import disk
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import DAY
 from labcore.shelf.marks import trash
 from labcore.shelf.shelf import Shelf
+from labcore.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from labcore.catalog.metrics import METRICS, PANELS
-from labcore.runs.spec import RunSpec
+from labcore.spec.run_spec import RunSpec
 
 POINTS = 40  # a curve has from as many points to twice as many
 

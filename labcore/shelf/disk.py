@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 
 SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from labcore.catalog.knob import Value
 from labcore.compare.imported import Imported
-from labcore.runs.rows import ACTIVE, RunRow
 from labcore.runs.steering import unusual
 from labcore.shelf.digest import Digest
+from labcore.store.rows import ACTIVE, RunRow
 
 IMPORTED = "imported"  # the kind and the state of a run of another tool
 

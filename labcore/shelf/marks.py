@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.runs.store import Store
 from labcore.shelf.fields import DAY
+from labcore.store.store import Store
 
 TRASH_DAYS = 7
 MOST_TAG, MOST_NOTE = 40, 4000  # letters

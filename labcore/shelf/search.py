@@ -16,10 +16,10 @@ from typing import Any
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs.model_names import name_of_model
-from labcore.runs.spec import every_knob
 from labcore.shelf.entries import Entry
 from labcore.shelf.fields import FIELDS, value
+from labcore.spec.model_names import name_of_model
+from labcore.spec.run_spec import every_knob
 
 Test = Callable[[Entry], bool]
 

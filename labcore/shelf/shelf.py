@@ -11,12 +11,12 @@ from pathlib import Path
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
-from labcore.runs.paths import run_folder
-from labcore.runs.rows import ACTIVE, RunRow
-from labcore.runs.store import Store
+from labcore.files.paths import run_folder
 from labcore.shelf import disk
 from labcore.shelf.digest import Digest, headline, headline_among
 from labcore.shelf.entries import Entry, of_imported, of_run
+from labcore.store.rows import ACTIVE, RunRow
+from labcore.store.store import Store
 
 SIZE_SECONDS = 10.0  # how long the size of a run that is going counts
 FOREVER = float("inf")

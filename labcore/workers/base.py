@@ -15,12 +15,12 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from labcore.errors import LabError
-from labcore.runs import checkpoint
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home, made, run_folder
 from labcore.runs.faults import Ended
-from labcore.runs.paths import home, made, run_folder
-from labcore.runs.rows import RESUMABLE
-from labcore.runs.spec import RunSpec, base_spec
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec, base_spec
+from labcore.store.rows import RESUMABLE
+from labcore.store.store import Store
 
 _POLL_SECONDS = 0.1
 

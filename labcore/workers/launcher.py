@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
+from labcore.files.paths import home, made, max_runs
 from labcore.jobs import jobs
-from labcore.runs.paths import home, made, max_runs
-from labcore.runs.spec import RunSpec
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec
+from labcore.store.store import Store
 
 SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labcore.runs import checkpoint
+from labcore.files import checkpoints as checkpoint
 
 MOST = 1000
 EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped

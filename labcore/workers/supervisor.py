@@ -27,13 +27,13 @@ from typing import IO
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.files.paths import log_file, made, max_runs
 from labcore.jobs import jobs
 from labcore.jobs.desk import Desk
 from labcore.jobs.worker import work
 from labcore.runs import versions
 from labcore.runs.faults import not_started
-from labcore.runs.paths import log_file, made, max_runs
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.lifeline import GRACE_SECONDS
 from labcore.workers.worker import drive
 

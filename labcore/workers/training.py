@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 
 from labcore.errors import Diverged
-from labcore.runs import checkpoint
+from labcore.files import checkpoints as checkpoint
 from labcore.runs.faults import Ended
-from labcore.runs.record import Record
-from labcore.runs.rows import RunRow
 from labcore.runs.steering import Steering
-from labcore.runs.store import Store
+from labcore.spec.record import Record
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.pictures import Pictures
 

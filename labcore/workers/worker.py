@@ -18,12 +18,14 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
-from labcore.runs import checkpoint, columns, fork, versions
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import made, run_folder
+from labcore.runs import fork, versions
 from labcore.runs.faults import Ended, ending
-from labcore.runs.paths import made, run_folder
-from labcore.runs.spec import RunSpec
 from labcore.runs.steering import stop_asked
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec
+from labcore.store import columns
+from labcore.store.store import Store
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.training import OnRecord, Training

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.files.checkpoints import write_text
+from labcore.files.paths import run_folder
 from labcore.jobs import jobs
-from labcore.runs.checkpoint import write_text
-from labcore.runs.paths import run_folder
 from tests.app.seeding import seed
 
 

@@ -4,10 +4,10 @@ import json
 
 from streamlit.testing.v1 import AppTest
 
-from labcore.runs.paths import run_folder
-from labcore.runs.record import Record
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files.paths import run_folder
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 
 
 def ran(test: AppTest) -> AppTest:

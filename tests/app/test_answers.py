@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.compare.answers import COUNT, SHOWN, share, table
+from labcore.files.paths import home, run_folder
 from labcore.jobs import jobs
 from labcore.jobs.models import BASE, Model, source
-from labcore.runs.paths import home, run_folder
-from labcore.runs.spec import base_spec
+from labcore.spec.run_spec import base_spec
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, ran
 from tests.app.test_pages import labels

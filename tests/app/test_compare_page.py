@@ -11,9 +11,9 @@ from app.compare import page as compare_page
 from app.compare.link import Place
 from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.runs.record import Record
-from labcore.runs.spec import make
 from labcore.runs.sweep import queue
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
 from tests.app.asking import Answering, trained
 from tests.app.seeding import html, link, ran, seed
 from tests.compare import tools

@@ -15,8 +15,8 @@ from app.compare.link import Place, of
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from tests.compare import tools
 from tests.compare.test_tree import family
 

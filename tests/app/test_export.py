@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.handover.tools import TOOLS
+from labcore.exports.handover.tools import TOOLS
 from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
 from tests.runs import fake
@@ -62,7 +62,7 @@ def test_the_script_has_the_knobs_as_they_are_now(page, lab, key):
 
 
 def test_a_maze_has_no_other_tool_to_go_to(page, lab):
-    from labcore.runs.spec import make
+    from labcore.spec.run_spec import make
 
     run_id = lab.store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors", steps=3,
                                    knobs={"pace": 0.0}))

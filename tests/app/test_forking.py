@@ -4,11 +4,11 @@ import pytest
 
 from app.training import forking
 from app.training.feed import Feed, branch, payload
-from labcore.runs import checkpoint
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
-from labcore.runs.paths import run_folder
-from labcore.runs.record import Record
-from labcore.runs.rows import Event
+from labcore.spec.record import Record
+from labcore.store.rows import Event
 from tests.app.seeding import ran, seed
 
 

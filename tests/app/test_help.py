@@ -8,7 +8,7 @@ import pytest
 
 from app import help, shortcuts
 from labcore.catalog.metrics import METRICS
-from labcore.runs.paths import home
+from labcore.files.paths import home
 from tests.app.seeding import html
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def test_shortcuts_are_read_from_the_code(source, found):
 
 @pytest.mark.parametrize("path, page", [
     ("app/training/bar.py", "Pages that train"), ("app/home.py", "Home"), ("app/runs/page.py", "Runs"),
-    ("app/components/playground_view/__init__.py", "Playground"), ("app/launch/form.py", "Compare"),
+    ("app/components/playground_view/__init__.py", "Playground"), ("app/compare/launch/form.py", "Compare"),
     ("pages/runs.py", "Runs")])
 def test_a_shortcut_is_of_the_page_that_draws_it(path, page):
     assert shortcuts.page_of(ROOT / path) == page

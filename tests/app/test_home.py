@@ -6,8 +6,8 @@ import pytest
 
 from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
-from labcore.runs.record import Record
-from labcore.runs.spec import make
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
 from tests.app.seeding import html, link, ran, seed
 
 

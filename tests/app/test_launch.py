@@ -2,11 +2,11 @@
 
 import pytest
 
-from app.launch import planning
+from app.compare.launch import planning
 from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.runs import sweep
-from labcore.runs.spec import base_spec, knobs_of, make
+from labcore.spec.run_spec import base_spec, knobs_of, make
 from tests.app.seeding import ran
 
 

@@ -7,11 +7,11 @@ import pytest
 from app.maze import cell, drawing, editor
 from app.status import STATES
 from labcore.catalog.maze import ALGORITHMS, TASKS
-from labcore.classic.tabular_session import Session
-from labcore.runs.paths import run_folder
-from labcore.runs.spec import make
-from labcore.worlds.maze_presets import preset
-from labcore.worlds.maze_text import drawn, from_rows, from_text, to_text, unfinished
+from labcore.envs.maze_presets import preset
+from labcore.envs.maze_text import drawn, from_rows, from_text, to_text, unfinished
+from labcore.files.paths import run_folder
+from labcore.spec.run_spec import make
+from labcore.tabular.session import Session
 from tests.app.seeding import html, link, ran
 
 

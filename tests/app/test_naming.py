@@ -5,9 +5,9 @@ import pytest
 from app import naming
 from app.training import controls
 from labcore.catalog import kinds
-from labcore.catalog.algorithms import LEARNING_RATE
-from labcore.runs.paths import home
-from labcore.runs.spec import every_knob, make
+from labcore.catalog.llm.algorithms import LEARNING_RATE
+from labcore.files.paths import home
+from labcore.spec.run_spec import every_knob, make
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from app.compare.one_batch import charts
 from app.compare.one_batch.link import Batch, of
-from labcore.runs.paths import run_folder
+from labcore.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import html, link, ran
 from tests.app.test_playground import by_key, said

@@ -9,9 +9,9 @@ from app import session
 from app.runs.state import PICKED
 from app.status import STATES
 from labcore.catalog import kinds
-from labcore.catalog.algorithms import ALGORITHMS
-from labcore.runs.paths import run_folder
-from labcore.runs.rows import ACTIVE, RESUMABLE
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.files.paths import run_folder
+from labcore.store.rows import ACTIVE, RESUMABLE
 from tests.app.seeding import html, link, ran, seed
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]

@@ -10,13 +10,13 @@ from app import tokens
 from app.training import controls, equation, status_line, uploads
 from app.training.feed import MOST, Feed, panels, payload
 from app.training.knobs import knobs_of
-from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import FAMILIES
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.metrics import PANELS
-from labcore.catalog.tasks import TASKS
 from labcore.errors import LabError
-from labcore.runs.rows import Event, Step
-from labcore.runs.spec import make
+from labcore.spec.run_spec import make
+from labcore.store.rows import Event, Step
 from tests.app.seeding import samples
 
 

@@ -10,7 +10,7 @@ from app.components.playground_view import payload, reach
 from app.playground.link import Place, of
 from labcore.errors import LabError
 from labcore.jobs import jobs
-from labcore.runs.spec import make
+from labcore.spec.run_spec import make
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran, seed
 from tests.app.test_pages import labels

@@ -15,11 +15,11 @@ from app.runs.state import PICKED, View, chosen, steady, view
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.runs import uploads
+from labcore.files import uploads
+from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
-from labcore.runs.paths import run_folder
-from labcore.runs.schema import runs
 from labcore.shelf.fields import grouped
+from labcore.store.schema import runs
 from tests.app.seeding import link, ran, seed
 from tests.shelf.tools import CSV, entry
 

@@ -17,9 +17,9 @@ from labcore.compare.best import standing
 from labcore.compare.loading import load
 from labcore.compare.table import LAST, groups
 from labcore.runs import sweep
-from labcore.runs.record import Record
-from labcore.runs.spec import make
 from labcore.runs.sweep import grid as specs_of
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
 from tests.app.seeding import ran
 
 REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}

@@ -8,10 +8,10 @@ import pytest
 
 from app.playground import vote
 from app.playground.models import titles
+from labcore.files.paths import home
 from labcore.jobs import votes
 from labcore.jobs.models import Model
-from labcore.runs.paths import home
-from labcore.worlds.preferences import Preferences
+from labcore.tasks.preferences import Preferences
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran
 from tests.app.test_playground import by_key, said, shown

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.runs.record import Record
-from labcore.runs.store import Store
+from labcore.spec.record import Record
+from labcore.store.store import Store
 from tests.browser.conftest import Server
 from tests.compare import tools
 

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from labcore.catalog.metrics import METRICS
-from labcore.runs import paths
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files import paths
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.runs.rows import GOING
-from labcore.runs.store import Store
+from labcore.store.rows import GOING
+from labcore.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW, start_run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from labcore.runs.store import Store
-from labcore.worlds.maze_text import from_json, unfinished
+from labcore.envs.maze_text import from_json, unfinished
+from labcore.store.store import Store
 from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser

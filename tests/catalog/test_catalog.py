@@ -15,23 +15,24 @@ import pytest
 
 from labcore.catalog import maze
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.algorithms import ALGORITHMS
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.metrics import METRICS, PANELS, metric
-from labcore.catalog.models import MODELS
-from labcore.catalog.tasks import TASKS
-from labcore.classic import methods, tabular_session
-from labcore.classic.dynamic_programming import METHODS as PLANNING
-from labcore.classic.tabular_policy_gradient import METHODS as GRADIENT
-from labcore.classic.temporal_difference import METHODS as LEARNING
+from labcore.deep import methods
+from labcore.envs.maze_presets import PRESETS
 from labcore.errors import LabError
-from labcore.llm import view
+from labcore.llm.probes import view
 from labcore.llm.session import LOOPS
 from labcore.maths.call import member
-from labcore.runs.spec import RunSpec, knobs_of, make
-from labcore.worlds.maze_presets import PRESETS
+from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.tabular import session as tabular_session
+from labcore.tabular.dynamic_programming import METHODS as PLANNING
+from labcore.tabular.policy_gradient import METHODS as GRADIENT
+from labcore.tabular.temporal_difference import METHODS as LEARNING
 from tests.llm.tools import records, session
 
 FAMILY = {family.key: family for family in FAMILIES}

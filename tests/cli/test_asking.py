@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.cli.main import main
 from tests.cli.test_cli import refused
 from tests.llm.runs_on_disk import saved
@@ -39,7 +39,7 @@ def test_questions_of_the_task(capsys, run):
 
 def test_a_batch(capsys, run):
     given = ("batch", run, "--prompts", "4", "--group-size", "4", "--eval-prompts", "16")
-    with patch("labcore.llm.session.make_task") as task, patch("labcore.llm.one_batch.CRITIC_BATCHES", 1):
+    with patch("labcore.llm.session.make_task") as task, patch("labcore.llm.probes.one_batch.CRITIC_BATCHES", 1):
         task.side_effect = lambda *_: Letters()
         assert main([*given, "--updates", "1"]) == 0
         said = capsys.readouterr().out

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from labcore.cli.main import main
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from tests.runs import fake
 
 ROOT = Path(__file__).parents[2]

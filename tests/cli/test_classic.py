@@ -10,9 +10,9 @@ import pytest
 
 from labcore.catalog.kinds import KINDS
 from labcore.cli.main import main
-from labcore.runs import checkpoint
-from labcore.runs.paths import home, run_folder
-from labcore.runs.store import Store
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home, run_folder
+from labcore.store.store import Store
 from tests.cli.test_cli import refused
 
 MAZE = ("run", "--kind", "maze", "--algorithm", "q_learning")

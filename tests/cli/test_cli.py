@@ -10,9 +10,9 @@ import pytest
 
 from labcore.cli import commands
 from labcore.cli.main import main
-from labcore.runs.paths import home
-from labcore.runs.store import Store
-from labcore.worlds import jsonl
+from labcore.files import jsonl
+from labcore.files.paths import home
+from labcore.store.store import Store
 from tests.runs import fake
 
 SORT = ("run", "--algorithm", "grpo", "--task", "sort")

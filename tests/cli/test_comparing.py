@@ -9,7 +9,7 @@ import pytest
 from labcore.cli.comparing import lay_out
 from labcore.cli.main import main
 from labcore.compare import imported
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from tests.cli.test_cli import refused
 from tests.compare import tools
 from tests.compare.test_foreign import CHART, TRL

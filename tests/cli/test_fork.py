@@ -5,7 +5,7 @@ import json
 import pytest
 
 from labcore.cli.main import main
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from tests.cli.test_cli import refused
 
 MAZE = ("run", "--kind", "maze", "--algorithm", "q_learning", "--task", "slippery", "--set", "pace=0", "--steps", "8",

@@ -8,11 +8,11 @@ import pytest
 
 from labcore.cli.main import main
 from labcore.compare import imported
-from labcore.runs import uploads
-from labcore.runs.paths import run_folder
-from labcore.runs.schema import runs
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files import uploads
+from labcore.files.paths import run_folder
+from labcore.spec.run_spec import make
+from labcore.store.schema import runs
+from labcore.store.store import Store
 from tests.shelf.tools import CSV, ended
 
 

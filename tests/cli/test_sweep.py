@@ -7,9 +7,9 @@ import pytest
 
 from labcore.cli import sweeping
 from labcore.cli.main import main
+from labcore.files.paths import home
 from labcore.runs import sweep as engine
-from labcore.runs.paths import home
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from tests.cli.test_cli import refused
 from tests.runs.test_sweep import maze

@@ -9,7 +9,7 @@ from labcore.compare.best import criteria, shares, standing
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
 from labcore.errors import LabError
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from tests.compare import tools
 
 

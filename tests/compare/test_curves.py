@@ -10,8 +10,8 @@ from labcore.catalog.metrics import METRICS, PANELS
 from labcore.compare import curves
 from labcore.compare.traces import metric_of, trace
 from labcore.errors import LabError
-from labcore.runs.rows import Event, Step
-from labcore.runs.store import Store
+from labcore.store.rows import Event, Step
+from labcore.store.store import Store
 from tests.compare import tools
 
 NAN = float("nan")

@@ -8,10 +8,11 @@ import pytest
 from labcore.compare import foreign, imported
 from labcore.compare.loading import load
 from labcore.errors import LabError
-from labcore.runs import checkpoint, inside
-from labcore.runs.export import write_metrics
-from labcore.runs.paths import home
-from labcore.runs.store import Store
+from labcore.exports.folder import write_metrics
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home
+from labcore.store import changes as inside
+from labcore.store.store import Store
 from tests.compare import tools
 
 TRL = b"""loss,grad_norm,learning_rate,num_tokens,completions/mean_length,completions/clipped_ratio,reward,kl,\

@@ -7,8 +7,8 @@ from labcore.compare import imported
 from labcore.compare.loading import load
 from labcore.compare.reader import Reader
 from labcore.errors import LabError
-from labcore.runs.record import Record
-from labcore.runs.store import Store
+from labcore.spec.record import Record
+from labcore.store.store import Store
 from tests.compare import tools
 
 

@@ -10,8 +10,8 @@ from labcore.compare import table
 from labcore.compare.loading import load
 from labcore.compare.table import FINAL
 from labcore.errors import LabError
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from tests.compare import tools
 
 

@@ -6,8 +6,8 @@ import pytest
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import groups
-from labcore.runs.record import Record
-from labcore.runs.store import Store
+from labcore.spec.record import Record
+from labcore.store.store import Store
 from tests.compare import tools
 
 

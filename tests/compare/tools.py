@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from labcore.compare.traces import Trace
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
-from labcore.runs.record import Record
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 
 PLAIN = {"sft_steps": 0}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
+from labcore.files.checkpoints import write_text
+from labcore.files.paths import home, run_folder
 from labcore.jobs.models import BASE, START, Model, base_folder, offered, parse, source
-from labcore.runs.checkpoint import write_text
-from labcore.runs.paths import home, run_folder
-from labcore.runs.spec import BASE_SEED, base_spec, make
+from labcore.spec.run_spec import BASE_SEED, base_spec, make
 
 
 def run(run_id: str, *steps: int, **given) -> str:

@@ -10,7 +10,7 @@ import pytest
 from labcore.errors import LabError
 from labcore.jobs import votes
 from labcore.jobs.votes import Side, Tally
-from labcore.worlds.preferences import Preferences
+from labcore.tasks.preferences import Preferences
 
 A, B = "grpo-sort-a@60", "base:grpo-sort-a"
 

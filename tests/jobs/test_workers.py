@@ -13,7 +13,7 @@ import pytest
 
 from labcore.jobs import jobs
 from labcore.jobs.desk import AT_ONCE
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from tests.workers.tools import until
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.llm.session import Session
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
 from tests.llm.tools import shake
 from tests.llm.tools import spec as spec_of
 

@@ -7,7 +7,7 @@ import torch
 
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts, decode, encode_completions, encode_prompts
-from labcore.llm.tokenizer import character_tokenizer
+from labcore.llm.nets.tokenizer import character_tokenizer
 
 CPU = torch.device("cpu")
 PLAIN = character_tokenizer()

@@ -13,7 +13,7 @@ from labcore.catalog import choices
 from labcore.catalog.kinds import algorithm
 from labcore.llm import objective
 from labcore.llm.batch import Prompts
-from labcore.llm.forward import completion_outputs
+from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.objective import Totals
 from labcore.llm.rollout import Rollout, credit
 from labcore.maths import surrogates

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from labcore.llm.batch import Prompts
-from labcore.llm.forward import completion_outputs
+from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.sampler import draw, keep_top, sample
 from labcore.maths.logprobs import selective_log_softmax
 from tests.llm.tools import CACHED, CACHELESS, LENGTHS, every_completion, model, prompts

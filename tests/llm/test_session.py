@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from labcore.catalog.models import MODELS
+from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
-from labcore.llm import online
+from labcore.llm.loops import online
 from labcore.llm.session import Session
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
 

@@ -18,13 +18,13 @@ from transformers import (
     Qwen2Config,
 )
 
-from labcore.catalog.models import MODELS, ModelSize
+from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.llm.batch import Prompts
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import Session
-from labcore.runs.record import Record
-from labcore.runs.spec import make
-from labcore.worlds.task import Problem, Score
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.tasks.task import Problem, Score
 
 VOCABULARY = 11
 LENGTHS = (3, 1, 6)  # of the prompts: two of them need padding

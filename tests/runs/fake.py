@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from labcore.runs import spec as specs
-from labcore.runs.record import Record
+from labcore.spec import run_spec as specs
+from labcore.spec.record import Record
 
 
 class FakeSession:

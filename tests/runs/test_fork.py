@@ -9,12 +9,13 @@ import pytest
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.runs import checkpoint, fork
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.runs import fork
 from labcore.runs.fork import Branch, fork_spec, lineage
-from labcore.runs.paths import run_folder
-from labcore.runs.rows import Event
-from labcore.runs.spec import RunSpec, make
-from labcore.runs.store import Store
+from labcore.spec.run_spec import RunSpec, make
+from labcore.store.rows import Event
+from labcore.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.runs import fake

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.runs.rows import Event
-from labcore.runs.spec import make
 from labcore.runs.steering import Change, timeline, unusual
+from labcore.spec.run_spec import make
+from labcore.store.rows import Event
 
 
 def test_a_change_made_after_a_resume_cancels_the_later_ones_of_that_knob():

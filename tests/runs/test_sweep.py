@@ -9,9 +9,9 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs import sweep as sweeps
-from labcore.runs.spec import make
-from labcore.runs.store import Store
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake

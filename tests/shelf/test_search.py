@@ -5,7 +5,7 @@ import time
 import pytest
 
 from labcore.errors import LabError
-from labcore.runs.paths import run_folder
+from labcore.files.paths import run_folder
 from labcore.shelf.search import parse, search
 from tests.shelf.tools import entry
 

@@ -7,13 +7,14 @@ import pytest
 
 from labcore.compare import imported
 from labcore.errors import LabError, NoSuchRun
-from labcore.runs import checkpoint, export
-from labcore.runs.paths import home, run_folder
-from labcore.runs.record import Record
-from labcore.runs.store import Store
+from labcore.exports import folder as export
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home, run_folder
 from labcore.shelf import cleanup, disk, marks
 from labcore.shelf.digest import POINTS, Digest, headline_among
 from labcore.shelf.shelf import Shelf, complete
+from labcore.spec.record import Record
+from labcore.store.store import Store
 from tests.shelf.tools import CSV, ended
 
 
@@ -197,7 +198,7 @@ def test_the_trash_is_purged_after_a_week(store):
     old, new = ended(store), ended(store)
     store.trash([old, new])
     with store._writing() as connection:
-        from labcore.runs.schema import runs
+        from labcore.store.schema import runs
         connection.execute(runs.update().where(runs.c.id == old), {"deleted": time.time() - 7.1 * 86_400})
     assert marks.purge(store) == [old] and [row.id for row in store.trashed()] == [new]
 
@@ -231,7 +232,7 @@ def many(store):
     marks.star(store, [ids[1]])
     ended(store, state="running", files=1000)
     with store._writing() as connection:
-        from labcore.runs.schema import runs
+        from labcore.store.schema import runs
         for days, run_id in zip((30, 20, 10, 1), ids, strict=True):
             then = time.time() - days * 86_400
             connection.execute(runs.update().where(runs.c.id == run_id), {"created": then, "ended": then})

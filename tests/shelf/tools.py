@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labcore.runs.paths import run_folder
-from labcore.runs.record import Record
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files.paths import run_folder
 from labcore.shelf.digest import Digest
 from labcore.shelf.entries import Entry
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 
 CSV = b"step,reward,secret\n10,0.2,1\n20,0.4,2\n"
 

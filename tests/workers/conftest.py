@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers import training
 from tests.runs import fake
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.runs.steering import Steering
 from labcore.workers import training
 from tests.runs import fake

@@ -11,10 +11,10 @@ import subprocess
 import pytest
 
 from labcore.errors import Diverged, LabError
-from labcore.runs import checkpoint
-from labcore.runs.paths import log_file, run_folder
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import log_file, run_folder
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import run

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
-from labcore.runs import checkpoint
-from labcore.runs.paths import run_folder
-from labcore.runs.spec import make
-from labcore.runs.store import Store
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.workers.tools import LIGHT, until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.supervisor import CAN_FORK, Supervisor
 from tests.runs import fake
 
@@ -102,7 +102,7 @@ def test_a_fault_of_the_system_does_not_end_the_supervisor(monkeypatch, capsys):
 SIGNALLED_AT_ONCE = """
 import os, signal, time
 from pathlib import Path
-from labcore.runs.store import Store
+from labcore.store.store import Store
 from labcore.workers.supervisor import Forking
 
 fork = os.fork

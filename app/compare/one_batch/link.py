@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labcore.catalog.algorithms import ALGORITHMS
-from labcore.runs.spec import WHOLE
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.spec.run_spec import WHOLE
 
 ONLINE = tuple(key for key, row in ALGORITHMS.items() if row.loop == "online")
 UPDATES, OTHERS = (0, 1, 2, 4), (128, 256, 512, 1024, 2048)

@@ -17,7 +17,7 @@ from app.held import Held, held
 from app.playground.models import title
 from app.session import place, set_place
 from app.tokens import literal
-from labcore.catalog.algorithms import ALGORITHMS
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.jobs.models import BASE, Model, offered, parse, spec_of
 
 KEY = "batch"  # of the link

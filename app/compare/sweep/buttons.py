@@ -10,7 +10,7 @@ from app.lab import lab
 from app.session import tell
 from labcore.errors import LabError
 from labcore.runs import sweep
-from labcore.runs.rows import ACTIVE, RunRow
+from labcore.store.rows import ACTIVE, RunRow
 
 
 def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:

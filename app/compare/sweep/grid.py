@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from labcore.catalog.knob import Knob, Value
 from labcore.compare.table import Group
-from labcore.runs.spec import knobs_of
 from labcore.runs.steering import shown
+from labcore.spec.run_spec import knobs_of
 
 ACROSS = 5  # small charts in a row
 

@@ -26,8 +26,8 @@ from labcore.compare.best import BEST, Standing, criteria, standing
 from labcore.compare.frontier import Point
 from labcore.compare.table import FINAL, Group
 from labcore.compare.traces import AXES
-from labcore.runs.rows import RunRow
 from labcore.runs.sweep import Sweep
+from labcore.store.rows import RunRow
 
 MOST = 120  # points of a line in a small chart
 NAMED = 4  # settings that a sentence names

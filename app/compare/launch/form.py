@@ -1,0 +1,247 @@
+"""Start a comparison: the same start for several algorithms, or one algorithm with knobs at several values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from app import naming, session
+from app.compare.launch import planning
+from app.held import held
+from app.lab import lab
+from app.plan import Plan
+from app.status import duration
+from app.tokens import literal
+from app.training.knobs import model_label, widgets_of
+from app.training.uploads import uploader
+from labcore.catalog import kinds
+from labcore.catalog.knob import Knob
+from labcore.errors import LabError
+from labcore.files.paths import max_runs
+from labcore.runs import sweep
+from labcore.spec.model_names import model_of_name, name_of_model
+from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
+
+WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
+NEW = "new"  # the link's key
+EARLIER = 200  # runs that an estimate looks at
+
+
+@st.fragment
+def form() -> None:
+    """The whole form, down to the one button that starts everything."""
+    place = st.session_state.get("launch") or _opened()
+    with st.container(border=True, key="launch"):
+        left, right = st.columns([1, 1.1], vertical_alignment="bottom")
+        with left:
+            _choose(place, "way", "Compare", WAYS)
+        with right:
+            _choose(place, "kind", "World", {key: row.label for key, row in kinds.KINDS.items()})
+        plan = Plan(place["kind"])
+        _task(plan)
+        (_algorithms if place["way"] == "algorithms" else _axes)(plan)
+        _counts(plan)
+        _to_url(place, plan)
+        _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
+
+
+def _opened() -> dict[str, str]:
+    """The plan of the link, where it holds one."""
+    place = st.session_state["launch"] = {"way": "algorithms", "kind": "llm"}
+    try:
+        found = planning.of_link(st.query_params[NEW]) if NEW in st.query_params else {}
+    except LabError as error:
+        st.warning(literal(str(error)), icon=":material/error:")
+        return place
+    place |= {key: found.pop(key) for key in tuple(place) if key in found}
+    found |= {key: model_of_name(found[key]) for key in ("model",) if key in found}
+    Plan(place["kind"]).fields.update(found)
+    return place
+
+
+def _to_url(place: dict[str, str], plan: Plan) -> None:
+    """Every choice that is not usual, so that a copied link opens the same form."""
+    fields = plan.fields | {"model": name_of_model(plan.fields["model"])}
+    link = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
+    wanted = {NEW: link} if link else {}
+    if not set(st.query_params) - {NEW} and st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
+
+
+def _choose(place: dict[str, str], field: str, title: str, options: dict[str, str]) -> None:
+    shown = held(f"launch:{field}", place[field])
+
+    def changed() -> None:
+        place[field] = shown.taken()
+
+    st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
+                         key=shown.key, on_change=changed)
+
+
+def _select(plan: Plan, field: str, title: str, options: list[str], words: Callable[[str], str], **more: Any) -> None:
+    shown = held(f"{plan.scope}:{field}", plan.fields[field], of=tuple(options))
+    if shown.value not in options:
+        options = [*options, shown.value]
+
+    def changed() -> None:
+        if chosen := shown.taken():
+            plan.choose(field, chosen)
+
+    st.selectbox(title, options, options.index(shown.value), format_func=words, key=shown.key, on_change=changed,
+                 **more)
+
+
+def _task(plan: Plan) -> None:
+    kind = plan.kind
+    several = len(kind.models) > 1
+    left, right = st.columns(2, gap="small") if several else (st.container(), None)
+    with left:
+        _select(plan, "task", kind.task_title, list(kind.tasks), lambda key: kinds.task(key, kind.key).label,
+                accept_new_options=kind.any_task, help=plan.task_row.help)
+    if several:
+        with right:
+            _select(plan, "model", "Model", list(kind.models), model_label, accept_new_options=True,
+                    help="A built-in size, a run (RUN or RUN@STEP), a Hugging Face folder or a hub id.")
+    uploader(plan)
+
+
+def _fitting(plan: Plan) -> list[str]:
+    return [key for key, row in plan.kind.algorithms.items() if row.loop in plan.task_row.loops]
+
+
+def _algorithms(plan: Plan) -> None:
+    fitting = _fitting(plan)
+    chosen = [key for key in plan.fields["algorithms"] if key in fitting]
+    shown = held(f"{plan.scope}:algorithms", chosen, of=tuple(fitting))
+
+    def changed() -> None:
+        plan.fields["algorithms"] = shown.taken()
+
+    labels = {key: plan.kind.algorithms[key].label for key in fitting}
+    st.multiselect("Algorithms", fitting, shown.value, format_func=labels.get, key=shown.key, on_change=changed)
+    if not chosen:
+        return
+    with st.expander("Knobs: each algorithm has its defaults"):
+        edited = st.segmented_control("Knobs of", chosen, format_func=labels.get, default=chosen[0], required=True,
+                                      key=f"{plan.scope}:edited:{','.join(chosen)}")
+        with plan.turned_to(edited):
+            widgets_of(plan)
+
+
+def _axes(plan: Plan) -> None:
+    fitting = _fitting(plan)
+    if plan.fields["algorithm"] not in fitting:
+        plan.choose("algorithm", fitting[0])
+    _select(plan, "algorithm", "Algorithm", fitting, lambda key: plan.kind.algorithms[key].label)
+    known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row) if knob.type is not str or knob.choices}
+    kept = plan.fields["axes"].setdefault(plan.row.key, [_first(known)])
+    kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
+    for place in range(2):
+        _axis(plan, kept, place, known)
+    with st.expander("The other knobs"):
+        widgets_of(plan, without={key for key, _ in kept})
+
+
+def _first(known: dict[str, Knob]) -> tuple[str, str]:
+    key = next(key for key in ("beta", "learning_rate", "alpha", *known) if key in known)
+    return key, planning.written(planning.suggested(known[key]))
+
+
+def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, Knob]) -> None:
+    """A knob of the sweep and its values; the second one may be left out."""
+    key, text = kept[place] if place < len(kept) else ("", "")
+    taken = {other for index, (other, _) in enumerate(kept) if index != place}
+    offered = [each for each in ([""] if place else []) + list(known) if each not in taken]
+    knob_box = held(f"{plan.scope}:{plan.row.key}:axis{place}", key, of=tuple(offered))
+    values_box = held(f"{plan.scope}:{plan.row.key}:values{place}:{key}", text)
+
+    def knob_chosen() -> None:
+        chosen = knob_box.taken()
+        new = [(chosen, planning.written(planning.suggested(known[chosen])))] if chosen else []
+        kept[place:place + 1] = new
+
+    def values_typed() -> None:
+        kept[place] = (key, values_box.taken())
+
+    left, right = st.columns([1, 1.6], gap="small")
+    left.selectbox("Knob" if not place else "Second knob", offered, offered.index(key), key=knob_box.key,
+                   format_func=lambda each: known[each].title if each else "none", on_change=knob_chosen)
+    if key:
+        right.text_input(f"Values of {known[key].name}", values_box.value, key=values_box.key, on_change=values_typed,
+                         help=known[key].help)
+
+
+def _counts(plan: Plan) -> None:
+    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "Three are the fewest for a verdict: one may be luck."),
+             ("seed", "First seed", WHOLE["seed"], None),
+             ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
+    for column, (field, title, (low, high), help) in zip(st.columns(3, gap="small"), boxes, strict=True):
+        shown = held(f"{plan.scope}:{field}", plan.fields[field])
+
+        def changed(field: str = field, shown: Any = shown) -> None:
+            plan.fields[field] = shown.taken()
+
+        column.number_input(title, low, high, shown.value, 1, key=shown.key, on_change=changed, help=help,
+                            placeholder="default")
+
+
+def _of_algorithms(plan: Plan) -> list[RunSpec]:
+    chosen = [key for key in plan.fields["algorithms"] if key in _fitting(plan)]
+    if not chosen:
+        raise LabError("The comparison has no algorithm: choose at least one.")
+    return planning.interleaved([sweep.grid(plan.of(key), {}, plan.seeds) for key in chosen])
+
+
+def _of_axes(plan: Plan) -> list[RunSpec]:
+    known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row)}
+    axes = {key: planning.values_in(known[key], text) for key, text in plan.fields["axes"][plan.row.key]}
+    spec = plan.of(plan.row.key, {key: values[0] for key, values in axes.items()})
+    return sweep.grid(spec, axes, plan.seeds)
+
+
+def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
+    """What will happen, and the button."""
+    try:
+        specs = specs_of(plan)
+        if len(specs) > sweep.MOST_RUNS:
+            raise LabError(f"That comparison has {len(specs)} runs, more than {sweep.MOST_RUNS}: take fewer algorithms "
+                           "or seeds.")
+        fault = ""
+    except LabError as error:
+        specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
+    places = max_runs()
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        many = f"{len(specs)} run{'s' if len(specs) != 1 else ''}"
+        if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
+                     disabled=not specs, key="launch:start"):
+            _launch(specs, "sweep" if specs_of is _of_axes else "")
+            st.rerun()  # the whole page, not this form
+        if fault:
+            st.warning(literal(fault), icon=":material/rule:")
+        else:
+            st.caption(literal(f"{_about(specs, places)} {planning.start_of(specs)}"), width="stretch")
+    by_algorithm = {spec.algorithm: spec for spec in specs}
+    if specs and specs_of is _of_algorithms and (told := planning.moved(by_algorithm)):
+        st.caption(literal(f"Not at their defaults: {'; '.join(told)}."))
+
+
+def _about(specs: list[RunSpec], places: int) -> str:
+    found = planning.cost(specs, lab().store.runs("finished", limit=EARLIER), places)
+    told = f"{places} at a time, the others wait in a queue."
+    if found.seconds:
+        told += (f" More than {duration(found.seconds)}: nothing like {', '.join(found.unknown)} has run here yet."
+                 if found.unknown else f" About {duration(found.seconds)} (estimate from earlier runs here).")
+    return told
+
+
+def _launch(specs: list[RunSpec], view: str) -> None:
+    """Queue them all and open the comparison."""
+    try:
+        sweep_id = sweep.queue(lab().store, specs)
+        lab().launcher.wake()
+    except LabError as error:
+        session.tell(str(error))
+        return
+    st.query_params.from_dict({"sweep": sweep_id} | ({"view": view} if view else {}))

@@ -1,0 +1,174 @@
+"""What a comparison will run: algorithms from the same start, or one algorithm with knobs at several values. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labcore.catalog import kinds
+from labcore.catalog.knob import Knob, Value
+from labcore.errors import LabError
+from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
+from labcore.store.rows import RunRow
+
+MOST_SEEDS = 20
+SUGGESTED = 5  # values of a knob that a sweep starts from
+
+
+def values_in(knob: Knob, text: str) -> list[Value]:
+    """The values of a knob written as "0, 0.02, 0.1".
+
+    Raises:
+        LabError: one is none of the knob's, or there is none, or one is there twice.
+    """
+    words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
+    if not words:
+        raise LabError(f"The sweep has no values of {knob.name}: give some, for example {written(suggested(knob))}.")
+    values = [knob.parse(word) for word in words]
+    if twice := next((value for value in values if values.count(value) > 1), None):
+        raise LabError(f"The sweep has {knob.name} = {twice} twice: give each value once.")
+    return values
+
+
+def suggested(knob: Knob) -> list[Value]:
+    """A few values over the knob's usual range, its default among them."""
+    if knob.choices:
+        return list(knob.choices[:SUGGESTED])
+    if knob.type is bool:
+        return [False, True]
+    if not knob.safe:
+        return [knob.default]
+    low, high = map(float, knob.safe)
+    shares = [place / (SUGGESTED - 1) for place in range(SUGGESTED)]
+    if knob.scale == "log":
+        spread = [float(f"{low * (high / low) ** share:.1g}") for share in shares]
+    else:
+        spread = [float(f"{low + (high - low) * share:.2g}") for share in shares]
+    if knob.default not in spread:  # in place of its neighbour; the ends stay, or where it lies beyond one, that goes
+        inside = spread[1:-1] if low < knob.default < high else spread
+        away = (lambda value: abs(math.log(value / knob.default))) if knob.scale == "log" and knob.default > 0 else (
+            lambda value: abs(value - knob.default))
+        spread[spread.index(min(inside, key=away))] = knob.default
+    return sorted({knob.type(value) for value in spread})
+
+
+def written(values: Iterable[Value]) -> str:
+    """Values as `values_in` reads them."""
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool)
+                     else str(value) for value in values)
+
+
+def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
+    """The runs of several settings, all settings of the first seed first: a comparison that is cut short still has
+    whole seeds."""
+    return [spec for seed in zip(*settings, strict=True) for spec in seed]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long a comparison will take, in seconds: an estimate from earlier runs; `unknown` names the algorithms of
+    which there are none."""
+
+    seconds: float
+    unknown: tuple[str, ...]
+
+
+def cost(specs: Sequence[RunSpec], earlier: Iterable[RunRow], places: int) -> Cost:
+    """What the runs will take, `places` of them at a time, at the pace of the newest earlier run like each.
+
+    Left out: that runs slow each other down, and that a lab with a full queue has to wait first.
+    """
+    pace: dict[tuple[str, ...], float] = {}
+    for run in earlier:
+        if run.step and run.seconds:
+            pace.setdefault(_like(run.spec), run.seconds / run.step)
+    seconds = [pace.get(_like(spec), 0.0) * spec.steps for spec in specs]
+    unknown = dict.fromkeys(spec.row.label for spec in specs if _like(spec) not in pace)
+    return Cost(max(sum(seconds) / places, max(seconds, default=0.0)), tuple(unknown))
+
+
+def _like(spec: RunSpec) -> tuple[str, ...]:
+    return spec.kind, spec.algorithm, spec.task, spec.model
+
+
+def start_of(specs: Sequence[RunSpec]) -> str:
+    """What the runs have in common at their start, in words."""
+    bases = {base.hash() if (base := base_spec(spec)) else None for spec in specs if spec.row.loop != "sft"}
+    if specs and specs[0].kind != "llm":
+        return "Each seed gives all of them the same world and the same first weights, where they have the same form."
+    if len(bases) == 1:
+        who = "all" if all(spec.row.loop == "online" for spec in specs) else "those that sample while they learn"
+        return f"All start from the same base model; with one seed, {who} see the same prompts step by step."
+    return "They start from different base models, since a setting of the base differs: their numbers compare less."
+
+
+def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
+    """The knobs that are no defaults, in words, by algorithm."""
+    told = []
+    for spec in algorithms.values():
+        changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
+                   if spec.knobs[knob.key] != knob.default]
+        if changes:
+            told.append(f"{spec.row.label}: {', '.join(changes)}")
+    return told
+
+
+def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """What a plan has that is not usual, as text for a link; empty where it is the plan that one starts with."""
+    moved = {place: {key: value for key, value in values.items() if value != usual["knobs"].get(place, {}).get(key)}
+             for place, values in fields["knobs"].items()}
+    told = {"way": way, "kind": kind, **fields, "knobs": {place: values for place, values in moved.items() if values}}
+    usual = {"way": "algorithms", "kind": "llm", **usual, "knobs": {}}
+    apart = {key: value for key, value in told.items() if key in LINKED and value != usual[key]}
+    return json.dumps(apart, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if apart else ""
+
+
+def of_link(text: str) -> dict[str, Any]:
+    """The fields that `to_link` wrote; whether they go together is the form's to say.
+
+    Raises:
+        LabError: the text is no such link.
+    """
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not all(key in LINKED and LINKED[key](value) for key, value in found.items()):
+            raise ValueError
+    except (LabError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise LabError("The link's new comparison cannot be read, so the form is as usual: copy the link again.") \
+            from error
+    return found
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _whole(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _knobs(value: Any) -> bool:
+    """{"algorithm:task": {knob: value}}, each value one that its knob can be."""
+    for place, values in value.items():
+        algorithm_key, _, task_key = place.partition(":")
+        (kind, *_) = [row for row in kinds.KINDS.values() if algorithm_key in row.algorithms]
+        known = {knob.key: knob for knob in knobs_of(kind.algorithms[algorithm_key], kinds.task(task_key, kind.key))}
+        for key in values:
+            values[key] = known[key].check(values[key])
+    return True
+
+
+# What of a plan is in a link, and whether a value can be one; the user's own files are not.
+LINKED: dict[str, Callable[[Any], bool]] = {
+    "way": lambda value: value in ("algorithms", "sweep"), "kind": lambda value: value in kinds.KINDS,
+    "task": lambda value: isinstance(value, str) and bool(value), "model": lambda value: isinstance(value, str),
+    "algorithm": lambda value: any(value in row.algorithms for row in kinds.KINDS.values()), "algorithms": _texts,
+    "seeds": _whole(1, MOST_SEEDS), "seed": _whole(*WHOLE["seed"]),
+    "limit": lambda value: value is None or _whole(*WHOLE["steps"])(value),
+    "axes": lambda value: all(_texts(pair) and len(pair) == 2 for pairs in value.values() for pair in pairs),
+    "knobs": _knobs,
+}

@@ -1,0 +1,1 @@
+"""The tables of language models: algorithms, tasks and built-in models."""

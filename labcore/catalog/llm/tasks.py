@@ -1,0 +1,59 @@
+"""The text tasks: what the model is asked, and who says whether the answer is right."""
+
+from __future__ import annotations
+
+from labcore.catalog.knob import Knob
+from labcore.catalog.task import Task
+
+VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
+
+_VERIFIER = (
+    Knob("verifier", "Verifier", "exact", "How an answer is judged. exact: equal to the answer; numeric: the number "
+         "after #### or the last number equals the answer's; regex: matches the pattern; contains: holds the pattern, "
+         "or the answer where the pattern is empty; length: between the two lengths.", choices=VERIFIERS),
+    Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for."),
+    Knob("length_low", "Shortest", 1, "Shortest completion that the length verifier accepts. Higher: "
+         "asks for more text; lower: accepts almost anything.", low=0, high=100_000, unit="characters", advanced=True),
+    Knob("length_high", "Longest", 40, "Longest completion that the length verifier accepts. Higher: accepts "
+         "almost anything; lower: asks to be brief.", low=1, high=100_000, unit="characters", advanced=True),
+)
+
+# Real text: SFT stops at its step limit, and sampling long completions is too dear for many evaluation prompts.
+_FILE = {"sft_target": 1.0, "eval_prompts": 32}
+# A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
+_LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
+_LINES_SFT = {"sequences_per_step": 8, "eval_every": 25}
+
+
+TASKS: dict[str, Task] = {
+    task.key: task
+    for task in (
+        Task("sort", "Sort letters", "Write the letters in alphabetical order.", "labcore.tasks.sort:Sort",
+             ("online", "preference", "sft"), (
+                 Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
+                      low=2, high=20, safe=(4, 8)),
+             ), defaults={"max_new_tokens": 8}, example="dbcaef= → abcdef"),
+        Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", ("online", "preference", "sft"), (
+            Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
+                 "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
+            Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
+                 low=1, high=6, safe=(1, 3)),
+        ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
+             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
+        Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
+             "labcore.tasks.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
+             defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
+        Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
+             "labcore.tasks.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
+             defaults=_LINES, sft=_LINES_SFT, example="a prompt → the chosen answer → the rejected one"),
+        Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
+             "continuations that the verifier accepts.", "labcore.tasks.text:Text", ("online", "preference", "sft"), (
+                 *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
+                 Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt. More: an easier "
+                      "continuation, dearer steps.", low=1, high=1024, unit="characters"),
+                 Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT. More: a longer "
+                      "memory, dearer steps.", low=8, high=2048, unit="characters"),
+             ), data="text", defaults=_FILE | {"max_new_tokens": 48},
+             example="a slice of your text → its continuation"),
+    )
+}

@@ -1,0 +1,121 @@
+"""Deep Q-learning: learn Q from replayed transitions towards targets made by a slower copy of the network.
+
+    y = r + γ (1 − terminated) Q_target(s', a*),  a* = argmax_a Q_target(s', a), or argmax_a Q(s', a) in double DQN
+    L = mean loss(Q(s, a) − y)
+
+Left out: prioritised replay, dueling heads, n-step targets.
+
+Source: Mnih et al. 2013, arXiv:1312.5602; Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss, smooth_l1_loss
+
+from labcore.deep.rollout import Choose, collect
+
+if TYPE_CHECKING:
+    from labcore.deep.replay import Transitions
+    from labcore.deep.session import Session
+    from labcore.spec.record import Record
+
+
+def target(rewards: Tensor, terminated: Tensor, next_q_target: Tensor, gamma: float,
+           next_q: Tensor | None = None) -> Tensor:
+    """y = r + γ (1 − terminated) Q_target(s', a*). (B,), bool (B,), (B, A), (B, A) -> (B,)
+
+    a* maximises `next_q` (double DQN), or where that is None Q_target itself. In reward.
+
+    Source: Mnih et al. 2015, eq. 1; van Hasselt et al. 2016, arXiv:1509.06461, eq. 4.
+    """
+    best = (next_q_target if next_q is None else next_q).argmax(1, keepdim=True)
+    return rewards + gamma * torch.where(terminated, 0, next_q_target.gather(1, best).squeeze(1))
+
+
+def huber(q: Tensor, targets: Tensor) -> Tensor:
+    """L = mean ½δ² where |δ| < 1, else |δ| − ½; δ = Q − y. (B,), (B,) -> ()
+
+    Source: Mnih et al. 2015, "Training details" (errors clipped to ±1).
+    """
+    return smooth_l1_loss(q, targets)
+
+
+def mse(q: Tensor, targets: Tensor) -> Tensor:
+    """L = mean ½(Q − y)²: Huber's, without its bend. (B,), (B,) -> ()"""
+    return mse_loss(q, targets) / 2
+
+
+LOSSES = {"huber": huber, "mse": mse}
+
+
+@torch.no_grad()
+def polyak(target_network: nn.Module, network: nn.Module, tau: float) -> None:
+    """θ_target ← (1 − τ) θ_target + τ θ; τ = 1 copies.
+
+    Source: Lillicrap et al. 2015, arXiv:1509.02971, algorithm 1.
+    """
+    for slow, fast in zip(target_network.parameters(), network.parameters(), strict=True):
+        slow.lerp_(fast, tau)
+
+
+def linear_epsilon(progress: float, start: float, end: float, share: float) -> float:
+    """ε = ε_0 + (ε_1 − ε_0) min(1, p / share), with p from 0 to 1 over the run.
+
+    >>> linear_epsilon(0.08, 1.0, 0.04, 0.16)
+    0.52
+    """
+    return start + (end - start) * min(1.0, progress / share if share else 1.0)
+
+
+def epsilon_greedy(epsilon: float) -> Choose:
+    """A choice by one uniform number u: below ε it names the action itself, u/ε ∈ [0, 1) being uniform again."""
+    def choose(q: Tensor, uniforms: Tensor) -> Tensor:
+        actions = q.shape[-1]
+        named = (uniforms / max(epsilon, 1e-12) * actions).long().clamp(max=actions - 1)
+        return torch.where(uniforms < epsilon, named, q.argmax(-1))
+    return choose
+
+
+def run(session: Session) -> Iterator[Record]:
+    """Yield a Record per rollout and the updates after it."""
+    while session.step < session.spec.steps:
+        knobs = session.knobs
+        epsilon = linear_epsilon(session.step / session.spec.steps, knobs["epsilon_start"], knobs["epsilon_end"],
+                                 knobs["exploration_frac"])
+        session.replay.add(collect(session, int(knobs["rollout_steps"]), epsilon_greedy(epsilon)))
+        metrics = {"epsilon": epsilon, "replay_size": len(session.replay)}
+        if session.env_steps >= knobs["learning_starts"]:
+            metrics |= learn(session)
+        yield session.record(metrics)
+
+
+def learn(session: Session) -> dict[str, float]:
+    """The updates that follow a rollout; means over them."""
+    measured = []
+    for _ in range(int(session.knobs["gradient_steps"])):
+        measured.append(update(session, session.replay.sample(int(session.knobs["batch_size"]), session.generator)))
+        if session.updates % int(session.knobs["target_every"]) == 0:
+            polyak(session.networks["target"], session.networks["q"], session.knobs["tau"])
+    names = ("loss", "td_error", "q/mean", "grad_norm")
+    means = torch.tensor(measured).mean(0).tolist()
+    return {**dict(zip(names, means, strict=True)), "learning_rate": session.knobs["learning_rate"] * session.remaining}
+
+
+def update(session: Session, data: Transitions) -> tuple[float, ...]:
+    """One update. Returns its loss, mean |δ|, mean Q(s, a) and the gradient's norm."""
+    knobs, network = session.knobs, session.networks["q"]
+    with torch.no_grad():
+        chooser = network(data.next_observations) if knobs["double"] else None
+        targets = target(data.rewards, data.terminated, session.networks["target"](data.next_observations),
+                         knobs["gamma"], chooser)
+    q = network(data.observations).gather(1, data.actions.unsqueeze(1)).squeeze(1)
+    loss = LOSSES[knobs["td_loss"]](q, targets)
+    norm = session.optimise("q", knobs["learning_rate"], loss)
+    session.updates += 1
+    with torch.no_grad():
+        return float(loss.detach()), float((q - targets).abs().mean()), float(q.mean()), norm

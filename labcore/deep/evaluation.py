@@ -1,0 +1,86 @@
+"""How good the greedy policy is: episodes in worlds of their own, with seeds that training never sees.
+
+They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from labcore.deep.rollout import Choose, act, greedy
+from labcore.envs.gym_env import make_environments
+from labcore.envs.gym_world import World
+
+if TYPE_CHECKING:
+    from labcore.deep.session import Session
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
+    observation included; of a world of states, the state's number), its rewards, and whether the clock ended it.
+    """
+
+    returns: list[float]
+    lengths: list[int]
+    path: list[list[float]]
+    rewards: list[float]
+    truncated: bool
+
+    @property
+    def mean(self) -> float:
+        return sum(self.returns) / len(self.returns)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a picture of it needs, JSON-clean."""
+        return {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return {"eval_return": self.mean, "eval_return/min": min(self.returns),
+                "eval_length": sum(self.lengths) / len(self.lengths)}
+
+
+def evaluate(session: Session) -> Evaluation:
+    """Play the acting network's best actions in fresh environments."""
+    _, seed = np.random.SeedSequence([session.spec.seed, session.step + 1]).generate_state(2)
+    return play(session.acting, session.spec.task, int(session.knobs["eval_episodes"]), int(seed), session.device)
+
+
+@torch.no_grad()
+def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
+         choose: Choose = greedy) -> Evaluation:
+    """Whole episodes, one in each of `episodes` environments.
+
+    Raises:
+        LabError: the environment cannot be made.
+    """
+    worlds = make_environments(task, episodes, seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
+    path = [_shown(worlds.world, worlds.observations[0])]
+    alive = np.ones(episodes, bool)
+    while alive.any():
+        logits = network(torch.as_tensor(worlds.observations, device=device))
+        uniforms = logits[:, 0] if choose is greedy else torch.rand(episodes, generator=generator, device=device)
+        step = act(worlds, choose(logits, uniforms))
+        if alive[0]:
+            path.append(_shown(worlds.world, step.next_observations[0]))
+            rewards.append(float(step.rewards[0]))
+            truncated = bool(step.truncated[0])
+        returns += step.rewards * alive
+        lengths += alive
+        alive &= ~(step.terminated | step.truncated)
+    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated)
+
+
+def _shown(world: World, observation: np.ndarray) -> list[float]:
+    if world.states:
+        return [int(observation.argmax())]
+    return np.round(observation.astype(np.float64), 5).tolist()

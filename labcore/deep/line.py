@@ -1,0 +1,39 @@
+"""The surrogates along the straight line from θ_old through θ_new: where a step could have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from labcore.deep.networks import parameters, put
+
+if TYPE_CHECKING:
+    from labcore.deep.credit import Lesson
+    from labcore.deep.session import Session
+
+ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
+CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
+          "surrogate/kl_penalised": "kl_penalised"}
+EVERY = 5
+
+
+def due(step: int) -> bool:
+    """Whether the step after `step` draws a line."""
+    return step % EVERY == 0
+
+
+@torch.no_grad()
+def line(session: Session, data: Lesson, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
+    """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the step's batch. JSON-clean."""
+    from labcore.deep.ppo import surrogates
+    after, curves = parameters(session.policy), {}
+    for alpha in ALPHAS:
+        put(session.policy, before + alpha * (after - before))
+        found = surrogates(session.policy(data.observations).log_softmax(-1), data, bounds)
+        for key, curve in CURVES.items():
+            curves.setdefault(curve, []).append(found[key])
+    put(session.policy, after)
+    return {"step": session.step + 1, "alpha": list(ALPHAS), **curves, **bounds}

@@ -1,0 +1,1 @@
+"""Environments to act in: mazes, Gymnasium environments, and CartPole in torch."""

@@ -1,0 +1,72 @@
+"""The maze as a Gymnasium environment: `gymnasium.make("labcore.envs.maze_env:RLLab/Maze-v0", maze=...)`.
+
+All chance comes from `np_random`: hand it a generator, or seed it by `reset(seed=...)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+
+from labcore.envs.maze import ACTIONS, ENDS, Maze
+from labcore.envs.maze_presets import textbook
+from labcore.envs.maze_text import SIGN_OF, from_text
+
+ENV_ID = "RLLab/Maze-v0"
+
+
+class MazeEnv(gymnasium.Env[int, int]):
+    """Walks of an agent in a maze. Observation: the state; actions: up, right, down, left.
+
+    `maze` is a Maze or its short text. A goal or a trap terminates; `max_steps` steps (0: no limit) truncate.
+    `random_start` begins anywhere within reach of the start but in an end, so that every state is tried.
+
+    Raises:
+        LabError: the maze has no start or no goal.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
+
+    def __init__(self, maze: Maze | str | None = None, max_steps: int = 0, random_start: bool = False,
+                 render_mode: str | None = None) -> None:
+        maze = from_text(maze) if isinstance(maze, str) else maze or textbook()
+        self.maze, self.max_steps, self.render_mode = maze.check(), max_steps, render_mode
+        self.observation_space, self.action_space = Discrete(maze.states), Discrete(len(ACTIONS))
+        ends = maze.where(*ENDS)
+        self._starts = np.flatnonzero(maze.reachable() & ~ends).tolist() if random_start else [maze.start]
+        # Python's own lists: an element of an array takes several times as long.
+        self._neighbours, self._pays, self._ends = maze.neighbours.tolist(), maze.pays.tolist(), ends.tolist()
+        self._state, self._steps = maze.start, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        several = len(self._starts) > 1
+        self._state = self._starts[int(self.np_random.random() * len(self._starts)) if several else 0]
+        self._steps = 0
+        return self._state, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        turn = 0
+        if self.maze.slip:
+            chance = self.np_random.random()
+            turn = (chance < self.maze.slip / 2) - (self.maze.slip / 2 <= chance < self.maze.slip)
+        self._state = self._neighbours[self._state][(action + turn) % len(ACTIONS)]
+        self._steps += 1
+        truncated = 0 < self.max_steps <= self._steps
+        terminated = self._ends[self._state]
+        return self._state, self._pays[self._state], terminated, truncated and not terminated, {}
+
+    def render(self) -> str | None:
+        """The maze as text, the agent as @."""
+        if self.render_mode is None:
+            return None
+        here = self.maze.place(self._state)
+        return "\n".join("".join("@" if (row, column) == here else SIGN_OF[cell.kind]
+                                 for column, cell in enumerate(line)) for row, line in enumerate(self.maze.cells))
+
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(ENV_ID, entry_point="labcore.envs.maze_env:MazeEnv", kwargs={"max_steps": 1000})

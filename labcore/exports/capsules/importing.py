@@ -1,0 +1,110 @@
+"""A capsule as a run of this lab: to look at, to fork, to go on with. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from labcore.errors import LabError
+from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
+from labcore.exports.capsules.reading import Capsule, unpacked
+from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
+from labcore.files.paths import home, is_run_id, made, run_folder
+from labcore.runs import versions
+from labcore.runs.faults import disk_full
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import Event, RunRow, Step
+from labcore.store.store import Store
+
+TAG = "imported"
+
+
+def take_in(store: Store, path: Path | str) -> str:
+    """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is
+    taken or no run may have it.
+
+    Raises:
+        LabError: it is no sound capsule, this lab cannot run it, or it cannot be written.
+    """
+    with unpacked(path) as capsule:
+        for run_id in _names(capsule):
+            folder = run_folder(run_id)
+            if not is_run_id(run_id) or folder.exists():
+                continue
+            spec = _spec(capsule)
+            _write(capsule, spec, folder)
+            try:
+                if store.take_in(*_rows(capsule, run_id, spec)):
+                    return run_id
+            except BaseException:
+                shutil.rmtree(folder)
+                raise
+            shutil.rmtree(folder)
+        raise AssertionError("there is always another name")
+
+
+def _names(capsule: Capsule) -> Iterator[str]:
+    """The run's own name, then such as a new run of that kind would get."""
+    yield capsule.run
+    while True:
+        stem = re.sub(r"[^\w.-]+", "-", f"{capsule.spec.algorithm}-{capsule.spec.task}")
+        yield f"{stem}-{secrets.token_hex(2)}"
+
+
+def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequence[Step], Sequence[Event]]:
+    now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
+    told = f"Imported from {capsule.name}, the capsule of {capsule.run}."
+    row = RunRow(run_id, spec, manifest["state"], told, created=now, started=manifest["started"],
+                 ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
+                 seconds=last.seconds, base=None, tags=(TAG,))
+    return row, capsule.rows, [*capsule.events, Event(0, last.step, "imported", {"text": told}, now)]
+
+
+def _spec(capsule: Capsule) -> RunSpec:
+    """The spec with this lab's places: of the user's file, and of a model that came with the capsule."""
+    own = _brings_model(capsule)
+    if own and (not capsule.first or capsule.spec.model != f"{CHECKPOINTS}/{capsule.first.name}/policy"):
+        raise LabError(f"{capsule.name} is not a sound capsule (its spec.json names a model that it does not hold): "
+                       "copy it again, or export the run again.")
+    data = uploads.keep(capsule.data.name, capsule.data.read_bytes()) if capsule.data else None
+    spec = capsule.located(str(capsule.first / "policy") if own else capsule.spec.model, data)
+    return replace(spec, model=str(_model_folder(capsule))) if own else spec
+
+
+def _brings_model(capsule: Capsule) -> bool:
+    return capsule.spec.model.startswith(f"{CHECKPOINTS}/")
+
+
+def _model_folder(capsule: Capsule) -> Path:
+    """Where the model is kept that the run began with: apart from the run, whose forks need it longer than it lives."""
+    seals = sorted((file, seal["sha256"]) for file, seal in capsule.manifest["files"].items()
+                   if file.startswith(f"{capsule.spec.model}/"))
+    return uploads.place(json.dumps(seals).encode()) / "model"
+
+
+def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
+    def fill(target: Path) -> None:
+        for part in (CHECKPOINTS, *SEEN):
+            if (capsule.folder / part).exists():
+                shutil.copytree(capsule.folder / part, target / part)
+        if _brings_model(capsule):
+            uploads.use(Path(spec.model).parent)
+        if _brings_model(capsule) and not Path(spec.model).exists():
+            checkpoint.write_folder(Path(spec.model), lambda model: shutil.copytree(
+                target / capsule.spec.model, model, copy_function=checkpoint.link, dirs_exist_ok=True))
+        (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
+        (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
+
+    try:
+        checkpoint.write_folder(made(home()) / folder.name, fill)
+    except OSError as error:
+        why = "the disk is full" if disk_full(error) else error.strerror
+        raise LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "
+                       "another folder.") from error

@@ -1,0 +1,201 @@
+"""A run capsule: one zip with all that it takes to make a run again and to check that it comes out the same.
+
+It holds the spec, the metrics and events of every step, the timeline of the knobs, the first checkpoint (what the run
+started from: weights, optimizers, random numbers) and the newest, the samples, the user's file, what it was made with,
+and in `manifest.json` the SHA-256 of each of these. Paths in it are its own; nothing names the user's folders.
+`reading` reads it, `replay` repeats its run. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labcore.errors import LabError
+from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import home, made, run_folder
+from labcore.runs import versions
+from labcore.runs.faults import disk_full
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
+
+FORMAT, VERSION = "rl-visual-lab capsule", 1
+MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
+                                                  "knobs.csv", "README.txt")
+CHECKPOINTS, DATA, SEEN = "checkpoints", "data", ("samples", "lines")
+LARGEST, MOST_SEEN = 2 * 2**30, 32 * 2**20  # bytes: of one checkpoint in a capsule, and of what there is to look at
+
+_README = """The run {run} of RL Visual Lab, complete: its spec and seed, every metric and event, the timeline of its
+knobs, what it started from, its newest checkpoint, and what it was made with.
+
+    python -m labcore replay {file}      runs it again and says whether every number comes out the same
+    python -m labcore import {file}      puts it into your lab
+
+manifest.json has the SHA-256 of every other file.
+"""
+
+
+def write(store: Store, run_id: str, target: Path | str) -> Path:
+    """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
+
+    Raises:
+        LabError: there is no such run, it has a `fault`, or the file cannot be written.
+    """
+    row, target = store.run(run_id), Path(target)
+    if target.is_dir():
+        raise LabError(f"{target} is a folder: give the name of a zip file.")
+    if why := fault(row):
+        raise LabError(why)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".capsule-", dir=target.parent) as temporary:
+            packed = Path(temporary) / "packed.zip"
+            _write(store, row, Path(temporary), packed, target.name)
+            packed.replace(target)
+    except OSError as error:
+        why = "the disk is full" if disk_full(error) else error.strerror
+        raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
+    return target
+
+
+def fault(row: RunRow) -> str:
+    """Why there can be no capsule of a run, in a sentence; empty where there can."""
+    if not row.step:
+        return f"The run {row.id} has made no step yet: there is nothing to put into a capsule."
+    if row.spec.data and not Path(row.spec.data).is_file():
+        return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so nobody could make "
+                "the run again: export it without --capsule.")
+    if first_step(row.spec) not in dict(checkpoint.steps(run_folder(row.id))):
+        return (f"The run {row.id} has lost its first checkpoint, without which nobody can make it again: export it "
+                "without --capsule.")
+    return ""
+
+
+def write_own(store: Store, run_id: str) -> Path:
+    """The capsule in the run's own `export` folder, made anew. Raises LabError as `write`."""
+    store.run(run_id)  # a name that is no run's must not become a path
+    return write(store, run_id, made(run_folder(run_id) / "export") / name_of(run_id))
+
+
+def name_of(run_id: str) -> str:
+    """What the capsule of a run is called."""
+    return f"{run_id}.capsule.zip"
+
+
+def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) -> None:
+    rows, checkpoints = store.steps_after(row.id), _Checkpoints(row)
+    tidy = _without_places(row.spec)
+    events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
+    spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
+    write_metrics(temporary / METRICS, rows)
+    write_events(temporary / EVENTS, events)
+    write_knobs(temporary / KNOBS, events)
+    (temporary / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
+    (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
+    files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
+    if spec.data:
+        files[spec.data] = Path(row.spec.data)
+    files |= _seen(run_folder(row.id))
+    manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
+                "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
+                "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
+                "left_out": checkpoints.left_out}
+    while True:
+        # a run that is going may have newer ones, and imported with those it would go on with a hole in its rows
+        newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
+        try:
+            return _pack(packed, files | checkpoints.files(newest), manifest)
+        except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones
+            if newest.exists():
+                raise
+
+
+class _Checkpoints:
+    """The checkpoints of a run that go into its capsule: the first, which is never deleted, and the newest.
+
+    `left_out` says what of the first is too large: its size and the SHA-256 of its weights, by which another copy of
+    the model is known. Of a newest one that is too large the policy is taken, where that is small enough.
+    """
+
+    def __init__(self, row: RunRow):
+        first = dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)]
+        self.first, self.left_out = first, {}
+        if (size := checkpoint.size(first)) > LARGEST:
+            weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}
+            self.left_out = {"checkpoint": first.name, "bytes": size, "weights": weights}
+
+    def files(self, newest: Path) -> dict[str, Path]:
+        """Path in the capsule -> file, of the first checkpoint and of `newest`."""
+        taken = next((part for part in (newest, newest / "policy") if checkpoint.size(part) <= LARGEST), None)
+        folders = {folder for folder in (taken, None if self.left_out else self.first) if folder}
+        return {f"{CHECKPOINTS}/{path.relative_to(self.first.parent).as_posix()}": path
+                for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def _seen(folder: Path) -> dict[str, Path]:
+    """Path in the capsule -> file, of what there is to look at: the newest, as many as there is room for."""
+    found: dict[str, Path] = {}
+    room = MOST_SEEN
+    for path in sorted((path for name in SEEN for path in (folder / name).glob("step-*.json")),
+                       key=lambda path: path.stem, reverse=True):
+        room -= path.stat().st_size
+        if room < 0:
+            break
+        found[f"{path.parent.name}/{path.name}"] = path
+    return found
+
+
+def first_step(spec: RunSpec) -> int:
+    """The step of the checkpoint that a run begins with: 0, or where a fork left its parent."""
+    return spec.parent[1] if spec.parent else 0
+
+
+def _portable(spec: RunSpec, model: str | None) -> RunSpec:
+    """`spec` with the paths of the capsule: of the user's file, and of a model that was a folder (None: its name)."""
+    own = Path(spec.model).is_absolute()
+    return replace(spec, data=f"{DATA}/{Path(spec.data).name}" if spec.data else None,
+                   model=(model or Path(spec.model).name) if own else spec.model)
+
+
+def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
+    """A function that takes the names of the user's folders out of the texts in something JSON-clean."""
+    known = [(spec.data, spec.data and Path(spec.data).name),
+             (spec.model if Path(spec.model).is_absolute() else None, Path(spec.model).name),
+             (str(home()), "RL_LAB_HOME"), (str(Path.home()), "~")]
+    named = [(place, name) for place, name in known if place and len(Path(place).parts) > 1]
+
+    def tidy(content: Any) -> Any:
+        if isinstance(content, dict):
+            return {key: tidy(value) for key, value in content.items()}
+        if isinstance(content, list):
+            return [tidy(value) for value in content]
+        if isinstance(content, str):
+            for place, name in named:
+                content = content.replace(place, name)
+        return content
+
+    return tidy
+
+
+def _pack(packed: Path, files: Mapping[str, Path], manifest: dict[str, Any]) -> None:
+    """Zip `files`, and `manifest` with the hash and size of each as the last one."""
+    sealed = {}
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, path in sorted(files.items()):
+            archive.write(path, name, compress_type=zipfile.ZIP_STORED if path.suffix in STORED else None)
+            sealed[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+        archive.writestr(MANIFEST, json.dumps(manifest | {"files": sealed}, ensure_ascii=False, indent=1))
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file, in hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

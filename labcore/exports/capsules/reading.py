@@ -1,0 +1,182 @@
+"""Read a run capsule that may come from anybody: nothing in it is believed before it is checked, nothing in it is run.
+
+`unzipping` has unpacked it into a folder that goes away again. Numbers, spec and events are read as data here, and
+validated as if they were typed in. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError
+from labcore.exports.capsules import packing, unzipping
+from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
+from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
+from labcore.files.jsonl import csv_reader
+from labcore.spec.run_spec import RunSpec, make
+from labcore.store.rows import COUNTERS, ENDED, Event, Step
+
+EXACT = 2**53  # whole numbers up to it are floats too
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A checked capsule, unpacked in `folder`. `spec` still has the capsule's own paths; see `located`."""
+
+    name: str
+    folder: Path
+    manifest: Mapping[str, Any]
+    spec: RunSpec
+    rows: tuple[Step, ...]
+    events: tuple[Event, ...]
+
+    @property
+    def run(self) -> str:
+        return self.manifest["run"]
+
+    @property
+    def first(self) -> Path | None:
+        """The checkpoint that the run began with; None where it was too large for a capsule."""
+        path = self.folder / CHECKPOINTS / f"step-{packing.first_step(self.spec):06d}"
+        return path if path.is_dir() and not self.manifest["left_out"] else None
+
+    def located(self, model: str, data: Path | None, device: str | None = None) -> RunSpec:
+        """The spec, checked as one that is typed in, with the places of its model and of the user's file here.
+
+        Raises:
+            LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
+        """
+        spec = self.spec
+        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model, knobs=spec.knobs,
+                    seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
+                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin)
+
+    @property
+    def data(self) -> Path | None:
+        """The user's file."""
+        return self.folder / self.spec.data if self.spec.data else None
+
+
+@contextmanager
+def unpacked(path: Path | str) -> Iterator[Capsule]:
+    """The capsule at `path`, unpacked for as long as it is needed.
+
+    Raises:
+        LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
+    """
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
+        yield _read(path.name, Path(temporary), unzipping.unpack(path, Path(temporary)))
+
+
+def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
+    spec = RunSpec.from_json(_text(name, folder, SPEC))
+    if not _sound_types(spec) or not _sound_parent(spec.parent):
+        raise fault(name, f"its {SPEC} is no run's")
+    if spec.data and (Path(spec.data).parts[0] != DATA or spec.data not in manifest["files"]):
+        raise fault(name, f"its {SPEC} names a file outside of it")
+    rows, events = tuple(_rows(name, folder)), tuple(_events(name, folder))
+    if not rows or rows[-1].step != manifest["step"]:
+        raise fault(name, f"its {packing.METRICS} does not end with step {manifest['step']}")
+    for file in manifest["files"]:
+        if file.split("/")[0] in SEEN and not _sound_seen(read_json(name, file, (folder / file).read_bytes())):
+            raise fault(name, f"{file!r} is nothing to look at")
+    state = manifest["state"] if manifest["state"] in ENDED else "interrupted"
+    found = Capsule(name, folder, {"started": None, "ended": None, **manifest, "state": state}, spec, rows, events)
+    if not found.first and not manifest["left_out"]:
+        raise fault(name, "the checkpoint that the run began with is missing")
+    return found
+
+
+def _sound_types(spec: RunSpec) -> bool:
+    """What `make` takes for granted; the values themselves are its to check."""
+    texts = (spec.kind, spec.algorithm, spec.task, spec.model, spec.device, spec.data or "")
+    return all(isinstance(text, str) for text in texts) and isinstance(spec.knobs, dict)
+
+
+def _sound_seen(content: Any) -> bool:
+    return isinstance(content, dict) and type(content.get("step")) is int
+
+
+def _sound_parent(parent: object) -> bool:
+    return parent is None or (isinstance(parent, tuple) and len(parent) == 2 and isinstance(parent[0], str)
+                              and bool(RUN_ID.fullmatch(parent[0])) and type(parent[1]) is int)
+
+
+def _rows(name: str, folder: Path) -> Iterator[Step]:
+    header, *lines = _table(name, folder, packing.METRICS)
+    unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
+    if unknown:
+        raise LabError(f"{name} has the metric {unknown[0]!r}, which this lab does not know: use the lab that wrote "
+                       "it, or a newer one.")
+    if not {"step", "tokens", "seconds"} <= set(header):
+        raise fault(name, f"its {packing.METRICS} has no column step, tokens or seconds")
+    last = 0
+    for line in lines:
+        values = {key: _number(name, text) for key, text in zip(header, line, strict=True) if text}
+        counters = {key: values.pop(key, 0) for key in COUNTERS}
+        if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or counters["step"] <= last:
+            raise fault(name, f"its {packing.METRICS} does not count its steps")
+        if not is_time(counters["seconds"]):
+            raise fault(name, f"its {packing.METRICS} does not count its seconds")
+        last = counters["step"]
+        yield Step(**counters, metrics=values)
+
+
+def _events(name: str, folder: Path) -> Iterator[Event]:
+    header, *lines = _table(name, folder, EVENTS)
+    if not {"step", "time", "kind", "payload"} <= set(header):
+        raise fault(name, f"its {EVENTS} lacks a column")
+    for number, line in enumerate(lines, 1):
+        row = dict(zip(header, line, strict=True))
+        payload = read_json(name, EVENTS, row["payload"].encode())
+        step, time = _number(name, row["step"]), _number(name, row["time"])
+        if not isinstance(payload, dict) or type(step) is not int or step < 0 or not is_time(time) or (
+                not row["kind"].isidentifier() or (row["kind"] == "knob" and not _sound_change(payload))):
+            raise fault(name, f"line {number} of its {EVENTS} is no event")
+        yield Event(number, step, row["kind"], payload, float(time))
+
+
+def _sound_change(payload: Mapping[str, Any]) -> bool:
+    to = payload.get("to")
+    return (isinstance(payload.get("knob"), str) and type(payload.get("update")) is int
+            and payload.get("between") in (0, 1)
+            and (isinstance(to, str) or (isinstance(to, (bool, int, float)) and abs(to) <= EXACT)))
+
+
+def _table(name: str, folder: Path, file: str) -> list[list[str]]:
+    try:
+        rows = list(csv_reader(_text(name, folder, file)))
+    except csv.Error as error:
+        raise fault(name, f"its {file} is no table ({error})") from error
+    if not rows or any(len(row) != len(rows[0]) for row in rows):
+        raise fault(name, f"its {file} is no table")
+    return rows
+
+
+def _text(name: str, folder: Path, file: str) -> str:
+    try:
+        return (folder / file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise fault(name, f"its {file} is not UTF-8") from error
+
+
+def _number(name: str, text: str) -> int | float:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if type(value) not in (int, float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise fault(name, f"{text[:40]!r} in its tables is no number")
+    if abs(value) > EXACT and isinstance(value, int):
+        raise fault(name, f"{text[:40]!r} in its tables is beyond 2**53")
+    return value

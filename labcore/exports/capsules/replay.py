@@ -1,0 +1,223 @@
+"""Run a capsule again and compare every number of every step with what it holds, bit for bit.
+
+The run starts from the capsule's first checkpoint, in a lab of its own that goes away again, and its knobs change
+after exactly as many updates as they did. Left out of the comparison: what the machine did (seconds, speed, memory),
+and steps that were logged before a resume which changed a knob at or before them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError
+from labcore.exports.capsules.packing import sha256
+from labcore.exports.capsules.reading import Capsule, unpacked
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.runs import versions
+from labcore.runs.versions import Versions
+from labcore.spec.record import Record
+from labcore.store.rows import Event, Step
+from labcore.store.store import Store
+from labcore.workers.training import OnRecord
+
+# What of the versions is named first where numbers differ: the likelier cause first.
+_CAUSES = {"device": "the device", "code": "the lab's code", "torch": "torch", "threads": "the number of threads",
+           "instructions": "the processor's instructions", "processor": "the processor", "machine": "the machine",
+           "system": "the system", "transformers": "transformers", "numpy": "numpy", "gymnasium": "gymnasium",
+           "tokenizers": "tokenizers", "python": "Python"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first number that came out otherwise; None where one side does not have it."""
+
+    step: int
+    metric: str
+    expected: float | None
+    found: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a replay found. `steps` were compared, each with up to `metrics` numbers; `overtaken` were not."""
+
+    run: str
+    steps: int
+    metrics: int
+    overtaken: tuple[int, ...]
+    difference: Difference | None
+    causes: tuple[str, ...]
+
+    @property
+    def matches(self) -> bool:
+        return self.difference is None
+
+
+def replay(path: Path | str, steps: int | None = None, *, model: str | None = None, device: str | None = None,
+           watch: Callable[[Store], OnRecord] | None = None) -> Verdict:
+    """Run the capsule at `path` again, up to its last step or the step `steps`, or the first that differs.
+
+    `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is given the store of the
+    rerun, and returns what is to be called after each of its steps.
+
+    Raises:
+        LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
+    """
+    with unpacked(path) as capsule, _lab_of_its_own():
+        return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
+
+
+def overtaken(events: Iterable[Event], steps: Sequence[int]) -> set[int]:
+    """Those of `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
+    before them.
+
+    A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.
+    """
+    found: set[int] = set()
+    logged = 0
+    for event in events:
+        if event.kind == "knob":
+            found |= set(steps[bisect_left(steps, event.step):bisect_right(steps, logged)])
+        logged = max(logged, event.step if event.kind != "knob" else event.step - 1)
+    return found
+
+
+def compared(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The numbers that a run has to give again: those of the training, not of the machine."""
+    return {key: value for key, value in metrics.items() if METRICS[key].about == "training"}
+
+
+def first_difference(expected: Step, record: Record) -> Difference | None:
+    """The first number of a step that is not the very same, its counters included."""
+    counters = {"tokens": (expected.tokens, record.tokens), "env_steps": (expected.env_steps, record.env_steps)}
+    before, now = compared(expected.metrics), compared(record.metrics)
+    pairs = counters | {key: (before.get(key), now.get(key)) for key in METRICS if key in before or key in now}
+    for key, (left, right) in pairs.items():
+        if left is None or right is None or float(left).hex() != float(right).hex():
+            return Difference(expected.step, key, left, right)
+    return None
+
+
+def changed(before: Versions, now: Versions) -> tuple[str, ...]:
+    """What was another one when the run was made, in words, the likelier cause of other numbers first."""
+    return tuple(f"{words} ({before[key]} then, {now.get(key, 'none')} now)" for key, words in _CAUSES.items()
+                 if key in before and before[key] != now.get(key))
+
+
+class _Rerun:
+    """A capsule's run, made again in the lab that `home()` names."""
+
+    def __init__(self, capsule: Capsule, last: int, model: str | None, device: str | None,
+                 watch: Callable[[Store], OnRecord] | None):
+        self._capsule, self._last = capsule, last
+        self._rows = {row.step: row for row in capsule.rows}
+        self._overtaken = overtaken(capsule.events, [step for step in self._rows if step <= last])
+        if not any(step <= last and step not in self._overtaken for step in self._rows):
+            raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
+                           "them and changed a knob, so replay more of its steps, or another run.")
+        self._difference: Difference | None = None
+        self._steps, self._metrics = 0, set()
+        self._store = Store()
+        self._shown = watch(self._store) if watch else None
+        self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
+        if capsule.first:
+            shutil.copytree(capsule.first, run_folder(self._run_id) / "checkpoints" / capsule.first.name,
+                            copy_function=checkpoint.link)
+        for event in capsule.events:
+            if event.kind == "knob":
+                self._store.log(self._run_id, "knob", event.payload, event.step)
+        for key, value in capsule.spec.kind_row.unwatched.items():  # the pace of a maze that somebody looks at
+            self._store.ask(self._run_id, "set", {"knob": key, "value": value})
+
+    def verdict(self) -> Verdict:
+        from labcore.workers.worker import drive  # brings torch in, which reading a capsule does without
+
+        state = drive(self._store, self._run_id, on_record=self._look)
+        row = self._store.run(self._run_id)
+        if state not in ("finished", "stopped"):
+            raise LabError(f"The replay of {self._capsule.run} was {state} at step {row.step}: {row.message}")
+        if not self._difference and row.step < self._last:
+            self._difference = Difference(row.step + 1, "", None, None)
+        causes = self._causes() if self._difference else ()
+        return Verdict(self._capsule.run, self._steps, len(self._metrics),
+                       tuple(sorted(self._overtaken)), self._difference, causes)
+
+    def _look(self, run_id: str, record: Record, seconds: float) -> None:
+        if run_id != self._run_id:  # the SFT run of a base
+            return
+        if self._shown:
+            self._shown(run_id, record, seconds)
+        expected = self._rows.get(record.step)
+        if expected and record.step not in self._overtaken:
+            self._difference = first_difference(expected, record)
+            self._steps += 1
+            self._metrics |= set(compared(expected.metrics))
+        if self._difference or record.step >= self._last:
+            self._store.ask(run_id, "stop")
+
+    def _causes(self) -> tuple[str, ...]:
+        """Why it may have come out otherwise: what is not as it was at the step that differs."""
+        made_with = [entry for entry in self._capsule.manifest["made_with"]
+                     if entry.get("from", 0) < self._difference.step]
+        before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
+        found = changed(before, versions.noted(run_folder(self._run_id))[-1])
+        return (*(["the model, whose weights are others than those the run began with"] if self._other_model() else []),
+                *found)
+
+    def _other_model(self) -> bool:
+        """Whether the weights that a capsule was too small for are not those that were given in their place."""
+        wanted = self._capsule.manifest["left_out"].get("weights")
+        policy = checkpoint.steps(run_folder(self._run_id))[0][1] / "policy"
+        return wanted is not None and wanted != {path.name: sha256(path) for path in policy.glob("*.safetensors")}
+
+
+def _last_step(capsule: Capsule, steps: int | None) -> int:
+    last = capsule.rows[-1].step
+    if steps is None:
+        return last
+    first = capsule.rows[0].step
+    if not first <= steps <= last:
+        raise LabError(f"{capsule.name} holds the steps {first} to {last}: give --steps one of them, not {steps}.")
+    return steps
+
+
+def _model(capsule: Capsule, given: str | None) -> str:
+    """What the rerun's model is loaded from: the weights in the capsule, or those given in their place."""
+    spec = capsule.spec
+    if len(spec.kind_row.models) == 1:  # it is no choice, and the checkpoint has all of it
+        return spec.model
+    if capsule.first:
+        return str(capsule.first / "policy")
+    if spec.parent:
+        raise LabError(f"The fork {capsule.run} began with a checkpoint of "
+                       f"{capsule.manifest['left_out']['bytes'] / 2**30:.1f} GiB, too large for a capsule, so it "
+                       "cannot be replayed: replay the run that it was forked from.")
+    if not given and "/" not in spec.model:
+        raise LabError(f"The model {spec.model!r} was too large for {capsule.name}: give its folder with --model.")
+    return given or spec.model
+
+
+@contextmanager
+def _lab_of_its_own() -> Iterator[None]:
+    """A lab in a temporary folder, for this process as long as it lasts."""
+    kept = {name: os.environ.get(name) for name in ("RL_LAB_HOME", "RL_LAB_STORE")}
+    with tempfile.TemporaryDirectory(prefix="rl-lab-replay-") as folder:
+        os.environ.pop("RL_LAB_STORE", None)
+        os.environ["RL_LAB_HOME"] = folder
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,194 @@
+"""The zip of a run capsule, taken apart without believing it.
+
+It is unpacked under names that cannot lead out of the folder, no more of it than there is room for, and each file is
+compared with its hash in the manifest. What the files say is for `reading` to check. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from labcore.errors import LabError, first_line
+from labcore.exports.capsules import packing
+from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
+from labcore.files import jsonl
+from labcore.runs.faults import disk_full
+from labcore.store.rows import STATES
+
+LARGEST = 16 * 2**30  # bytes unpacked
+MOST_FILES = 10_000
+MOST_SHRUNK = 200  # how many times smaller than its content a zip of more than `SMALL` may be
+SMALL = 100 * 2**20  # bytes
+TABLE_BYTES = 512 * 2**20  # the largest table
+TEXT_BYTES = 8 * 2**20  # the largest manifest or spec: as JSON in memory it takes 25 times as much
+LATEST = 4e9  # seconds since 1970
+_BLOCK = 2**20
+_CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]{6,15})\.json")
+RUN_ID = re.compile(r"\w[\w.-]{0,99}")
+
+
+def unpack(path: Path, folder: Path) -> dict[str, Any]:
+    """Unpack the capsule at `path` into the empty `folder`, and return its manifest.
+
+    Raises:
+        LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
+    """
+    if path.is_dir():
+        raise LabError(f"{path} is a folder: give a capsule, the zip file that export --capsule writes.")
+    if not path.is_file():
+        raise LabError(f"There is no file {path}: check the path.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = _manifest(path.name, archive)
+            _extract(path.name, archive, manifest["files"], folder)
+            return manifest
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise LabError(f"{path.name} is not a whole zip file ({first_line(error)}): copy it again, or export the "
+                       "run again.") from error
+    except OSError as error:
+        why = "the disk is full" if disk_full(error) else error.strerror
+        raise LabError(f"{path.name} cannot be unpacked into {tempfile.gettempdir()} ({why}): free some space, or "
+                       "set TMPDIR to another folder.") from error
+
+
+def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
+    """The manifest, after checking that the zip can be unpacked at all."""
+    entries = archive.infolist()
+    _check_names(name, [entry.filename for entry in entries])
+    for entry in entries:
+        if stat.S_ISLNK(entry.external_attr >> 16):
+            raise fault(name, f"{entry.filename!r} is a link")
+        if entry.flag_bits & 0x1:
+            raise fault(name, f"{entry.filename!r} is encrypted")
+    total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
+    if total > LARGEST or (total > SMALL and total > MOST_SHRUNK * packed):
+        raise fault(name, f"it would unpack to {total / 2**30:.2f} GiB from {packed / 2**20:.1f} MiB")
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if total > free:
+        raise LabError(f"{name} needs {total / 2**20:.0f} MiB, and {tempfile.gettempdir()} has {free / 2**20:.0f} MiB "
+                       "left: free some space, or set TMPDIR to another folder.")
+    if MANIFEST not in archive.namelist():
+        raise LabError(f"{name} holds no {MANIFEST}, so it is no run capsule: make one with export --capsule.")
+    _check_size(name, archive, MANIFEST)
+    manifest = read_json(name, MANIFEST, archive.read(MANIFEST))
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise LabError(f"The {MANIFEST} of {name} is not a run capsule's: make one with export --capsule.")
+    if manifest.get("version") != VERSION:
+        raise LabError(f"{name} is a capsule of version {manifest.get('version')!r}, and this lab reads version "
+                       f"{VERSION}: use the lab that wrote it, or a newer one.")
+    _check_manifest(name, manifest)
+    listed, there = {*manifest["files"], MANIFEST}, set(archive.namelist())
+    if missing := sorted(listed - there):
+        raise fault(name, f"{missing[0]!r} is missing")
+    if extra := sorted(there - listed):
+        raise fault(name, f"{extra[0]!r} is not in its manifest")
+    for file in manifest["files"]:
+        _check_size(name, archive, file)
+    return manifest
+
+
+def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
+    """No file is larger than its kind can be: all but the checkpoints are read as a whole."""
+    top = file.split("/")[0]
+    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.MOST_SEEN),
+            **dict.fromkeys((packing.METRICS, EVENTS, packing.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
+    if (size := archive.getinfo(file).file_size) > most:
+        raise fault(name, f"{file!r} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
+
+
+def _check_names(name: str, names: list[str]) -> None:
+    """Every name is a plain relative path of its own, also on a system that does not tell upper from lower case."""
+    if len(names) > MOST_FILES:
+        raise fault(name, f"it holds {len(names):,} files")
+    seen, folders = set(), set()
+    for entry in names:
+        parts = entry.split("/")
+        if entry.startswith("/") or "\\" in entry or ":" in entry or {"", ".", ".."} & set(parts) or (
+                not entry.isprintable()):
+            raise fault(name, f"{entry!r} is not a plain path within it")
+        if entry.casefold() in seen:
+            raise fault(name, f"{entry!r} is in it twice")
+        seen.add(entry.casefold())
+        folders |= {parent.as_posix() for parent in PurePosixPath(entry.casefold()).parents}
+    if both := sorted(seen & folders):
+        raise fault(name, f"{both[0]!r} is a file and a folder in it")
+
+
+def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
+    wanted = {"run": str, "state": str, "message": str, "step": int, "made_with": list,
+              "exported_with": dict, "left_out": dict, "files": dict}
+    for key, kind in wanted.items():
+        if not isinstance(manifest.get(key), kind):
+            raise fault(name, f"its manifest has no proper {key!r}")
+    for file, seal in manifest["files"].items():
+        if not isinstance(seal, dict) or not isinstance(seal.get("sha256"), str):
+            raise fault(name, f"its manifest has no hash of {file!r}")
+        if not _belongs(file):
+            raise fault(name, f"{file!r} is no part of a capsule")
+        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
+            raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
+    for part in (SPEC, EVENTS, packing.METRICS):
+        if part not in manifest["files"]:
+            raise fault(name, f"{part!r} is missing")
+    times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
+    if not all(is_time(time) for time in times):
+        raise fault(name, "its manifest has no proper times")
+    if not RUN_ID.fullmatch(manifest["run"]) or manifest["state"] not in STATES:
+        raise fault(name, "its manifest names no run of the lab")
+    if not all(isinstance(entry, dict) and type(entry.get("from", 0)) is int for entry in manifest["made_with"]):
+        raise fault(name, "its manifest has no proper 'made_with'")
+    left_out, kinds = manifest["left_out"], {"checkpoint": str, "bytes": int, "weights": dict}
+    if left_out and not all(type(left_out.get(key)) is kind for key, kind in kinds.items()):
+        raise fault(name, "its manifest has no proper 'left_out'")
+
+
+def is_time(value: object) -> bool:
+    """Whether it is a number of seconds since 1970 that a clock of our days can show."""
+    return type(value) in (int, float) and 0 <= value <= LATEST
+
+
+def _belongs(file: str) -> bool:
+    top, *rest = file.split("/")
+    if top == CHECKPOINTS:
+        return len(rest) > 1 and bool(_CHECKPOINT.fullmatch(rest[0]))
+    if top == DATA:
+        return len(rest) == 1
+    if top in SEEN:
+        return len(rest) == 1 and bool(_SEEN.fullmatch(rest[0]))
+    return not rest and top in (SPEC, EVENTS, packing.METRICS, packing.KNOBS, packing.README)
+
+
+def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+    for file, seal in files.items():
+        target, digest = folder / file, hashlib.sha256()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(file) as source, target.open("xb") as sink:
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                sink.write(block)
+        if digest.hexdigest() != seal["sha256"]:
+            raise LabError(f"{file} in {name} is not what was packed (its SHA-256 is another one): copy the capsule "
+                           "again, or export the run again.")
+
+
+def read_json(name: str, file: str, content: bytes) -> Any:
+    """What a file of the capsule `name` says. Raises LabError where it is not JSON."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise fault(name, f"its {file} is not JSON") from error
+
+
+def fault(name: str, what: str) -> LabError:
+    """What is wrong with the capsule `name`, to be raised."""
+    return LabError(f"{name} is not a sound capsule ({what}): copy it again, or export the run again.")

@@ -1,0 +1,135 @@
+"""A run as files for other programs: `metrics.csv`, `events.csv`, `knobs.csv`, `spec.json` and `checkpoint/`, which
+is a Hugging Face folder. Numbers are written as they were logged, to the last digit. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError
+from labcore.exports import tensorboard as event_file
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import made, run_folder
+from labcore.runs.faults import disk_full
+from labcore.store.store import Event, Step, Store
+
+STORED = (".safetensors",)  # weights do not shrink
+
+
+def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False) -> Path:
+    """Write the run into `folder`, made if need be; what an earlier export left there is replaced. Returns it.
+
+    `tensorboard` adds the metrics as an event file of TensorBoard.
+
+    Raises:
+        LabError: there is no such run, it has no checkpoint yet, or the folder cannot be written.
+    """
+    folder = Path(folder)
+    row = store.run(run_id)
+    found = checkpoint.newest(run_folder(run_id))
+    if found is None:
+        raise LabError(f"The run {run_id} has no checkpoint yet: export it when its first step is done.")
+    if folder.exists() and not folder.is_dir():
+        raise LabError(f"{folder} is a file: export to a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        rows, events = store.steps_after(run_id), store.events_after(run_id)
+        write_metrics(folder / "metrics.csv", rows)
+        write_events(folder / "events.csv", events)
+        write_knobs(folder / "knobs.csv", events)
+        if tensorboard:
+            event_file.write(folder, row, rows, events)
+        spec = json.loads(row.spec.to_json())
+        (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        _copy_checkpoint(run_id, folder / "checkpoint")
+    except OSError as error:
+        if disk_full(error):
+            raise LabError(f"The disk that holds {folder} is full: free some space, then export again.") from error
+        raise LabError(f"The run {run_id} cannot be exported to {folder} ({error.strerror}): choose another "
+                       "folder.") from error
+    return folder
+
+
+def export_zip(store: Store, run_id: str) -> Path:
+    """The run, TensorBoard's file included, as one zip in its own `export` folder. A new one replaces it as a whole.
+
+    Raises:
+        LabError: as `export_run`.
+    """
+    store.run(run_id)  # a name that is no run's must not become a path
+    target = made(run_folder(run_id) / "export") / f"{run_id}.zip"
+    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
+        folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
+        packed = Path(temporary) / "packed.zip"
+        try:
+            _pack(folder, packed)
+            packed.replace(target)
+        except OSError as error:
+            raise LabError(f"The zip {target} cannot be written ({error.strerror}): free some space, then export "
+                           "again.") from error
+    return target
+
+
+def _pack(folder: Path, packed: Path) -> None:
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            how = zipfile.ZIP_STORED if path.suffix in STORED else None
+            archive.write(path, path.relative_to(folder.parent), compress_type=how)
+
+
+def write_metrics(path: Path, rows: Sequence[Step]) -> None:
+    """Write one line per step: step, tokens, seconds, then every metric logged, in the catalog's order."""
+    logged = {key for row in rows for key in row.metrics}
+    keys = [key for key in METRICS if key in logged]
+    env = ["env_steps"] if any(row.env_steps for row in rows) else []
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["step", "tokens", "seconds", *env, *keys])
+        for row in rows:
+            counters = [row.step, row.tokens, repr(row.seconds), *([row.env_steps] if env else [])]
+            writer.writerow(counters + [repr(row.metrics[key]) if key in row.metrics else "" for key in keys])
+
+
+def write_events(path: Path, rows: Sequence[Event]) -> None:
+    """Write one line per event, with all that is known of it as JSON."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["step", "time", "kind", "text", "payload"])
+        for row in rows:
+            payload = json.dumps(row.payload, ensure_ascii=False)
+            writer.writerow([row.step, repr(row.time), row.kind, row.payload.get("text", ""), payload])
+
+
+def write_knobs(path: Path, events: Sequence[Event]) -> None:
+    """Write one line per change of a knob: the step and the number of updates made where it counts from."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["step", "update", "knob", "from", "to"])
+        for event in events:
+            if event.kind == "knob":
+                change = event.payload
+                writer.writerow([event.step, change["update"], change["knob"], change["from"], change["to"]])
+
+
+def _copy_checkpoint(run_id: str, target: Path) -> None:
+    """Copy the newest policy. The worker may delete the one being copied when it has two newer ones: then again."""
+    while True:
+        newest = checkpoint.newest(run_folder(run_id))[1]
+        with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=target.parent) as temporary:
+            try:
+                copy = shutil.copytree(newest / "policy", Path(temporary) / "policy")
+            except (FileNotFoundError, shutil.Error):
+                if newest.exists():
+                    raise
+                continue
+            if target.exists():
+                shutil.rmtree(target)
+            copy.rename(target)
+            return

@@ -1,0 +1,186 @@
+"""The run as a shell script for OpenRLHF: options of its PPO, DPO or SFT command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labcore.exports.handover import shell
+from labcore.exports.handover.plan import (
+    BASE_RULES,
+    MEASURED,
+    TASK_RULES,
+    Line,
+    Plan,
+    Rules,
+    built_in,
+    choice,
+    given,
+    lines,
+    to,
+)
+from labcore.exports.handover.task_code import brings_pairs, task_code
+
+VERSION = "0.11.2"
+COMMANDS = {"online": "train_ppo_ray", "preference": "train_dpo", "sft": "train_sft"}
+ON = object()  # a switch: it stands for itself, without a value
+
+_FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
+_DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, value: "" if value == "bf16" else _FP32)
+_NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
+
+_ONLINE: Rules = {
+    "beta": given(lambda plan, value: {"--algo.kl.init_coef": 0.0 if plan["kl_placement"] == "off" else value}),
+    "learning_rate": to("--actor.adam.lr"), "max_grad_norm": to("--actor.max_norm"),
+    "clip_low": given(lambda plan, value: {"--actor.eps_clip_low_high": (value, plan["clip_high"])}),
+    "clip_high": given(lambda plan, value: {"--actor.eps_clip_low_high": (plan["clip_low"], value)}),
+    "group_size": to("--rollout.n_samples_per_prompt"), "prompts_per_step": to("--rollout.batch_size"),
+    "updates_per_batch": to("--train.max_epochs"),
+    "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
+    "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
+    "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
+    "advantage": choice({
+        "gae": ({"--algo.advantage.estimator": "gae"}, ""),
+        "leave_one_out": ({"--algo.advantage.estimator": "rloo"}, ""),
+        "group_standardised": ({"--algo.advantage.estimator": "group_norm"}, ""),
+        "group_mean": ({"--algo.advantage.estimator": "dr_grpo"}, ""),
+        "batch_mean": ({"--algo.advantage.estimator": "flash_reinforce"}, ""),
+    }, "see --algo.advantage.estimator"),
+    "ratio": choice({
+        "token": ({"--actor.policy_loss_type": "ppo"}, ""), "sequence_mean": ({"--actor.policy_loss_type": "gspo"}, ""),
+        "none": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens, which are 1 while a batch is used once"),
+        "sequence_sum": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens: the same gradient as long as a batch "
+                         "is used once"),
+    }, "see --actor.policy_loss_type"),
+    "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    "kl_estimator": choice({
+        **{key: ({"--algo.kl.estimator": key}, "") for key in ("k1", "k2", "k3")},
+        "ratio_k3": ({"--algo.kl.estimator": "k3", "--algo.kl.unbiased_gradient": ON}, ""),
+    }, "see --algo.kl.estimator"),
+    "kl_placement": choice({"loss": ({"--algo.kl.use_loss": ON}, ""), "reward": ({}, ""), "off": ({}, "")}, ""),
+    "aggregation": choice({
+        "sequence_mean_token_mean": ({"--actor.loss_agg_mode": "seq-mean-token-mean"}, ""),
+        "token_mean": ({"--actor.loss_agg_mode": "token-mean"}, ""),
+        "constant_length": ({"--actor.loss_agg_mode": "token-mean"}, "divided by the tokens that there are, not by a "
+                            "constant"),
+        "sequence_mean_token_sum": ({"--actor.loss_agg_mode": "token-mean"}, "smaller by the mean length, which Adam "
+                                    "hardly feels"),
+    }, "see --actor.loss_agg_mode"),
+    "gamma": to("--algo.advantage.gamma"), "gae_lambda": to("--algo.advantage.lambd"),
+    "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
+    "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
+                                                         "subtracted")}, ""),
+    "dtype": _DTYPE, **BASE_RULES, **TASK_RULES}
+_FOR_PAIRS = built_in()
+_DPO: Rules = {
+    "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
+    "pairs_per_step": to("--train.batch_size"),
+    "preference_loss": choice({"sigmoid": ({}, "")}, "see --model.ipo_enable and --model.label_smoothing"),
+    "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
+    **BASE_RULES, **TASK_RULES}
+_SFT: Rules = {
+    "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
+    "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
+    **BASE_RULES, **TASK_RULES}
+RULES = {"online": _ONLINE, "preference": _DPO, "sft": _SFT}
+
+
+def _per_update(plan: Plan) -> int:
+    return plan.batch * int(plan["group_size"]) // plan.parts
+
+
+def mapped(plan: Plan) -> list[Line]:
+    """What becomes of each knob of the run in OpenRLHF."""
+    return lines(plan, RULES[plan.loop])
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """Options and their values: the run's knobs, then what the lab does without a knob."""
+    found: dict[str, Any] = {}
+    for line in mapped(plan):
+        found |= line.settings
+    found |= {"--train.seed": plan.spec.seed, "--ckpt.output_dir": "trained", "--ds.zero_stage": 2}
+    if plan.loop != "online":
+        columns = ({"--data.prompt_key": "prompt", "--data.chosen_key": "chosen", "--data.rejected_key": "rejected"}
+                   if plan.loop == "preference" else {"--data.input_key": "prompt", "--data.output_key": "answer"})
+        return found | columns | _constant("") | {
+            "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
+            "--train.max_epochs": plan.episodes}
+    critic = {**_constant("critic."), "--critic.max_norm": plan["max_grad_norm"],
+              "--critic.num_gpus_per_node": "$GPUS"} if plan["advantage"] == "gae" else {}
+    return found | _constant("actor.") | critic | {
+        "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
+        "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
+        "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
+        "--actor.num_gpus_per_node": "$GPUS", "--ref.num_gpus_per_node": "$GPUS", "--train.colocate_all": ON,
+        "--vllm.enable_sleep": ON, "--ds.enable_sleep": ON}
+
+
+def _constant(prefix: str) -> dict[str, Any]:
+    """Adam and its learning rate as they are here."""
+    return {f"--{prefix}adam.betas": (0.9, 0.999), f"--{prefix}lr_scheduler": "constant",
+            f"--{prefix}lr_warmup_ratio": 0.0}
+
+
+def words(option: str, value: Any) -> str:
+    """An option with its value or values, as the shell takes them."""
+    values = [] if value is ON else value if isinstance(value, tuple) else [value]
+    return " ".join([option, *map(shell.quoted, values)])
+
+
+def script(plan: Plan) -> str:
+    """The whole script."""
+    found, command = mapped(plan), COMMANDS[plan.loop]
+    names: dict[str, str] = {}
+    for line in found:
+        for key in line.settings:
+            names[key] = f"{names[key]}, {line.knob}" if key in names else line.knob
+    top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, f"openrlhf/cli/{command}.py")
+    rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
+    main = _MAINS["sampled" if plan.loop == "preference" and not brings_pairs(plan) else plan.loop]
+    return "".join([
+        top, shell.begin(), shell.file("task.py", task_code(plan, main.format(rows=plan.rows, seed=plan.spec.seed))),
+        'python task.py "$MODEL"\n', shell.array(rows),
+        f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])
+
+
+_STARTS = {"online": "python -m"}
+_WRITTEN = '''
+
+def write(rows: list[dict[str, str]]) -> None:
+    with open("train.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\\n" for row in rows)
+
+
+if __name__ == "__main__":
+'''
+_PAIRED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
+    write([{{**row, "chosen": row["chosen"] + end, "rejected": row["rejected"] + end}} for row in found])
+'''
+_TOKENIZER = '''    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+'''
+_ENDS = '    Path("special_tokens.json").write_text(json.dumps(tokenizer.all_special_tokens), "utf-8")\n'
+_MAINS = {"online": '''
+
+# What a text may end with besides what it says; written below, before the training.
+SPECIAL_TOKENS = json.loads(Path("special_tokens.json").read_text("utf-8")) if __name__ != "__main__" else []
+
+
+def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_) -> dict[str, float]:
+    """What OpenRLHF calls with one completion at a time; a query is its prompt and what the model wrote."""
+    text = queries[0].removeprefix(prompts[0])
+    for token in SPECIAL_TOKENS:
+        text = text.removesuffix(token)
+    reward = score(text, labels[0])
+    return {{"rewards": reward, "scores": reward}}
+''' + _WRITTEN + _TOKENIZER + _ENDS + '''    write(problems({rows}, {seed}))
+''', "sft": _WRITTEN + _TOKENIZER + '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
+    write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
+''', "preference": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
+''' + _PAIRED, "sampled": _WRITTEN + _TOKENIZER.replace("import ", "import AutoModelForCausalLM, ") + '''
+    found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), tokenizer)
+    found = (found * ({rows} // len(found) + 1))[:{rows}]
+''' + _PAIRED}

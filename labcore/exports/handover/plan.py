@@ -1,0 +1,195 @@
+"""A run as another tool is to do it, and what becomes of each of its knobs there.
+
+A tool's rules are a table, knob → rule, for each loop. A rule says with which settings the tool does the same, that it
+does so without being told, or that it cannot and what to do about it. Nothing is dropped in silence: a knob that no
+rule knows is named as well.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labcore.catalog.knob import Value
+from labcore.errors import LabError
+from labcore.runs.fork import knobs_at
+from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.store import Store
+
+MODEL = "checkpoint"  # the folder in a run's export
+MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again
+_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "sft": "sequences_per_step"}
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Line:
+    """What becomes of a knob: the `settings` that stand for it; else whether the tool does so by itself (`built_in`),
+    else nothing. `note` says what is different there and what to do."""
+
+    knob: str
+    value: Value
+    settings: Mapping[str, Any]
+    built_in: bool = False
+    note: str = ""
+
+    @property
+    def unsupported(self) -> bool:
+        return not self.settings and not self.built_in
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The run `run`; `spec` has its knobs as they were at its end."""
+
+    run: str
+    spec: RunSpec
+
+    def __getitem__(self, knob: str) -> Any:
+        return self.spec.knobs[knob]
+
+    def get(self, knob: str, default: Any = None) -> Any:
+        """The value of a knob that not every algorithm has."""
+        return self.spec.knobs.get(knob, default)
+
+    @property
+    def loop(self) -> str:
+        return self.spec.row.loop
+
+    @property
+    def steps(self) -> int:
+        """The steps that the run itself makes."""
+        return self.spec.steps - (self.spec.parent[1] if self.spec.parent else 0)
+
+    @property
+    def passes(self) -> int:
+        """Passes over each batch."""
+        return int(self.get("updates_per_batch", 1))
+
+    @property
+    def parts(self) -> int:
+        """Optimizer updates of each pass."""
+        return int(self.get("mini_batches", 1))
+
+    @property
+    def batch(self) -> int:
+        """Prompts, pairs or sequences of a step."""
+        return int(self[_BATCHES[self.loop]])
+
+    @property
+    def rows(self) -> int:
+        """Rows of a data set for all steps: whole batches, and no more than MOST_ROWS unless one batch is."""
+        return self.batch * max(1, min(self.steps, MOST_ROWS // self.batch))
+
+    @property
+    def episodes(self) -> int:
+        """How often a data set of `rows` is gone through."""
+        return -(-self.steps * self.batch // self.rows)
+
+
+Rule = Callable[[Plan, Any], Line]
+Rules = Mapping[str, Rule]
+
+
+def plan_of(store: Store, run_id: str) -> Plan:
+    """The plan of a run.
+
+    Raises:
+        LabError: there is no such run, or it is not one of a language model.
+    """
+    row = store.run(run_id)
+    if not fits(row.spec):
+        raise LabError(f"{run_id} is no run of a language model, and TRL, verl and OpenRLHF train nothing else: give "
+                       "an llm run.")
+    return Plan(run_id, replace(row.spec, knobs=knobs_at(row.spec, store.events_after(run_id), row.step)))
+
+
+def fits(spec: RunSpec) -> bool:
+    """Whether other tools train what this run trains."""
+    return spec.row.loop in _BATCHES
+
+
+def lines(plan: Plan, rules: Rules) -> list[Line]:
+    """What becomes of each knob of the run, in the catalog's order."""
+    found = []
+    for knob in knobs_of(plan.spec.row, plan.spec.task_row):
+        value = plan[knob.key]
+        line = rules[knob.key](plan, value) if knob.key in rules else UNKNOWN
+        found.append(replace(line, knob=knob.key, value=value))
+    return found
+
+
+UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the tool's documentation")
+
+
+def to(*names: str, note: str = "") -> Rule:
+    """The knob under other names, its value as it is."""
+    return lambda plan, value: Line("", value, dict.fromkeys(names, value), note=note)
+
+
+def given(settings: Callable[[Plan, Any], Mapping[str, Any]], note: str | Callable[[Plan, Any], str] = "") -> Rule:
+    """Settings that depend on the value; the note may too."""
+    return lambda plan, value: Line("", value, settings(plan, value),
+                                    note=note if isinstance(note, str) else note(plan, value))
+
+
+def built_in(note: str = "") -> Rule:
+    """The tool does the same without being told."""
+    return lambda plan, value: Line("", value, {}, built_in=True, note=note)
+
+
+def missing(note: str) -> Rule:
+    """The tool has nothing like it."""
+    return lambda plan, value: Line("", value, {}, note=note)
+
+
+def choice(table: Mapping[str, tuple[Mapping[str, Any], str]], otherwise: str) -> Rule:
+    """For each choice its settings and a note; `otherwise` for one that the table does not have.
+
+    Settings that are empty without a note are what the tool does anyway.
+    """
+    def rule(plan: Plan, value: Any) -> Line:
+        settings, note = table.get(value, ({}, otherwise))
+        return Line("", value, settings, built_in=value in table and not settings and not note, note=note)
+
+    return rule
+
+
+# The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
+IN_THE_CODE = built_in("in the code below")
+TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
+                                   "length_high", "prompt_length", "piece_length"), IN_THE_CODE)
+BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
+MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
+BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
+
+
+def remarks(found: list[Line], tool: str) -> str:
+    """Comments on what the tool does otherwise, and on what it does by itself; each line begins with "# "."""
+    blocks = []
+    for title, these in (
+            (f"{tool} has no such setting:", [line for line in found if line.unsupported]),
+            ("Set, but not quite the same:", [line for line in found if line.settings and line.note])):
+        if these:
+            blocks.append("\n".join([f"# {title}", *(comment(said, "#   ", "#     ") for said in _together(these))]))
+    if own := [line for line in found if line.built_in]:
+        said = ", ".join(f"{line.knob}={line.value!r}" for line in own)
+        blocks.append(comment(f"The same there without a setting, or in the code below: {said}.", "# ", "#   "))
+    return "\n#\n".join(blocks)
+
+
+def _together(found: list[Line]) -> list[str]:
+    """One sentence for all the knobs that a note is about."""
+    notes: dict[str, list[str]] = {}
+    for line in found:
+        notes.setdefault(line.note, []).append(f"{line.knob}={line.value!r}")
+    return [f"{', '.join(knobs)}: {note}." for note, knobs in notes.items()]
+
+
+def comment(text: str, first: str = "# ", rest: str = "# ") -> str:
+    """`text` as comment lines; never more than its own lines, whatever the user's texts in it are."""
+    one_line = " ".join(text.split())
+    return textwrap.fill(one_line, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False)

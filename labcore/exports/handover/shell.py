@@ -1,0 +1,68 @@
+"""What the shell scripts for verl and OpenRLHF have in common: quoting, their beginning, and the code they bring."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from labcore.exports.handover.plan import MODEL, Line, Plan, remarks
+
+_HEAD = '''#!/usr/bin/env bash
+# {label} on "{task}" with {tool} {version}, with the settings of the run {run}
+# of RL Visual Lab as they were at its end.
+#
+#     pip install {package}=={version}
+#     MODEL={model} GPUS=1 bash {run}-{package}.sh
+#
+# "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run
+# began with to do the run again, or any causal language model of the Hugging Face hub to do the same with
+# that one. The lab's own tiny models are smaller than what {tool} is made for: vLLM may refuse them.
+#
+# Every setting is one that {source} of that version has.
+# Unlike the script for TRL, the lab's tests do not run this one.
+#
+{remarks}
+'''
+_BEGIN = '''
+set -euo pipefail
+MODEL=${{MODEL:-{model}}}
+GPUS=${{GPUS:-1}}
+'''
+_FILE = '''
+cat > {name} <<'PYTHON'
+{code}
+PYTHON
+'''
+
+
+def head(plan: Plan, found: list[Line], tool: str, package: str, version: str, source: str) -> str:
+    """The comments on top: what this is, how to start it, and which knobs are not as they were."""
+    return _HEAD.format(label=plan.spec.row.label, task=plan.spec.task, tool=tool, version=version, run=plan.run,
+                        package=package, model=MODEL, source=source, remarks=remarks(found, tool))
+
+
+def begin() -> str:
+    """The first commands."""
+    return _BEGIN.format(model=MODEL)
+
+
+def file(name: str, code: str) -> str:
+    """A command that writes a file of Python."""
+    return _FILE.format(name=name, code=code.strip("\n"))
+
+
+def quoted(word: object) -> str:
+    """A word as the shell takes it; the variables of the script stay what they stand for."""
+    text = str(word)
+    if re.search(r"\$(MODEL|GPUS|TEMPLATE)\b", text):
+        return f'"{text}"'
+    return shlex.quote(text)
+
+
+def array(rows: Iterable[tuple[str, str]]) -> str:
+    """A bash array of words, each line with a comment where it has one."""
+    rows = list(rows)
+    width = max(len(words) for words, _ in rows if len(words) < 72)
+    body = "\n".join(f"    {words:<{width}}  # {said}" if said else f"    {words}" for words, said in rows)
+    return f"\nsettings=(\n{body}\n)\n"

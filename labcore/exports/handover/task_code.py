@@ -1,0 +1,193 @@
+"""The data set and the reward of a task as Python that stands alone: what a script for another tool brings with it.
+
+It defines `problems(count, seed)`, rows with prompt and answer, and where the task has a verdict `score(completion,
+answer)`. Generated tasks have the lab's own distribution, not its very prompts: the random numbers are others. A task
+that this module does not know leaves both to be written.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from labcore.exports.handover.plan import Plan
+from labcore.tasks import add, verifiers
+
+_SORT = '''
+LETTERS = {letters}
+
+
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Different letters to be written in alphabetical order."""
+    rng = random.Random(seed)
+    variety = "abcdefghijklmnopqrstuvwxyz"[: max(10, LETTERS)]
+    words = ["".join(rng.sample(variety, LETTERS)) for _ in range(count)]
+    return [{{"prompt": word + "=", "answer": "".join(sorted(word))}} for word in words]
+'''
+_ADD = '''
+DIGITS = {digits}
+
+
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Sums of two numbers of DIGITS digits."""
+    rng = random.Random(seed)
+    low = 10 ** (DIGITS - 1) if DIGITS > 1 else 0
+    pairs = [(rng.randrange(low, 10**DIGITS), rng.randrange(low, 10**DIGITS)) for _ in range(count)]
+    return [{{"prompt": f"{{a}}+{{b}}=", "answer": str(a + b)}} for a, b in pairs]
+'''
+_ROWS = '''
+DATA = {data!r}  # your file
+
+
+def rows() -> list[dict[str, str]]:
+    """The lines of your file that are not blank."""
+    lines = Path(DATA).read_text("utf-8-sig").split("\\n")
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def text_of(row: dict, *names: str) -> str:
+    """The first of these fields that a row has."""
+    return str(next(row[name] for name in names if row.get(name) is not None))
+
+
+def drawn(found: list, count: int, seed: int) -> list:
+    """`count` of them at random: none twice while there are enough."""
+    rng = random.Random(seed)
+    return rng.sample(found, count) if count <= len(found) else rng.choices(found, k=count)
+
+
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Prompts of your file with their answers."""
+    return [{{"prompt": text_of(row, "prompt", "question"), "answer": text_of(row, {answer!r})}}
+            for row in drawn(rows(), count, seed)]
+'''
+_PAIRS = '''
+
+def pairs(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Pairs of your file."""
+    return [{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
+             "rejected": str(row["rejected"])} for row in drawn(rows(), count, seed)]
+'''
+_TEXT = '''
+DATA = {data!r}  # your file
+PROMPT_LENGTH, PIECE_LENGTH = {prompt_length}, {piece_length}  # characters
+
+
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Pieces from anywhere in your text: the start of a piece is the prompt, the rest its continuation."""
+    rng = random.Random(seed)
+    text = Path(DATA).read_text("utf-8-sig").replace("\\r\\n", "\\n").replace("\\r", "\\n")
+    starts = [rng.randrange(len(text) - PIECE_LENGTH + 1) for _ in range(count)]
+    return [{{"prompt": text[start:start + PROMPT_LENGTH],
+             "answer": text[start + PROMPT_LENGTH:start + PIECE_LENGTH]}} for start in starts]
+'''
+_SCORE = '''
+
+def score(completion: str, answer: str) -> float:
+    """The reward of a completion."""
+    return float({verdict})
+'''
+_OTHER = '''
+def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Rows with a prompt and its answer."""
+    raise SystemExit({missing!r})
+'''
+_SAMPLED = '''
+PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {pair_prompts}, {group_size}, {max_new_tokens}
+SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}}}
+
+
+def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[str, str]]:
+    """Pairs as the lab makes them: the model answers each prompt GROUP_SIZE times, better answers beside worse ones."""
+    found, asked = [], problems(prompts)
+    for start in range(0, prompts, 64):
+        some = asked[start:start + 64]
+        inputs = tokenizer([row["prompt"] for row in some], return_tensors="pt", padding=True, padding_side="left",
+                           add_special_tokens=False)
+        ids = inputs["input_ids"].to(model.device)
+        sampled = model.generate(ids, attention_mask=inputs["attention_mask"].to(model.device), do_sample=True,
+                                 max_new_tokens=MAX_NEW_TOKENS, num_return_sequences=GROUP_SIZE, **SAMPLING)
+        texts = tokenizer.batch_decode(sampled[:, ids.shape[1]:], skip_special_tokens=True)
+        for index, row in enumerate(some):
+            group = [text for text in texts[index * GROUP_SIZE:(index + 1) * GROUP_SIZE] if text]
+            ordered = sorted(group, key=lambda text: score(text, row["answer"]))
+            for chosen, rejected in zip(reversed(ordered), ordered[:len(ordered) // 2]):
+                if score(chosen, row["answer"]) > score(rejected, row["answer"]):
+                    found.append({{"prompt": row["prompt"], "chosen": chosen, "rejected": rejected}})
+    if not found:
+        raise SystemExit("No prompt got both a better and a worse answer: raise PAIR_PROMPTS or GROUP_SIZE.")
+    return found
+'''
+
+
+def task_code(plan: Plan, more: str = "") -> str:
+    """The code of the run's task and then `more`, with the imports that both need on top."""
+    knobs, spec = plan.spec.knobs, plan.spec
+    name = Path(spec.data).name if spec.data else ""
+    answer = "answer" if spec.task_row.verifiable else "chosen"
+    missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
+    body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, missing=missing)
+    if needs_pairs(plan) and not brings_pairs(plan):
+        body += _scored(plan) + "\n" + _SAMPLED.format(**knobs)
+    elif needs_pairs(plan):
+        body += _PAIRS
+    elif plan.loop == "online":
+        body += _scored(plan)
+    return imports(body + more) + "\n" + body + more
+
+
+def needs_pairs(plan: Plan) -> bool:
+    """Whether the run learns from pairs."""
+    return plan.loop == "preference"
+
+
+def brings_pairs(plan: Plan) -> bool:
+    """Whether the pairs are the user's; else they are sampled."""
+    return not plan.spec.task_row.verifiable
+
+
+def imports(body: str) -> str:
+    """The import lines of the modules that the code names."""
+    used = [name for name in ("json", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)]
+    lines = [f"import {name}" for name in used if name != "regex"]
+    lines += [line for word, line in (("deque", "from collections import deque"),
+                                      ("Decimal", "from decimal import Decimal"), ("Path", "from pathlib import Path"))
+              if re.search(rf"\b{word}\(", body)]
+    return "\n".join([*lines, *(["", "import regex"] if "regex" in used else [])]) + "\n"
+
+
+def _scored(plan: Plan) -> str:
+    """`score`, and what it calls."""
+    shaped = "shaped" if plan.get("reward_shape") == "shaped" else "equal"
+    helpers, verdict = _VERDICTS[plan.get("verifier", shaped)](plan)
+    return helpers + _SCORE.format(verdict=verdict)
+
+
+def _source(module: Any, *names: str) -> str:
+    """The source of functions and constants of a module of ours, in its order."""
+    text = Path(module.__file__).read_text("utf-8")
+    wanted = [node for node in ast.parse(text).body
+              if getattr(node, "name", None) in names
+              or (isinstance(node, ast.Assign) and node.targets[0].id in names)]
+    return "".join(("\n\n" if isinstance(node, ast.FunctionDef) else "\n") + ast.get_source_segment(text, node) + "\n"
+                   for node in wanted)
+
+
+_BODIES = {"labcore.tasks.sort:Sort": _SORT, "labcore.tasks.add:Add": _ADD, "labcore.tasks.text:Text": _TEXT,
+           "labcore.tasks.prompts:Prompts": _ROWS, "labcore.tasks.preferences:Preferences": _ROWS}
+
+Verdict = Callable[[Plan], tuple[str, str]]
+# How a completion is judged: the code it needs, and the expression.
+_VERDICTS: dict[str, Verdict] = {
+    "equal": lambda plan: ("", "completion == answer"),
+    "shaped": lambda plan: (_source(add, "digits_right"), "digits_right(completion, answer)"),
+    "exact": lambda plan: ("", "completion.strip() == answer.strip()"),
+    "numeric": lambda plan: (_source(verifiers, "_NUMBER", "number", "numeric"), "numeric(completion, answer)"),
+    "regex": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "regex.search(PATTERN, completion) is not None"),
+    "contains": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "(PATTERN or answer.strip()) in completion"),
+    "length": lambda plan: (f"\nLENGTH_LOW, LENGTH_HIGH = {plan['length_low']}, {plan['length_high']}\n",
+                            "LENGTH_LOW <= len(completion) <= LENGTH_HIGH"),
+}

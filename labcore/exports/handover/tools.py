@@ -1,0 +1,42 @@
+"""The tools that a run can be taken further with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError
+from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover.plan import Line, Plan
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A row: what the tool is called, the script for it, and what becomes of each knob there."""
+
+    key: str
+    label: str
+    version: str
+    language: str
+    suffix: str
+    script: Callable[[Plan], str]
+    mapped: Callable[[Plan], list[Line]]
+
+    def file(self, run: str) -> str:
+        """What the script for a run is called."""
+        return f"{run}-{self.key}.{self.suffix}"
+
+
+TOOLS: dict[str, Tool] = {tool.key: tool for tool in (
+    Tool("trl", "TRL", trl.VERSION, "python", "py", trl.script, trl.mapped),
+    Tool("verl", "verl", verl.VERSION, "bash", "sh", verl.script, verl.mapped),
+    Tool("openrlhf", "OpenRLHF", openrlhf.VERSION, "bash", "sh", openrlhf.script, openrlhf.mapped),
+)}
+
+
+def tool(key: str) -> Tool:
+    """The tool of that name. Raises LabError where there is none."""
+    if key not in TOOLS:
+        raise LabError(f"There is no tool {key!r} to take a run to: {suggestion(key, list(TOOLS))}")
+    return TOOLS[key]

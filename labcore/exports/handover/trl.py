@@ -1,0 +1,219 @@
+"""The run as a Python script for TRL.
+
+One trainer stands for several algorithms, and it is the run's choices that pick it, not the algorithm's name: ratios
+of whole sequences and the plain score function go to RLOOTrainer, ratios of tokens to GRPOTrainer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labcore.exports.handover.plan import (
+    BASE_RULES,
+    MEASURED,
+    MODEL,
+    TASK_RULES,
+    Line,
+    Plan,
+    Rules,
+    built_in,
+    choice,
+    given,
+    lines,
+    missing,
+    remarks,
+    to,
+)
+from labcore.exports.handover.task_code import brings_pairs, task_code
+
+VERSION = "1.16.0"
+TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig", "DPOTrainer": "DPOConfig",
+            "SFTTrainer": "SFTConfig"}
+
+
+def trainer(plan: Plan) -> str:
+    """The trainer that does what the run does, or comes nearest."""
+    if plan.loop != "online":
+        return {"preference": "DPOTrainer", "sft": "SFTTrainer"}[plan.loop]
+    return "RLOOTrainer" if plan["ratio"] in ("sequence_sum", "none") else "GRPOTrainer"
+
+
+def generations(plan: Plan) -> int:
+    """Completions of a prompt: the run's, or where that is 1, as many as still cut its batch into whole groups."""
+    group, rows = int(plan["group_size"]), int(plan["prompts_per_step"]) // plan.parts
+    return group if group > 1 else next((n for n in (8, 4, 2) if rows % n == 0), 2)
+
+
+def _per_update(plan: Plan, _: Any) -> dict[str, Any]:
+    rows = int(plan["prompts_per_step"]) * int(plan["group_size"]) // plan.parts
+    return {"per_device_train_batch_size": max(rows, generations(plan))}
+
+
+def _whitened(plan: Plan, value: Any) -> Line:
+    if plan["advantage"] != "gae":  # the run whitens only what comes from a critic
+        return Line("", value, {}, built_in=True)
+    return Line("", value, {"scale_rewards": "batch" if value else "none"},
+                note="by the rewards' spread, not the advantages'")
+
+
+_NO_CRITIC = missing(f"TRL {VERSION} has no trainer with a critic (PPOTrainer is gone since 1.13): the baseline is the "
+                     "group's mean instead")
+_GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
+                lambda plan, value: "" if value > 1 else "TRL compares completions of one prompt, so "
+                f"{generations(plan)} of fewer prompts make the same batch")
+_COMMON: Rules = {
+    "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
+    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES}
+_ONLINE: Rules = {
+    **_COMMON, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
+    "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
+    "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
+    "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
+    "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
+
+_GRPO: Rules = {
+    **_ONLINE,
+    "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
+    "entropy_coef": to("entropy_coef"),
+    "advantage": choice({
+        "group_standardised": ({"scale_rewards": "group"}, ""), "group_mean": ({"scale_rewards": "none"}, ""),
+        "leave_one_out": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the mean of the whole group: the advantage "
+                          "is smaller by the factor (G − 1)/G"),
+        "batch_mean": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),
+    }, "GRPOTrainer has the group's mean as its baseline: scale_rewards says what it is divided by"),
+    "whiten_advantages": _whitened,
+    "ratio": choice({"token": ({"importance_sampling_level": "token"}, ""),
+                     "sequence_mean": ({"importance_sampling_level": "sequence"}, "")}, "ratios of tokens instead"),
+    "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    "kl_estimator": choice({
+        "k3": ({"use_bias_correction_kl": False}, ""), "ratio_k3": ({"use_bias_correction_kl": True}, ""),
+        "k1": ({"use_bias_correction_kl": True}, "k3 × ratio, which has the same gradient as k1 in the reward"),
+        "k2": ({"use_bias_correction_kl": True}, "k3 × ratio, which has the same gradient as k2 on policy"),
+    }, "k3 instead"),
+    "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
+                           "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
+    "aggregation": choice({
+        "sequence_mean_token_mean": ({"loss_type": "grpo"}, ""), "token_mean": ({"loss_type": "dapo"}, ""),
+        "constant_length": ({"loss_type": "dr_grpo"}, ""),
+        "sequence_mean_token_sum": ({"loss_type": "dr_grpo"}, "smaller by the constant factor max_completion_length, "
+                                    "which AdamW hardly feels"),
+    }, "loss_type stays at its default"),
+}
+_RLOO: Rules = {
+    **_ONLINE,
+    "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
+    "entropy_coef": missing("RLOOTrainer has no entropy bonus: GRPOTrainer has (entropy_coef)"),
+    "advantage": choice({"leave_one_out": ({"normalize_advantages": False}, "")},
+                        "RLOOTrainer compares with the mean of the others in the group"),
+    "whiten_advantages": built_in(),  # the run whitens only what comes from a critic
+    "ratio": choice({"sequence_sum": ({}, "")}, "a ratio of the whole sequence, which is 1 while a batch is used once: "
+                    "its gradient is then that of the score function"),
+    "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    "kl_estimator": choice({"k1": ({}, "")}, "RLOOTrainer takes k1"),
+    "kl_placement": choice({"reward": ({}, ""), "off": ({}, "")},
+                           "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
+    "aggregation": built_in(),  # one ratio for all tokens of a completion
+}
+_FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
+_DPO: Rules = {
+    **_COMMON, "beta": to("beta"), "pairs_per_step": to("per_device_train_batch_size"),
+    "preference_loss": choice({"sigmoid": ({"loss_type": ["sigmoid"]}, "")}, "see loss_type of DPOConfig"),
+    "eval_every": MEASURED, "eval_prompts": MEASURED,
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
+_SFT: Rules = {
+    **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
+RULES = {"GRPOTrainer": _GRPO, "RLOOTrainer": _RLOO, "DPOTrainer": _DPO, "SFTTrainer": _SFT}
+
+
+def mapped(plan: Plan) -> list[Line]:
+    """What becomes of each knob of the run in TRL."""
+    return lines(plan, RULES[trainer(plan)])
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """The trainer's configuration: the run's knobs, then what the lab does without a knob."""
+    found: dict[str, Any] = {}
+    for line in mapped(plan):
+        found |= line.settings
+    return found | {"seed": plan.spec.seed, "lr_scheduler_type": "constant", "gradient_checkpointing": False,
+                    **({"max_length": None} if plan.loop != "online" else {})}
+
+
+def script(plan: Plan) -> str:
+    """The whole script."""
+    name, found = trainer(plan), mapped(plan)
+    named = {key: line.knob for line in found for key in line.settings}
+    width = max(len(f"{key}={value!r},") for key, value in settings(plan).items())
+    arguments = "\n".join(f"        {f'{key}={value!r},':<{width}}  # {named[key]}" if key in named
+                          else f"        {key}={value!r}," for key, value in settings(plan).items())
+    steps = plan.steps * plan.passes * plan.parts
+    return _SCRIPT.format(
+        label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
+        model=MODEL, trainer=name, config=TRAINERS[name], task_code=task_code(plan).strip(), steps=steps,
+        per_step=_per_step(plan), arguments=arguments, data=_data(plan),
+        **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
+
+
+def _per_step(plan: Plan) -> str:
+    updates = plan.passes * plan.parts
+    return f"  # {plan.steps} steps of the lab, {updates} optimizer updates each" if updates > 1 else ""
+
+
+def _data(plan: Plan) -> str:
+    """The rows that the trainer learns from, as code."""
+    asked = f"({plan.rows}, seed={plan.spec.seed})"
+    if plan.loop == "preference":
+        return f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
+    if plan.loop == "sft":
+        return f'[{{"prompt": row["prompt"], "completion": row["answer"]}} for row in problems{asked}]'
+    return f"problems{asked}"
+
+
+_REWARD = '''
+
+def reward(completions: list[str], answer: list[str], **_) -> list[float]:
+    """What TRL calls with the completions and the column `answer` of their rows."""
+    return [score(*pair) for pair in zip(completions, answer)]
+'''
+_SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the run {run}
+# of RL Visual Lab as they were at its end.
+#
+#     pip install trl=={version}
+#     python {run}-trl.py --model {model}
+#
+# "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run began with
+# to do the run again, or any causal language model of the Hugging Face hub to do the same with that one.
+#
+{remarks}
+
+import argparse
+{task_code}
+{reward}
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="{model}", help="a folder or an id of the hub")
+    parser.add_argument("--max-steps", type=int, default={steps}){per_step}
+    parser.add_argument("--out", default="trained")
+    options = parser.parse_args()
+
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import {config}, {trainer}
+
+    config = {config}(
+        output_dir=options.out, max_steps=options.max_steps, logging_steps=1, save_strategy="no", report_to="none",
+{arguments}
+    )
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype="float32")
+    data = Dataset.from_list({data})
+    trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer)
+    trainer.train()
+    trainer.save_model(options.out)
+
+
+if __name__ == "__main__":
+    main()
+'''

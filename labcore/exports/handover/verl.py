@@ -1,0 +1,187 @@
+"""The run as a shell script for verl: Hydra keys for `verl.trainer.main_ppo`, or for its SFT trainer."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from labcore.exports.handover import shell
+from labcore.exports.handover.plan import (
+    BASE_RULES,
+    MEASURED,
+    TASK_RULES,
+    Line,
+    Plan,
+    Rules,
+    built_in,
+    choice,
+    given,
+    lines,
+    missing,
+    remarks,
+    to,
+)
+from labcore.exports.handover.task_code import task_code
+
+VERSION = "0.9.1"
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+# The texts as they are, an answer with its end token: verl gives every prompt to a chat template.
+_TEMPLATE = """
+TEMPLATE='{% for message in messages %}{{ message.content }}\
+{% if message.role == "assistant" %}{{ eos_token }}{% endif %}{% endfor %}'
+"""
+_KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl", "ratio_k3": "k3+"}
+_BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if value == "bf16" else {},
+              lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32")
+
+def _kl_estimator(plan: Plan, value: Any) -> Line:
+    key = {"loss": f"{_ACTOR}.kl_loss_type", "reward": "algorithm.kl_penalty"}.get(plan["kl_placement"])
+    if key is None or value not in _KL:
+        return Line("", value, {}, note="the KL is placed nowhere" if key is None else f"see {key}")
+    return Line("", value, {key: _KL[value]}, note="the value of k3 with the gradient of the KL"
+                if value == "ratio_k3" else "")
+
+
+_ONLINE: Rules = {
+    "beta": given(lambda plan, value: {
+        "loss": {f"{_ACTOR}.kl_loss_coef": value}, "reward": {"algorithm.kl_ctrl.kl_coef": value},
+        "off": {f"{_ACTOR}.use_kl_loss": False}}[plan["kl_placement"]]),
+    "learning_rate": to(f"{_ACTOR}.optim.lr"), "max_grad_norm": to(f"{_ACTOR}.optim.clip_grad"),
+    "clip_low": to(f"{_ACTOR}.clip_ratio_low"), "clip_high": to(f"{_ACTOR}.clip_ratio_high"),
+    "group_size": to(f"{_ROLLOUT}.n"), "prompts_per_step": given(lambda plan, value: {
+        "data.train_batch_size": value, f"{_ACTOR}.ppo_mini_batch_size": value // plan.parts}),
+    "updates_per_batch": to(f"{_ACTOR}.ppo_epochs"),
+    "mini_batches": given(lambda plan, value: {f"{_ACTOR}.ppo_mini_batch_size": plan.batch // plan.parts}),
+    "temperature": to(f"{_ROLLOUT}.temperature"), "top_p": to(f"{_ROLLOUT}.top_p"),
+    "top_k": given(lambda plan, value: {f"{_ROLLOUT}.top_k": value or -1}),
+    "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
+    "advantage": choice({
+        "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
+        "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
+        "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
+        "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
+                       "also divided by their spread"),
+    }, "see algorithm.adv_estimator"),
+    "ratio": choice({
+        "token": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, ""),
+        "sequence_mean": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
+        "none": ({f"{_ACTOR}.policy_loss.loss_mode": "gpg"}, ""),
+        "sequence_sum": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, "ratios of tokens: the same gradient as long "
+                         "as a batch is used once"),
+    }, "see policy_loss.loss_mode"),
+    "surrogate": built_in(),  # it follows from the loss mode
+    "kl_estimator": _kl_estimator,
+    "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
+                                               "algorithm.use_kl_in_reward": value == "reward"}),
+    "aggregation": choice({
+        "sequence_mean_token_mean": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-mean"}, ""),
+        "token_mean": ({f"{_ACTOR}.loss_agg_mode": "token-mean"}, ""),
+        "constant_length": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, ""),
+        "sequence_mean_token_sum": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum"}, ""),
+    }, "see loss_agg_mode"),
+    "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
+    "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
+    "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
+    "dtype": _BF16, **BASE_RULES, **TASK_RULES}
+_SFT: Rules = {
+    "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
+    "sequences_per_step": to("data.train_batch_size"),
+    "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
+                   lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
+    **BASE_RULES, **TASK_RULES}
+_NONE = missing(f"verl {VERSION} trains no preference loss")
+RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}}
+
+
+def mapped(plan: Plan) -> list[Line]:
+    """What becomes of each knob of the run in verl."""
+    rules = RULES[plan.loop]
+    if plan.loop == "preference":
+        rules = dict.fromkeys(plan.spec.knobs, _NONE)
+    return lines(plan, rules)
+
+
+def settings(plan: Plan) -> dict[str, Any]:
+    """Hydra keys and their values: the run's knobs, then what the lab does without a knob."""
+    found: dict[str, Any] = {}
+    for line in mapped(plan):
+        found |= line.settings
+    common = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": "$GPUS", "trainer.logger": "[console]",
+              "trainer.total_training_steps": plan.steps, "trainer.total_epochs": plan.episodes,
+              "trainer.save_freq": plan.steps, "trainer.experiment_name": plan.run}
+    if plan.loop == "sft":
+        return found | common | {
+            "model.path": "$MODEL", "model.custom_chat_template": "$TEMPLATE", "data.train_files": "train.parquet",
+            "optim.weight_decay": 0.0, "optim.lr_scheduler_type": "constant", "trainer.seed": plan.spec.seed}
+    critic = {"critic.model.path": "$MODEL", "critic.optim.weight_decay": 0.0,
+              "critic.optim.clip_grad": plan["max_grad_norm"]} if plan["advantage"] == "gae" else {}
+    return found | common | critic | {
+        "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
+        "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
+        "reward.custom_reward_function.path": "task.py", f"{_ACTOR}.optim.weight_decay": 0.0,
+        f"{_ACTOR}.clip_ratio_c": 1e6, f"{_ACTOR}.use_dynamic_bsz": True, f"{_ROLLOUT}.name": "vllm",
+        f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
+        "trainer.val_before_train": False, "trainer.test_freq": -1}
+
+
+_SAID = {"critic.optim.clip_grad": "max_grad_norm", f"{_ACTOR}.clip_ratio_c": "no second clip of bad tokens",
+         "trainer.save_freq": "once, at the end", f"{_ACTOR}.use_dynamic_bsz": "as much at a time as fits",
+         "actor_rollout_ref.model.custom_chat_template": "the texts as they are; leave it out for a chat model",
+         "model.custom_chat_template": "the texts as they are; leave it out for a chat model"}
+
+
+def override(key: str, value: Any) -> str:
+    """A setting as Hydra reads it: texts with other than plain characters stand in quotes."""
+    text = str(value)
+    if isinstance(value, str) and not re.fullmatch(r"[\w.+-]*|\$(GPUS|MODEL)|\[\w+\]", text):
+        text = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{key}={text}"
+
+
+def script(plan: Plan) -> str:
+    """The whole script; for a preference loss a few comments."""
+    found = mapped(plan)
+    top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
+    if plan.loop == "preference":
+        return f"{_NO_PREFERENCES}#\n{remarks(found, 'verl')}\n"
+    names = {key: line.knob for line in found for key in line.settings} | _SAID
+    rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
+    return "".join([top, shell.begin(), _TEMPLATE, shell.file("task.py", task_code(
+        plan, _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed))), "python task.py\n", shell.array(rows),
+        f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
+
+
+_CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine", "preference": "ppo_trainer"}
+_STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
+_MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}
+_NO_PREFERENCES = f'''# verl {VERSION} has no trainer for preference pairs, so there is nothing to start here: take the
+# script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verdict, verl can learn from that
+# directly: run GRPO on the task in the lab, and take that run further.
+'''
+_MAINS = {"online": '''
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> float:
+    """What verl calls with each completion."""
+    return score(solution_str, ground_truth)
+
+
+if __name__ == "__main__":
+    import pandas
+
+    def table(count: int, seed: int) -> pandas.DataFrame:
+        return pandas.DataFrame([{{
+            "data_source": "task", "prompt": [{{"role": "user", "content": row["prompt"]}}],
+            "reward_model": {{"style": "rule", "ground_truth": row["answer"]}}}} for row in problems(count, seed)])
+
+    table({rows}, {seed}).to_parquet("train.parquet")
+    table(256, {seed} + 1).to_parquet("test.parquet")
+''', "sft": '''
+
+if __name__ == "__main__":
+    import pandas
+
+    pandas.DataFrame([{{"messages": [{{"role": "user", "content": row["prompt"]}},
+                                   {{"role": "assistant", "content": row["answer"]}}]}}
+                      for row in problems({rows}, {seed})]).to_parquet("train.parquet")
+'''}

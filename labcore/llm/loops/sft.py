@@ -1,0 +1,61 @@
+"""The supervised loop: raise the log-probability of given answers, stop when the model is good enough for RL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from labcore.llm.batch import encode_completions, encode_prompts
+from labcore.llm.evaluation import evaluate
+from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.probes import view
+from labcore.maths.logprobs import logprobs_and_entropy
+from labcore.spec.record import Record
+
+if TYPE_CHECKING:
+    from labcore.llm.session import Session
+
+
+def run(session: Session) -> Iterator[Record | None]:
+    """Yield a Record per update, until the steps are done or the sampled exact match reaches the target."""
+    while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
+        metrics = update(session)
+        session.step += 1
+        samples = None
+        if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
+            evaluation = evaluate(session)
+            metrics |= evaluation.metrics
+            samples = view.evaluation_groups(session, *evaluation.seen)
+        metrics |= {"updates": session.updates, "num_tokens": session.tokens}
+        reached = metrics.get("exact_match", 0.0)
+        if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
+            session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
+        yield Record(session.step, session.tokens, metrics, samples=samples)  # its checkpoint knows that it is finished
+
+
+def update(session: Session) -> dict[str, Any]:
+    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update."""
+    knobs, tokenizer = session.knobs, session.tokenizer
+    problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)
+    room = session.context - 1
+    prompts = encode_prompts(tokenizer, [problem.prompt for problem in problems], room, session.device,
+                             [f"line {problem.line}" if problem.line else "" for problem in problems])
+    answers = encode_completions(tokenizer, [problem.answer for problem in problems],
+                                 session.context - prompts.ids.shape[1], session.device)
+    total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
+    for some, rows in micro_batches(session.policy, len(prompts), *answers.ids.shape):
+        ids, mask = answers.ids[rows], answers.mask[rows]
+        with precision(session.policy, knobs["dtype"]):
+            logits = completion_outputs(session.policy, prompts[some], ids)
+        logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+        part = -(logprobs * mask).sum() / total
+        part.backward()
+        loss += part.item()
+        right += int(((logits.argmax(-1) == ids) & mask).sum())
+        entropies += float((entropy * mask).sum())
+    session.tokens += int(total)
+    norm = session.optimise("policy", knobs["learning_rate"], loss)
+    session.updates += 1
+    return {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
+            "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+

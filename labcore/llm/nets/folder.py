@@ -1,0 +1,87 @@
+"""Find a Hugging Face model's folder, and say in words why it cannot be used, before anything is loaded."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from labcore.errors import LabError
+from labcore.spec.model_names import missing
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # neither pickle nor code is ever fetched
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The folder of a local path, or of a hub id, fetched where the cache does not hold it.
+
+    Raises:
+        LabError: there is no such folder, no such id, or the hub cannot be reached.
+    """
+    name, folder = str(name_or_path), Path(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or "\\" in name:
+        raise missing(name)
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+    except HFValidationError as error:
+        raise LabError(f"{name!r} is neither a folder nor a hub id: check the spelling.") from error
+    except RepositoryNotFoundError as error:
+        raise LabError(f"The hub has no model {name!r} that is open to you: check the spelling, or give a local "
+                       "folder.") from error
+    # Without a network every layer below has its own error, from OSError to those of the HTTP client.
+    except Exception as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise LabError(f"The model {name!r} is neither a folder here nor in the cache, and the hub could not be "
+                       f"reached ({type(error).__name__}): give a local folder, or connect to the network.") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Check a model's folder by its file names and config.json.
+
+    Raises:
+        LabError: no config, no tokenizer, no safetensors, or no causal language model that runs without its own code.
+    """
+    config = _config(folder)
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise LabError(f"The folder {folder} has no tokenizer (such as tokenizer.json): save the model's into "
+                       "it with tokenizer.save_pretrained.")
+    if not any(folder.glob("*.safetensors")):
+        pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+        if pickles:
+            raise LabError(f"The folder {folder} has only pickle weights ({pickles[0]}), which can run any code: "
+                           "convert them to model.safetensors with model.save_pretrained.")
+        raise LabError(f"The folder {folder} has no weights: put model.safetensors into it.")
+    known, own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, config.get("architectures") or []
+    kind = config.get("model_type")
+    if kind not in known and config.get("auto_map"):
+        raise LabError(f"The model in {folder} ({kind}) needs code of its own, which the lab does not run: choose a "
+                       "model that transformers knows.")
+    heads = {head for names in known.values() for head in ([names] if isinstance(names, str) else names)}
+    if kind not in known or config.get("is_encoder_decoder") or (own and not heads & set(own)):
+        raise LabError(f"The model in {folder} ({', '.join(own) or kind}) is not a causal language model: choose one "
+                       "such as LlamaForCausalLM.")
+
+
+def _config(folder: Path) -> dict[str, object]:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise LabError(f"The folder {folder} has no config.json: give the folder of a Hugging Face model.")
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise LabError(f"{path} is not JSON ({error}): copy it again.") from error
+    if not isinstance(config, dict):
+        raise LabError(f"{path} is not a model's configuration: copy it again.")
+    return config

@@ -1,0 +1,147 @@
+"""Llama's equations on the weights of a transformers model, with fewer and larger operations than its own classes.
+
+    x ← x + attend(RoPE(y W_q), RoPE(y W_k), y W_v) W_o        y = rms(x)
+    x ← x + (silu(y W_gate) · y W_up) W_down                   y = rms(x)
+
+The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
+once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
+multiplication. Attention is told what it sees by the pass: rows of several completions, a prompt, or the next token.
+
+Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
+model's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import LlamaForCausalLM, LlamaModel
+from transformers.activations import SiLUActivation
+from transformers.models.llama import modeling_llama as hf
+
+from labcore.llm.batch import Prompts
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.packed import bias, pack, unpack
+
+PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm, hf.LlamaMLP, hf.LlamaAttention,
+         hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
+
+
+def speaks(model: nn.Module) -> bool:
+    """Whether `model` (a policy or a critic) is a Llama of exactly these equations."""
+    if type(model) not in (LlamaForCausalLM, Critic):
+        return False
+    trunk, config = _trunk(model), model.config
+    return (type(trunk) is LlamaModel and {type(part) for part in trunk.modules()} <= PARTS
+            and not (config.attention_bias or config.mlp_bias or (model.training and config.attention_dropout))
+            and config.rope_parameters["rope_type"] == "default"
+            and trunk.norm.weight.device.type != "mps")  # where complex numbers are young
+
+
+def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
+    """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)"""
+    row = pack(prompts, ids)
+    mask = row.mask(next(model.parameters()).dtype)
+
+    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _attention(q, k, v, mask)
+    return unpack(_run(model, turnable(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
+
+
+def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:
+    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
+    matrices, (count, width) = turnable(model), prompts.ids.shape
+    weight = next(model.parameters())
+    there = F.pad(prompts.mask, (0, length), value=True)
+    turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
+    sees = there[:, None, None, :width] & there.new_ones(width, width).tril()
+    # Of each layer the keys and the values, time first: what a step writes, and what it reads, is in one piece.
+    cache = weight.new_empty(len(matrices), 2, width + length, count * group_size, model.config.num_key_value_heads,
+                             _head_size(model))
+
+    def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        for part, each in zip(cache[layer], (k, v), strict=True):
+            part[:width].unflatten(1, (count, group_size)).copy_(each.permute(2, 0, 1, 3).unsqueeze(2))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias(sees, q.dtype), enable_gqa=True)
+
+    def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
+        keys, values = cache[layer, :, :seen + 1].permute(0, 2, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+
+    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0]
+    token = yield first.repeat_interleave(group_size, 0)
+    turns = turns.repeat_interleave(group_size, 0)
+    padded = None if prompts.mask.all() else bias(there, weight.dtype).repeat_interleave(group_size, 0)[:, None, None]
+    for seen in range(width, width + length):
+        mask = padded if padded is None else padded[..., :seen + 1]
+        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
+
+
+def turnable(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """W_q and W_k of each layer with RoPE's pairs (d and d + D/2 of a head) side by side. (heads·D, H) each"""
+    half = _head_size(model) // 2
+
+    def in_pairs(weight: Tensor) -> Tensor:
+        return weight.unflatten(0, (-1, 2, half)).transpose(1, 2).flatten(0, 2)
+    return [(in_pairs(layer.self_attn.q_proj.weight), in_pairs(layer.self_attn.k_proj.weight))
+            for layer in _trunk(model).layers]
+
+
+def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
+         keep: int) -> Tensor:
+    """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
+    def rms(x: Tensor, scale: Tensor) -> Tensor:
+        return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
+
+    trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
+    x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
+    for number, (layer, (w_q, w_k)) in enumerate(zip(trunk.layers, matrices, strict=True)):
+        attention, mlp = layer.self_attn, layer.mlp
+        y = rms(x, layer.input_layernorm.weight)
+        q, k, v = (F.linear(y, weight).view(*ids.shape, -1, attention.head_dim)
+                   for weight in (w_q, w_k, attention.v_proj.weight))
+        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns), _rope(k, turns), v))
+        seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
+        if number + 1 == len(matrices):  # of the other positions only the keys and values were wanted
+            x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
+        x = torch.addmm(x, seen.flatten(0, 1), attention.o_proj.weight.T)
+        y = rms(x, layer.post_attention_layernorm.weight)
+        x = torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
+    return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q kᵀ / √D + mask) v. (B, heads, S, D), mask (B or 1, 1, S, S) -> (B, heads, S, D)"""
+    if q.dtype.itemsize > 2:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    # In bfloat16 the gradient of torch's own takes the cpu four to ten times as long as these three lines'.
+    group = q.shape[1] // k.shape[1]
+    flat, k, v = (x.flatten(0, 1) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+    weights = torch.baddbmm(mask.expand(*q.shape[:2], -1, -1).flatten(0, 1), flat, k.mT, alpha=q.shape[-1] ** -0.5)
+    return (weights.softmax(-1) @ v).view(q.shape)
+
+
+def _rope(x: Tensor, turns: Tensor) -> Tensor:
+    """x · e^{iθ}, neighbours a complex number. (B, S, heads, D), (B, S, 1, D/2) -> (B, S, heads, D)"""
+    pairs = torch.view_as_complex(x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+
+@torch.no_grad()
+def _turns(model: nn.Module, positions: Tensor) -> Tensor:
+    """e^{iθ} of every position and pair. (B, S) -> (B, S, 1, D/2)"""
+    angles = positions[..., None, None] * _trunk(model).rotary_emb.inv_freq
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def _trunk(model: nn.Module) -> LlamaModel:
+    return model.trunk if isinstance(model, Critic) else model.model
+
+
+def _head_size(model: nn.Module) -> int:
+    return _trunk(model).layers[0].self_attn.head_dim

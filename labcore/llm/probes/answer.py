@@ -1,0 +1,168 @@
+"""Models that answer: the same prompt token by token for a few of them, or the same questions for many.
+
+Equal seeds are equal randomness: every model draws its tokens with the same random numbers in the same places, so
+where two answers differ, the models do (as long as their vocabularies have one size). All log-probabilities are in
+nats, of the distribution that was sampled (at the temperature; at temperature 0, which takes the likeliest token, of
+that at 1), of the whole vocabulary even where top-k or top-p left a part of it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.errors import LabError
+from labcore.jobs.models import BASE, Model, parse
+from labcore.llm.batch import Completions, Prompts
+from labcore.llm.loops import online
+from labcore.llm.nets.forward import completion_outputs, precision
+from labcore.llm.probes.answer_session import reader
+from labcore.llm.session import Session
+from labcore.tasks.task import Problem, Score
+
+TOP = 5  # likeliest tokens told of each position
+QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
+MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
+
+
+def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
+
+    `answer` is what the verifier compares with; None: nobody judges. Also `temperature`, `top_k`, `top_p`,
+    `max_new_tokens`, `seed`. Of each model `end` is its end token in words.
+
+    Raises:
+        LabError: a model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.
+    """
+    models, knobs, seed = _models(spec, MOST_MODELS), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
+    count = whole(spec, "count", 1, MOST_ANSWERS) if spec["temperature"] else 1
+    problem = Problem(str(spec["prompt"]), spec.get("answer") or "")
+    columns, vocabularies = [], set()
+    for name in models:
+        session = reader(name, knobs, seed)
+        check_known(session, problem.prompt)
+        base = reader(Model(parse(name).run, BASE).name, knobs, seed)
+        prompts, completions, texts = online.complete(session, session.policy, [problem], count)
+        judged = spec.get("answer") is not None and session.spec.task_row.verifiable
+        scores = [session.task.score(problem, text) if judged else None for text in texts]
+        columns.append({"model": name, "end": session.tokenizer.decode([session.tokenizer.eos_token_id]), "answers": [
+            _told(session, base, prompts, completions, row, texts[row], scores[row]) for row in range(count)]})
+        vocabularies.add(session.policy.config.get_text_config().vocab_size)
+    return {"prompt": problem.prompt, "columns": columns, "twins": len(vocabularies) == 1}
+
+
+def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
+
+    The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
+    of a run with that seed; of a file with fewer each is asked once. Settings as in `answer`.
+
+    Raises:
+        LabError: as `answer`; also where the models' tasks differ.
+    """
+    models, knobs, seed = _models(spec, 64), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
+    count, problems, columns, tasks = whole(spec, "count", 1, MOST_QUESTIONS), [], [], {}
+    for name in models:
+        session = reader(name, knobs, seed)
+        tasks[task_of(session)] = name
+        if len(tasks) > 1 and spec.get("prompt") is None:
+            raise LabError(f"{' and '.join(tasks.values())} learnt different tasks, or one with different settings: "
+                           "choose runs of one task.")
+        problems = problems or _problems(spec, session, count)
+        check_known(session, "".join(problem.prompt for problem in problems))
+        _, completions, texts = online.complete(session, session.policy, problems, 1)
+        judged = session.spec.task_row.verifiable and (spec.get("prompt") is None or spec.get("answer") is not None)
+        answers = [_judged(text, session.task.score(problem, text) if judged else None, cut)
+                   for problem, text, cut in zip(problems, texts, completions.truncated.tolist(), strict=True)]
+        columns.append({"model": name, "answers": answers})
+    return {"questions": [{"prompt": problem.prompt, "answer": problem.answer} for problem in problems],
+            "columns": columns}
+
+
+def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling knobs of a session. Temperature 0 is the likeliest token. Raises LabError out of bounds."""
+    greedy = not spec["temperature"]
+    return {"temperature": 1.0 if greedy else TEMPERATURE.check(spec["temperature"]),
+            "top_k": 1 if greedy else TOP_K.check(spec.get("top_k", 0)),
+            "top_p": 1.0 if greedy else TOP_P.check(spec.get("top_p", 1.0)),
+            "max_new_tokens": MAX_NEW_TOKENS.check(spec["max_new_tokens"])}
+
+
+def task_of(session: Session) -> tuple[Any, ...]:
+    """What makes two sessions' problems the same: the task, its own knobs and its file."""
+    spec = session.spec
+    return spec.task, spec.data, *((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
+
+
+def check_known(session: Session, text: str) -> None:
+    """Check that the tokenizer has a token for every character. Raises LabError that names those it lacks."""
+    unknown = session.tokenizer.unk_token_id
+
+    def missing(some: str) -> bool:
+        return unknown in session.tokenizer(some, add_special_tokens=False)["input_ids"]
+    if unknown is not None and missing(text):
+        lacks = [letter for letter in sorted(set(text)) if missing(letter)]
+        raise LabError(f"The model's tokenizer does not know {', '.join(map(repr, lacks))}: write the prompt without.")
+
+
+def _models(spec: Mapping[str, Any], most: int) -> list[str]:
+    names = [str(name) for name in spec["models"]]
+    if not 1 <= len(names) <= most:
+        raise LabError(f"{len(names)} models were asked: choose one to {most}.")
+    return [parse(name).pinned.name for name in names]
+
+
+def whole(spec: Mapping[str, Any], key: str, low: int, high: int) -> int:
+    """The whole number `spec[key]`. Raises LabError where it is none from `low` to `high`."""
+    value = spec[key]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise LabError(f"{key} must be a whole number from {low} to {high}, not {value!r}.")
+    return value
+
+
+def _problems(spec: Mapping[str, Any], session: Session, count: int) -> list[Problem]:
+    if spec.get("prompt") is not None:
+        return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
+    stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
+    return session.task.problems(min(count, session.task.size or count), stream)
+
+
+def _judged(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
+    return {"text": text, "truncated": truncated, "reward": score and score.reward, "exact": score and score.exact}
+
+
+def _told(session: Session, base: Session, prompts: Prompts, completions: Completions, row: int, text: str,
+          score: Score | None) -> dict[str, Any]:
+    """Everything of one answer: log-probs of its tokens under model and base, and the likeliest others."""
+    length = int(completions.lengths[row])
+    ids = completions.ids[row: row + 1, :length]
+    own, other = (log_probabilities(each, prompts, ids) for each in (session, base))  # (T, V)
+    logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))
+    return {**_judged(text, score, bool(completions.truncated[row])),
+            "tokens": [session.tokenizer.decode([token]) for token in ids[0].tolist()],
+            "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
+            "logprobs": [round(value, 4) for value in logprobs],
+            "base_logprobs": [round(value, 4) for value in base_logprobs],
+            "top": [_likeliest(session, *tables, token)
+                    for *tables, token in zip(own, other, ids[0].tolist(), strict=True)]}
+
+
+@torch.no_grad()
+def log_probabilities(session: Session, prompts: Prompts, ids: Tensor) -> Tensor:
+    """log π of the whole vocabulary before each token of one completion (1, T). Returns (T, V), nats"""
+    with precision(session.policy, session.knobs["dtype"]):
+        logits = completion_outputs(session.policy, prompts, ids)[0]
+    return (logits.float() / session.knobs["temperature"]).log_softmax(-1)
+
+
+def _likeliest(session: Session, own: Tensor, other: Tensor, chosen: int) -> list[list[Any]]:
+    """[token, π, π_base] of the model's TOP tokens, the base's first, and the chosen one. (V,), (V,)"""
+    wanted = dict.fromkeys([*own.topk(min(TOP, len(own))).indices.tolist(), int(other.argmax()), chosen])
+    rows = [[session.tokenizer.decode([token]), float(own[token].exp()), float(other[token].exp())]
+            for token in wanted]
+    return [[token, round(p, 5), round(q, 5)] for token, p, q in sorted(rows, key=lambda each: -each[1])]

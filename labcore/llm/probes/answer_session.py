@@ -1,0 +1,61 @@
+"""Sessions on a named model (see `labcore.jobs.models`): one that can only answer, and one that can also learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from labcore.catalog.llm.models import MODELS
+from labcore.device import pick_device
+from labcore.jobs.models import BASE, START, base_folder, parse, source
+from labcore.llm.nets.model import build, load
+from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.llm.session import Session
+from labcore.tasks.task import make_task
+
+
+def reader(name: str, knobs: Mapping[str, Any], seed: int) -> Session:
+    """A session that holds nothing but the policy `name`, with `knobs` in place of the run's and fresh randomness.
+
+    Raises:
+        LabError: the model, its task's file or the device cannot be used.
+    """
+    found = source(parse(name))
+    spec, device = found.spec, pick_device(found.spec.device)
+    torch.set_num_threads(spec.threads)
+    task = make_task(spec.task_row, spec.knobs, spec.data)
+    if weights := found.checkpoint / "policy" if found.checkpoint else found.weights:
+        policy, tokenizer = _loaded(str(weights))
+    else:
+        tokenizer = character_tokenizer(task.characters)
+        policy = build(MODELS[spec.model], tokenizer, spec.seed)
+    policy = policy.to(device).eval().requires_grad_(False)
+    return Session(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
+                   np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
+
+
+@lru_cache(maxsize=2)  # a model and the base that all are compared with: nobody writes to them
+def _loaded(weights: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    return load(weights)
+
+
+def learner(name: str) -> Session:
+    """The session of a run as it was at the named model: with its reference, critic and optimizers.
+
+    Raises:
+        LabError: as `reader`.
+    """
+    model = parse(name)
+    found = source(model)
+    spec = found.spec
+    torch.set_num_threads(spec.threads)
+    if model.stage == START:
+        return Session.start(spec)
+    base = None if spec.parent else base_folder(spec)  # a fork's checkpoint holds all that came of it
+    return Session.start(replace(spec, parent=None) if model.stage == BASE else spec, base, found.checkpoint)

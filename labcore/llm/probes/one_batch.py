@@ -1,0 +1,214 @@
+"""One batch, many algorithms: the same completions, and what every online algorithm would make of them.
+
+A batch is sampled once from a model and frozen. For each online row of the catalog the training loop's own code then
+gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before (μ > 1)
+the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
+Left out: mini-batches, and the entropy bonus in the push and pull of tokens, whose gradient passes by no log-prob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+
+from labcore.catalog import choices
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.llm.algorithms import ALGORITHMS, DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.errors import LabError
+from labcore.jobs.models import parse
+from labcore.llm import objective
+from labcore.llm.loops import online
+from labcore.llm.probes.answer import whole
+from labcore.llm.probes.answer_session import learner
+from labcore.llm.probes.one_batch_view import told
+from labcore.llm.probes.trial import Trial
+from labcore.llm.rollout import Rollout, credit
+from labcore.llm.session import Session
+from labcore.maths.returns import explained_variance
+from labcore.runs.fork import carried
+from labcore.spec.run_spec import RunSpec, make
+
+ONLINE = tuple(row for row in ALGORITHMS.values() if row.loop == "online")
+CRITIC_BATCHES, CRITIC_PASSES = 8, 4  # what a critic that the run does not have is fitted on
+_SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS, DTYPE))
+
+
+@dataclass
+class Held(Session):
+    """A session whose policy stays where it is: `optimise` keeps the gradient instead of taking a step.
+
+    So does the critic, unless `critic_learns`.
+    """
+
+    critic_learns: bool = False
+    gradient: Tensor | None = field(default=None, repr=False)
+
+    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
+        if name != "policy" and self.critic_learns:
+            return super().optimise(name, learning_rate, loss)
+        model = self.models[name]
+        flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()])
+        model.zero_grad(set_to_none=True)
+        if name == "policy":
+            self.gradient = flat
+        return float(flat.norm())
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The frozen batch as one algorithm sees it: the credited rollout, what its update measures, and
+
+    `gradient` (N,) of the policy before any clipping of its norm; `unclipped`, the cosine to the gradient without the
+    surrogate's clip (None where it has none); `push` (B, T) = −∂L/∂log π of each token, 0 where nothing counts.
+    """
+
+    row: Algorithm
+    spec: RunSpec
+    rollout: Rollout
+    measured: dict[str, float]
+    gradient: Tensor
+    unclipped: float | None
+    push: Tensor
+
+
+def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
+    `eval_prompts` are those on which the effect of one step is measured.
+
+    Raises:
+        LabError: the model cannot be used, or a setting is out of bounds.
+    """
+    name, seed = parse(str(spec["model"])).pinned.name, whole(spec, "seed", 0, 2**31 - 1)
+    size = {"prompts_per_step": whole(spec, "prompts", 2, 256), "group_size": whole(spec, "group_size", 2, 32)}
+    updates, count = whole(spec, "updates", 0, 16), whole(spec, "eval_prompts", 16, 4096)
+    session = learner(name)
+    _check_memory(session)
+    specs = {row.key: spec_for(session, row, seed, size) for row in ONLINE}
+    own = session.spec.algorithm if session.spec.algorithm in specs else ONLINE[0].key
+    stepper = str(spec.get("stepper") or own)
+    if stepper not in specs:
+        raise LabError(f"There is no online algorithm {stepper!r}: choose one of {', '.join(specs)}.")
+    batch = online.collect(as_of(Session, session, specs[own]))
+    values, critic = judge(session, specs.values(), batch)
+    if updates:
+        take(session, specs[stepper], batch.rollout, values, updates)
+    seen = [look(session, specs[row.key], batch.rollout, values) for row in ONLINE]
+    trial = Trial.of(session, count, seed)
+    length = trial.step_length([one.gradient for one in seen])
+    found = {one.row.key: _effect(trial, session, one, values, length) for one in seen}
+    return {"model": name, "updates": updates, "stepper": stepper, "own": own, "critic": critic, "step_length": length,
+            "cosines": cosines([one.gradient for one in seen]), "before": trial.before, "effects": found,
+            **told(session, batch, seen)}
+
+
+def spec_for(session: Session, row: Algorithm, seed: int, size: Mapping[str, int]) -> RunSpec:
+    """The spec of a fork of the session's run by `row`, with the batch's size and the run's way to sample.
+
+    The run's own algorithm keeps its knobs as they were; another one has its own defaults, except for the same knobs
+    whose value was chosen.
+    """
+    parent = replace(session.spec, knobs=dict(session.knobs))
+    given = dict(session.knobs) if row.key == parent.algorithm else carried(parent, parent.knobs, row.key)
+    given |= {key: session.knobs[key] for key in _SAMPLING} | size
+    given |= {knob.key: 1 for knob in row.knobs if knob.key in ("updates_per_batch", "mini_batches")}
+    spec = make(kind=parent.kind, algorithm_key=row.key, task_key=parent.task, model=parent.model, knobs=given,
+                seed=seed, steps=parent.steps, device=parent.device, threads=parent.threads, data=parent.data)
+    return replace(spec, twin=False)
+
+
+def as_of(kind: type[Session], session: Session, spec: RunSpec, **more: Any) -> Any:
+    """A session of class `kind` on the networks of `session`, as its fork by `spec` with fresh random numbers."""
+    fields = {key: value for key, value in vars(session).items() if key in Session.__dataclass_fields__}
+    return kind(**{**fields, "generator": torch.Generator(session.device), "step": 0}, **more).fork(spec)
+
+
+def judge(session: Session, specs: Sequence[RunSpec], batch: online.Batch) -> tuple[Tensor | None, dict[str, Any]]:
+    """The critic's values of the batch (B, T), and where it comes from; `session` holds it from here on.
+
+    The run's own critic where it has learnt one. Else one that is fitted to other batches of the same policy: fitted
+    to this very batch it would know its rewards by heart, and advantages would be too small.
+    """
+    with_critic = [spec for spec in specs if choices.ADVANTAGE[str(spec.knobs["advantage"])].critic]
+    if not with_critic:
+        return None, {}
+    fitted = session.critic is None or not session.updates
+    held = as_of(Held, session, with_critic[0], critic_learns=True)
+    for number in range(1, CRITIC_BATCHES + 1) if fitted else ():
+        held.step = number  # other prompts
+        rollout = credit(held.knobs, online.collect(held).rollout)
+        for _ in range(CRITIC_PASSES):
+            online.update(held, rollout)
+    session.models["critic"], session.optimizers["critic"] = held.critic, held.optimizers["critic"]
+    values = online.value_tokens(held, batch.rollout.prompts, batch.completions)
+    returns = credit(held.knobs, replace(batch.rollout, old_values=values)).returns
+    explained = float(explained_variance(values, returns, batch.rollout.completion_mask))
+    about = {"fitted": fitted, "batches": CRITIC_BATCHES, "passes": CRITIC_PASSES,
+             "explained_variance": explained if torch.isfinite(torch.tensor(explained)) else None}
+    return values, about
+
+
+def credited(session: Session, rollout: Rollout, values: Tensor | None) -> Rollout:
+    """The rollout with the advantages of the session's algorithm."""
+    return credit(session.knobs, replace(rollout, old_values=None if session.critic is None else values))
+
+
+def take(session: Session, spec: RunSpec, rollout: Rollout, values: Tensor | None, updates: int) -> Session:
+    """Take `updates` steps of the training loop on the batch: the session's networks move. Returns who took them."""
+    one = as_of(Session, session, spec)
+    for _ in range(updates):
+        online.update(one, credited(one, rollout, values))
+    return one
+
+
+def look(session: Session, spec: RunSpec, rollout: Rollout, values: Tensor | None) -> Seen:
+    """What the algorithm of `spec` makes of the batch; nothing is changed."""
+    held = as_of(Held, session, spec)
+    rollout = credited(held, rollout, values)
+    measured = online.update(held, rollout)
+    gradient, push = held.gradient, push_of(held, rollout)
+    bounds = [key for key in choices.SURROGATE[str(held.knobs["surrogate"])].needs if key.startswith("clip")]
+    if bounds:
+        held.knobs |= {key: spec.row.knob(key).high for key in bounds}
+        online.update(held, rollout)
+    unclipped = cosines([gradient, held.gradient])[0][1] if bounds else None
+    return Seen(spec.row, spec, rollout, measured, gradient, unclipped, push)
+
+
+def push_of(session: Session, rollout: Rollout) -> Tensor:
+    """−∂L/∂log π_t of every token at the session's policy: above 0 its probability is pushed up. (B, T)
+
+    In reward/nat, or in the unit of the advantages per nat.
+    """
+    completions = online.Completions(rollout.ids, rollout.completion_mask, rollout.truncated)
+    logprobs = online.score_tokens(session, session.policy, rollout.prompts, completions).requires_grad_()
+    totals = objective.Totals.of(rollout, int(session.knobs["max_new_tokens"]))
+    loss, _ = objective.loss(session.knobs, rollout, logprobs, torch.zeros_like(logprobs), totals)
+    return -torch.autograd.grad(loss, logprobs)[0]
+
+
+def cosines(gradients: Sequence[Tensor]) -> list[list[float | None]]:
+    """cos(g, h) of each two gradients (N,); None where one of them is 0."""
+    norms = [float(gradient.double().norm()) for gradient in gradients]
+    return [[float(a.double() @ b.double()) / (m * n) if m and n else None
+             for b, n in zip(gradients, norms, strict=True)] for a, m in zip(gradients, norms, strict=True)]
+
+
+def _effect(trial: Trial, session: Session, seen: Seen, values: Tensor | None, length: float | None) -> dict[str, Any]:
+    """What one step does: of the common length along the gradient, and as the training loop would take it."""
+    equal = None if length is None else trial.along(seen.gradient, length)
+    return {"equal": equal, "own": trial.measure(lambda copied: take(copied, seen.spec, seen.rollout, values, 1))}
+
+
+def _check_memory(session: Session) -> None:
+    """Raises LabError where the gradients of all algorithms and one copy of the session would not fit in memory."""
+    numbers = sum(parameter.numel() for parameter in session.policy.parameters())
+    needed, free = numbers * 4 * (len(ONLINE) + 4), psutil.virtual_memory().available
+    if needed > free:
+        raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {len(ONLINE)} gradients and a copy need "
+                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Use a smaller model.")

@@ -1,0 +1,139 @@
+"""What there is to look at in a step: its groups token by token, and the surrogates along its update.
+
+Both are made every so many steps on a part of the batch, by a fixed schedule, so that they cost little (the line
+about 2 % of the training's arithmetic) and never change what is learnt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from labcore.llm.batch import Completions
+from labcore.llm.loops import online
+from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.rollout import Rollout
+from labcore.maths.kl import k3
+from labcore.maths.logprobs import logprobs_and_entropy
+from labcore.maths.masked import masked_mean
+from labcore.maths.ratios import token
+from labcore.maths.surrogates import clip, cpi, kl_penalised
+
+if TYPE_CHECKING:
+    from labcore.llm.session import Session
+
+GROUPS = 8
+SAMPLES_EVERY = 5
+LINE_EVERY = 20
+LINE_SHARE = 8  # the line is drawn from an eighth of the batch
+ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
+
+
+def samples_due(step: int) -> bool:
+    """Whether the groups of `step` are kept: the first one, then every fifth."""
+    return step == 1 or step % SAMPLES_EVERY == 0
+
+
+def line_due(steps_done: int) -> bool:
+    """Whether the step after `steps_done` gets its line: the first one, then every twentieth."""
+    return steps_done == 0 or (steps_done + 1) % LINE_EVERY == 0
+
+
+def parameters(model: nn.Module) -> Tensor:
+    """A copy of all parameters as one vector."""
+    return parameters_to_vector(model.parameters()).detach().clone()
+
+
+def _put(model: nn.Module, vector: Tensor) -> None:
+    """Write `parameters` back in place: torch's own way would make every parameter a view of one vector."""
+    targets = list(model.parameters())
+    for target, values in zip(targets, vector.split([target.numel() for target in targets]), strict=True):
+        target.copy_(values.view_as(target))
+
+
+@torch.no_grad()
+def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
+    """Mean KL and the surrogates at θ_old + α(θ_new − θ_old), on a part of the batch; the policy is left as it was.
+
+    KL(π_old ‖ π_α) is k3 of the old policy's own samples, nats/token; the surrogates are means over
+    tokens of the token ratio's terms, whatever the algorithm's own ratio.
+    """
+    part = rollout.select(torch.arange(max(1, len(rollout.prompts) // LINE_SHARE), device=session.device))
+    bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
+    beta, mask = session.knobs["beta"], part.completion_mask
+    after = parameters(session.policy)
+    curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
+    for alpha in ALPHAS:
+        _put(session.policy, before + alpha * (after - before))
+        logprobs, _ = _logprobs_and_entropy(session, part)
+        ratio = token(logprobs, part.old_logprobs, mask)
+        kl = k3(part.old_logprobs, logprobs)
+        terms = {"kl": kl, "cpi": cpi(ratio, part.advantages), "clip": clip(ratio, part.advantages, *bounds),
+                 "kl_penalised": kl_penalised(ratio, part.advantages, kl, beta)}
+        for name, term in terms.items():
+            curves[name].append(float(masked_mean(term, mask)))
+    _put(session.policy, after)
+    return {"step": session.step, "alpha": list(ALPHAS), **curves, "beta": beta, "clip_low": bounds[0],
+            "clip_high": bounds[1], "tokens": int(mask.sum())}
+
+
+@torch.no_grad()
+def groups(session: Session, batch: online.Batch, rollout: Rollout) -> dict[str, Any]:
+    """The first groups of the step, token by token.
+
+    `old_logprobs` are the sampler's; `logprobs`, `ratio` and `entropy` are the policy's after the step's updates.
+    """
+    count = min(GROUPS, len(rollout.prompts))
+    part = rollout.select(torch.arange(count, device=session.device))
+    logprobs, entropy = _logprobs_and_entropy(session, part)
+    columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
+               "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages}
+    if part.old_values is not None:
+        columns["values"] = part.old_values
+    lists = {name: values.double().cpu().numpy().round(5).tolist() for name, values in columns.items()}
+    shown = []
+    for prompt in range(count):
+        rows = range(prompt * rollout.group_size, (prompt + 1) * rollout.group_size)
+        problem = batch.problems[prompt]
+        shown.append({"prompt": problem.prompt, "answer": problem.answer,
+                      "completions": [_completion(session, batch, lists, row) for row in rows]})
+    knobs = session.knobs
+    return {"step": session.step, "groups": shown, "beta": knobs["beta"],
+            **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
+
+
+def _completion(session: Session, batch: online.Batch, lists: dict[str, Any], row: int) -> dict[str, Any]:
+    completions, score = batch.completions, batch.scores[row]
+    length = int(completions.lengths[row])
+    tokens = [session.tokenizer.decode([token]) for token in completions.ids[row, :length].tolist()]
+    columns = {name: values[row][:length] for name, values in lists.items()}
+    mean = sum(columns["advantages"]) / length
+    return {"text": batch.texts[row], "reward": score.reward, "exact": score.exact, "advantage": mean,
+            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns}
+
+
+def evaluation_groups(session: Session, problems: list, completions: Completions, texts: list[str],
+                      scores: list) -> dict[str, Any]:
+    """The same picture of completions that were only sampled and scored, not trained on: no advantages."""
+    shown = []
+    for row, problem in enumerate(problems[:GROUPS]):
+        length = int(completions.lengths[row])
+        ids = completions.ids[row, :length].tolist()
+        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [{
+            "text": texts[row], "reward": scores[row].reward, "exact": scores[row].exact, "advantage": None,
+            "truncated": bool(completions.truncated[row]), "tokens": [session.tokenizer.decode([id]) for id in ids],
+            "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}]})
+    return {"step": session.step, "groups": shown}
+
+
+def _logprobs_and_entropy(session: Session, part: Rollout) -> tuple[Tensor, Tensor]:
+    columns = []
+    for some, rows in micro_batches(session.policy, len(part.prompts), *part.ids.shape):
+        with precision(session.policy, session.knobs["dtype"]):
+            logits = completion_outputs(session.policy, part.prompts[some], part.ids[rows])
+        columns.append(logprobs_and_entropy(logits, part.ids[rows], session.knobs["temperature"]))
+    logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
+    return logprobs.masked_fill(~part.completion_mask, 0), entropy

@@ -1,0 +1,246 @@
+"""RunSpec: everything that determines a run, checked in words before it starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from labcore.catalog import choices, kinds
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.kinds import Kind
+from labcore.catalog.knob import Knob, Value, suggestion
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.models import MODELS
+from labcore.catalog.task import Task
+from labcore.errors import LabError
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
+from labcore.spec import model_names
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
+BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
+
+    `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
+    whether it goes on with its parent's random numbers or with fresh ones from its seed;
+    `threads` are torch's, part of the spec so that a result does not depend on what else runs.
+    """
+
+    kind: str
+    algorithm: str
+    task: str
+    model: str
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    seed: int = 0
+    steps: int = 150
+    device: str = "auto"
+    threads: int = 1
+    data: str | None = None
+    parent: tuple[str, int] | None = None
+    twin: bool = True
+
+    @property
+    def kind_row(self) -> Kind:
+        return kinds.kind(self.kind)
+
+    @property
+    def row(self) -> Algorithm:
+        return kinds.algorithm(self.algorithm, self.kind)
+
+    @property
+    def task_row(self) -> Task:
+        return kinds.task(self.task, self.kind)
+
+    def to_json(self) -> str:
+        fields = asdict(self)
+        if not self.parent:
+            del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+        return json.dumps(fields, ensure_ascii=False, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> RunSpec:
+        """The spec written by `to_json`. Raises LabError where the text is none."""
+        try:
+            fields = json.loads(text)
+            fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
+            return RunSpec(**fields)
+        except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
+            raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
+
+    def hash(self) -> str:
+        """Twelve hex digits that name this spec and the content of its file."""
+        content = Path(self.data).read_bytes() if self.data else b""
+        return hashlib.sha256(self.to_json().encode() + content).hexdigest()[:12]
+
+
+def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
+    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
+    own = {**task_row.defaults, **(task_row.sft if row.loop == "sft" else {})}
+    return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
+
+
+@cache
+def every_knob() -> dict[str, Knob]:
+    """Every knob by its key, as the first algorithm that has it declares it."""
+    found: dict[str, Knob] = {}
+    for kind in kinds.KINDS.values():
+        for row in kind.algorithms.values():
+            for task in kind.tasks.values():
+                for knob in knobs_of(row, task):
+                    found.setdefault(knob.key, knob)
+    return found
+
+
+def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
+         knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
+         threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
+         twin: bool = True) -> RunSpec:
+    """A validated spec with every knob present. `model` None is the usual one of the kind.
+
+    Raises:
+        LabError: an unknown name, a value out of bounds, or settings that do not go together.
+    """
+    kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
+    if row.loop not in task_row.loops:
+        fitting = [other.key for other in kind_row.algorithms.values() if other.loop in task_row.loops]
+        raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
+                       f"use {' or '.join(fitting)}, or another task.")
+    known = {knob.key: knob for knob in knobs_of(row, task_row)}
+    given = dict(knobs or {})
+    for key in given:
+        if key not in known:
+            raise LabError(f"{row.label} on {task_key!r} has no knob {key!r}: {suggestion(key, list(known))}")
+    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    steps = row.steps if steps is None else steps
+    for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
+        _check_whole(name, number)
+    if device not in DEVICES:
+        raise LabError(f"There is no device {device!r}: {suggestion(device, DEVICES)}")
+    if task_row.data and not data:
+        raise LabError(f"The task {task_key!r} needs your {task_row.data} file: upload one, "
+                       f"or give --{task_row.data} FILE.")
+    if data and not Path(data).is_file():
+        raise LabError(f"There is no file {data}: check the path.")
+    check_together(row, filled)
+    model = kind_row.model if model is None else model
+    if not model:
+        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
+                       "folder or a hub id.")
+    if len(kind_row.models) == 1 and model != kind_row.model:
+        raise LabError(f"A run of the kind {kind} has no model to choose: leave {model!r} out.")
+    model_names.check(model)
+    if kind_row.check:
+        module, name = kind_row.check.split(":")
+        getattr(import_module(module), name)(task_row, filled)
+    # A run may be taken up from another working directory: what it names must be found from anywhere.
+    data = str(Path(data).resolve()) if data else None
+    model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model
+    twin = twin or parent is None
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin)
+
+
+def _check_whole(name: str, value: object) -> None:
+    low, high = WHOLE[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
+def default_threads(model: str | None) -> int:
+    """Torch threads for `model`: the built-in ones (None: the kind's own) gain nothing from more than one."""
+    return 1 if model is None or model in kinds.built_in() else os.cpu_count() or 1
+
+
+def policy_of_run(run_id: str) -> Path:
+    """The newest policy of the run `run_id`. Raises LabError where it has none yet."""
+    found = checkpoint.newest(run_folder(run_id))
+    if found is None:
+        raise LabError(f"The run {run_id} has no checkpoint yet: wait for its first step.")
+    return found[1] / "policy"
+
+
+def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check the knobs that depend on each other, before a run and at every change of a knob.
+
+    Raises:
+        LabError: the settings do not go together; the message names the ones that would.
+    """
+    _check_choices(row, knobs)
+    if row.loop == "online":
+        group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
+        chosen = choices.ADVANTAGE[str(knobs["advantage"])]
+        if chosen.group and group < 2:
+            raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
+                           "other: use 2 or more.")
+        parts = int(knobs.get("mini_batches", 1))
+        if prompts % parts:
+            fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
+            near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
+            raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
+                           f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
+        if knobs["surrogate"] == "clip" and knobs["ratio"] == "none":
+            raise LabError("The clipped surrogate needs a ratio: set ratio to token, or surrogate to score_function.")
+    if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
+        raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that the functions which the choices name find the knobs that they ask for."""
+    for family in choices.FAMILIES:
+        chosen = family[str(knobs[family.key])] if family.key in knobs else None
+        missing = [key for key in chosen.needs if key not in knobs] if chosen else []
+        if missing:
+            able = [other.label for other in ALGORITHMS.values()
+                    if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
+            raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
+                           f"not have: run {' or '.join(able)}, or choose another {family.label}.")
+
+
+def base_spec(spec: RunSpec) -> RunSpec | None:
+    """The SFT run whose result `spec` starts from; None where it starts from given weights.
+
+    Built-in models are first taught by SFT on the same task; the result is cached by this spec's hash. A task
+    of preferences teaches the chosen sides.
+    """
+    if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs["sft_steps"]:
+        return None
+    task_keys = {knob.key for knob in spec.task_row.knobs}
+    knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
+    base = make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
+                seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
+                data=spec.data)
+    return base
+
+
+def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
+    """`spec` with one knob changed during the run. Raises LabError as `with_knobs`."""
+    return with_knobs(spec, [(key, value)])
+
+
+def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
+    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together.
+
+    Raises:
+        LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
+    """
+    known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
+    knobs = dict(spec.knobs)
+    for key, value in changes:
+        if key not in known:
+            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {key!r}: {suggestion(key, list(known))}")
+        if known[key].effect == "restart":
+            raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
+        knobs[key] = known[key].check(value)
+    check_together(spec.row, knobs)
+    return replace(spec, knobs=knobs)

@@ -1,0 +1,1 @@
+"""The store: runs, steps, events and controls in one database."""

@@ -1,0 +1,154 @@
+"""The single changes that the store's transactions are made of. Each runs on an open connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from labcore.errors import LabError, NoSuchRun
+from labcore.store.process import Owner
+from labcore.store.rows import ENDED, GOING, Event, RunRow, Step
+from labcore.store.schema import controls, events, runs, steps
+
+
+def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> None:
+    """Write a whole run as it is, with its steps and events."""
+    connection.execute(runs.insert(), {
+        "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
+        "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
+        "parent": row.spec.parent[0] if row.spec.parent else None, "tags": json.dumps(row.tags, ensure_ascii=False)})
+    connection.execute(steps.insert(), [
+        {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
+         "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)} for each in rows])
+    connection.execute(events.insert(), [
+        {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
+         "payload": json.dumps(each.payload, ensure_ascii=False)} for each in told])
+
+
+def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
+    """The state of the run. Raises NoSuchRun where there is none, or unless `in_trash` where it is in the trash."""
+    row = connection.execute(sa.select(runs.c.state, runs.c.deleted).where(runs.c.id == run_id)).first()
+    if row is None:
+        raise NoSuchRun(f"There is no run {run_id!r}: list the runs to see their names.")
+    if row.deleted is not None and not in_trash:
+        raise in_the_trash(run_id)
+    return row.state
+
+
+def in_the_trash(run_id: str) -> NoSuchRun:
+    return NoSuchRun(f"The run {run_id} was deleted and is in the trash: restore it first (python -m labcore restore "
+                     f"{run_id}, or Deleted on the page Runs).")
+
+
+def trash(connection: sa.Connection, run_id: str) -> None:
+    """Hide the run. Raises LabError where it is going."""
+    found = known(connection, run_id)
+    if found in GOING:
+        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+    if found == "queued":
+        move(connection, run_id, "stopped", "The run was deleted before it started.")
+    connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": time.time()})
+
+
+def in_trash_since(connection: sa.Connection, run_id: str, before: float) -> bool:
+    """Whether the run is in the trash, and was put there at `before` or earlier."""
+    query = sa.select(runs.c.id).where(runs.c.id == run_id, runs.c.deleted <= before)
+    return connection.execute(query).first() is not None
+
+
+def forget(connection: sa.Connection, run_id: str) -> None:
+    """Delete all rows of the run. Raises LabError where it is going."""
+    found = known(connection, run_id, in_trash=True)
+    if found in GOING:
+        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+    for table in (steps, events, controls):
+        connection.execute(table.delete().where(table.c.run_id == run_id))
+    connection.execute(runs.delete().where(runs.c.id == run_id))
+    connection.execute(runs.update().where(runs.c.base == run_id), {"base": None})
+
+
+def files(connection: sa.Connection) -> list[str]:
+    """The files and models that any run names."""
+    specs = [json.loads(text) for text in connection.scalars(sa.select(runs.c.spec))]
+    return [path for spec in specs for path in (spec.get("data"), spec.get("model")) if path]
+
+
+def step(connection: sa.Connection, run_id: str) -> int:
+    """The last step that was committed."""
+    return connection.execute(sa.select(runs.c.step).where(runs.c.id == run_id)).scalar() or 0
+
+
+def check_owner(connection: sa.Connection, run_id: str) -> None:
+    """Raise LabError unless this process may write to the run."""
+    row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(runs.c.id == run_id)).first()
+    if row is None:
+        raise LabError(f"The run {run_id} was deleted while it was going.")
+    if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):
+        raise LabError(f"The run {run_id} belongs to another process now (pid {row.pid}).")
+    if row.state in ENDED:
+        raise LabError(f"The run {run_id} is {row.state}: nothing can be added to it unless it is resumed.")
+
+
+def state(connection: sa.Connection, run_id: str) -> str | None:
+    return connection.execute(sa.select(runs.c.state).where(runs.c.id == run_id)).scalar()
+
+
+def claim(connection: sa.Connection, run_id: str, owner: Owner) -> bool:
+    now = time.time()
+    return connection.execute(runs.update().where(runs.c.id == run_id, runs.c.state == "queued"), {
+        "state": "starting", "message": "", "pid": owner.pid, "host": owner.host, "process_started": owner.started,
+        "started": now, "heartbeat": now}).rowcount == 1
+
+
+def move(connection: sa.Connection, run_id: str, state: str, message: str) -> None:
+    """Set the state; at an ending also let go of the process and refuse what nobody will obey any more."""
+    values: dict[str, Any] = {"state": state, "message": message}
+    if state in ENDED:
+        now = time.time()
+        values |= {"ended": now, "pid": None, "host": None, "process_started": None}
+        connection.execute(controls.update().where(controls.c.run_id == run_id, controls.c.state == "asked"), {
+            "state": "refused", "settled": now, "refused": f"The run was {state} first."})
+    connection.execute(runs.update().where(runs.c.id == run_id), values)
+
+
+def log(connection: sa.Connection, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
+    return connection.execute(events.insert(), {
+        "run_id": run_id, "step": step, "kind": kind, "payload": json.dumps(payload, ensure_ascii=False),
+        "time": time.time()}).inserted_primary_key[0]
+
+
+def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[str, Any]) -> int:
+    return connection.execute(controls.insert(), {
+        "run_id": run_id, "command": command, "payload": json.dumps(payload, ensure_ascii=False), "state": "asked",
+        "asked": time.time()}).inserted_primary_key[0]
+
+
+def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
+    """The metrics that any of a run's rows beyond step `after` has."""
+    query = sa.select(steps.c.metrics).where(steps.c.run_id == run_id, steps.c.step > after)
+    found: set[str] = set()
+    for text in connection.scalars(query):
+        found.update(text.split('"')[1::2])  # all values are numbers, so names alone are quoted; faster than reading
+    return found
+
+
+def columns(connection: sa.Connection, run_id: str, keys: Sequence[str], after: int = 0) -> list[Sequence[Any]]:
+    """Step, tokens, environment steps and seconds of a run's rows beyond step `after`, then the metrics `keys`; None
+    where there is none.
+
+    Rows hold many metrics: where the database can pick a few out of the JSON itself, that is three times as fast.
+    """
+    sqlite = connection.dialect.name == "sqlite"
+    picked = [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys] if sqlite else [steps.c.metrics]
+    query = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, *picked).where(
+        steps.c.run_id == run_id, steps.c.step > after).order_by(steps.c.step)
+    rows: list[Sequence[Any]] = connection.execute(query).all()
+    if not sqlite:
+        rows = [[*row[:4], *map(json.loads(row[4]).get, keys)] for row in rows]
+    return list(zip(*rows, strict=True)) or [()] * (4 + len(keys))

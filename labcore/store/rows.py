@@ -1,0 +1,88 @@
+"""What a reader gets from the store, and the states a run goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from labcore.spec.run_spec import RunSpec
+
+GOING = ("starting", "running", "paused")  # a process has it
+ACTIVE = ("queued", *GOING)
+RESUMABLE = ("interrupted", "stopped", "failed", "diverged")
+ENDED = ("finished", *RESUMABLE)
+STATES = (*ACTIVE, *ENDED)
+
+# state -> the states that its worker may give it
+MOVES: dict[str, tuple[str, ...]] = {
+    "queued": ("starting", "stopped", "failed"),
+    "starting": ("running", "paused", *ENDED),
+    "running": ("paused", *ENDED),
+    "paused": ("running", *ENDED),
+    **{state: () for state in ENDED},  # only a resume leads out of an ending
+}
+
+COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+COMMANDS = ("pause", "resume", "step", "stop", "set")
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
+
+    `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
+    `star`, `tags` and `note` are its owner's. `deleted` is when it was put into the trash.
+    """
+
+    id: str
+    spec: RunSpec
+    state: str
+    message: str
+    created: float
+    started: float | None
+    ended: float | None
+    pid: int | None
+    host: str | None
+    heartbeat: float | None
+    step: int
+    seconds: float
+    base: str | None
+    sweep: str | None = None
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One logged step, exactly as the loop gave it."""
+
+    step: int
+    tokens: int
+    env_steps: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run at `step`; ids grow with time."""
+
+    id: int
+    step: int
+    kind: str
+    payload: dict[str, Any]
+    time: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something asked of a run. `state`: asked, applied, refused (with the reason), or superseded by a later one."""
+
+    id: int
+    command: str
+    payload: dict[str, Any]
+    state: str = "asked"
+    step: int | None = None
+    refused: str | None = None

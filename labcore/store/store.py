@@ -1,0 +1,339 @@
+"""The store: every run, its steps, its events and the controls asked of it, in one database.
+
+SQLite in WAL mode by default, any SQLAlchemy URL by `RL_LAB_STORE`. Every change is one transaction, and a step is
+never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
+successor. A deleted run lies in the trash, where no list shows it and nothing can be asked of it, until it is restored
+or purged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError, NoSuchRun
+from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
+from labcore.files.paths import home, run_folder
+from labcore.spec.record import Record
+from labcore.spec.run_spec import RunSpec
+from labcore.store import changes as inside
+from labcore.store import schema
+from labcore.store.keeping import RUN_COLUMNS, Keeping, run_row
+from labcore.store.process import Owner, gone
+from labcore.store.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
+from labcore.store.schema import controls, events, runs, steps
+
+__all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
+
+_LISTED = sa.select(*RUN_COLUMNS).where(runs.c.deleted.is_(None))
+_STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
+    steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
+_ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
+    controls.c.run_id == sa.bindparam("run"), controls.c.state == "asked").order_by(controls.c.id)
+
+
+class Store(Keeping):
+    """See the module."""
+
+    # ---------------------------------------------------------------- runs
+
+    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None) -> str:
+        """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
+
+        A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of.
+
+        Raises:
+            LabError: the user's file that it needs was deleted by a clean-up.
+        """
+        parent, at = spec.parent or (None, 0)
+        values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": "",
+                                  "parent": parent, "sweep": sweep}
+        while True:
+            # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
+            run_id = re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}")
+            with self._writing() as connection:
+                if run_folder(run_id).exists() or inside.state(connection, run_id):
+                    continue
+                uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
+                connection.execute(runs.insert(), {"id": run_id, **values})
+                inside.log(connection, run_id, "queued", {}, at)
+                if parent:  # before any worker may see the run
+                    checkpoint.take_along(run_folder(parent), at, run_folder(run_id))
+                if mine:
+                    inside.claim(connection, run_id, Owner.this())
+            return run_id
+
+    def take_in(self, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> bool:
+        """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
+        with self._writing() as connection:
+            free = not inside.state(connection, row.id)
+            if free:
+                inside.take_in(connection, row, rows, told)
+            return free
+
+    def run(self, run_id: str) -> RunRow:
+        """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
+        with self._reading() as connection:
+            row = connection.execute(sa.select(*RUN_COLUMNS).where(runs.c.id == run_id)).first()
+        if row is None:
+            raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
+                            "names.")
+        if row.deleted is not None:
+            raise inside.in_the_trash(run_id)
+        return run_row(row)
+
+    def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
+        """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""
+        query = _LISTED.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
+        if states:
+            query = query.where(runs.c.state.in_(states))
+        if kind:  # a text in JSON cannot hold these quotes
+            query = query.where(runs.c.spec.contains(f'"kind": "{kind}"', autoescape=True))
+        with self._reading() as connection:
+            return [run_row(row) for row in connection.execute(query)]
+
+    def children(self, run_id: str) -> list[RunRow]:
+        """The forks of a run, oldest first; also of one that was deleted."""
+        query = _LISTED.where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
+        with self._reading() as connection:
+            return [run_row(row) for row in connection.execute(query)]
+
+    def sweep_runs(self, sweep: str | None = None) -> list[RunRow]:
+        """The runs of a sweep, or of all sweeps, oldest first."""
+        these = runs.c.sweep.is_not(None) if sweep is None else runs.c.sweep == sweep
+        with self._reading() as connection:
+            return [run_row(row) for row in connection.execute(
+                _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
+
+    def queued(self) -> list[str]:
+        """Ids of the queued runs, oldest first."""
+        query = sa.select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.created)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def claim(self, run_id: str, pid: int | None = None, host: str | None = None) -> bool:
+        """Make the queued run `run_id` this process's (or `pid`'s). False where another one was faster."""
+        owner = Owner.this() if pid is None else Owner.of(pid, host)
+        with self._writing() as connection:
+            return inside.claim(connection, run_id, owner)
+
+    def owns(self, run_id: str) -> bool:
+        """Whether this process has the run."""
+        row = self.run(run_id)
+        return row.state in GOING and row.pid == os.getpid() and row.host == platform.node()
+
+    def requeue(self, run_id: str, knobs: Mapping[str, Any] | None = None, mine: bool = False) -> None:
+        """Let an ended run go on from its newest checkpoint, with `knobs` set there first.
+
+        Raises:
+            LabError: the run is going already, or is finished.
+        """
+        with self._writing() as connection:
+            state = inside.known(connection, run_id)
+            if state not in RESUMABLE:
+                advice = "start a new run" if state == "finished" else "wait until it has ended"
+                raise LabError(f"The run {run_id} is {state}, so there is nothing to resume: {advice}.")
+            connection.execute(runs.update().where(runs.c.id == run_id), {
+                "state": "queued", "message": "", "pid": None, "host": None, "process_started": None, "ended": None})
+            inside.log(connection, run_id, "queued", {"resume": True}, inside.step(connection, run_id))
+            for key, value in (knobs or {}).items():
+                inside.ask(connection, run_id, "set", {"knob": key, "value": value})
+            if mine:
+                inside.claim(connection, run_id, Owner.this())
+
+    def set_state(self, run_id: str, state: str, message: str = "", *, log: tuple[str, dict] | None = None) -> None:
+        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction.
+
+        Raises:
+            LabError: the run cannot go there from its state, or belongs to another process.
+        """
+        with self._writing() as connection:
+            before = inside.known(connection, run_id)
+            if before == state:
+                connection.execute(runs.update().where(runs.c.id == run_id), {"message": message})
+                return
+            if state not in STATES or state not in MOVES[before]:
+                raise LabError(f"The run {run_id} is {before} and cannot become {state}.")
+            inside.check_owner(connection, run_id)
+            inside.move(connection, run_id, state, message)
+            if log:
+                inside.log(connection, run_id, *log, inside.step(connection, run_id))
+
+    def set_message(self, run_id: str, message: str) -> None:
+        """Say what the run is doing or waiting for. Writes only where the message is a new one."""
+        with self._writing() as connection:
+            connection.execute(runs.update().where(runs.c.id == run_id, runs.c.message != message),
+                               {"message": message})
+
+    def set_base(self, run_id: str, base: str, cached: bool) -> None:
+        """Note the SFT run that made, or is making, this run's base model."""
+        with self._writing() as connection:
+            connection.execute(runs.update().where(runs.c.id == run_id), {"base": base})
+            inside.log(connection, run_id, "sft", {"base": base, "cached": cached}, 0)
+
+    def beat(self, run_id: str) -> None:
+        """Show that the worker lives, while it has no step to show."""
+        with self._writing() as connection:
+            connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time()})
+
+    def reconcile(self) -> list[str]:
+        """Mark the runs whose process is gone as interrupted; return their ids. Queued runs stay queued."""
+        query = sa.select(runs.c.id, runs.c.pid, runs.c.host, runs.c.process_started, runs.c.heartbeat).where(
+            runs.c.state.in_(GOING))
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+        lost = [row for row in rows
+                if row.pid is None or gone(Owner(row.pid, row.host, row.process_started), row.heartbeat)]
+        return [row.id for row in lost if self._interrupt(row.id, row.pid, "its process is gone")]
+
+    def lost(self, pid: int, why: str) -> list[str]:
+        """Mark what the process `pid` of this host was running as interrupted; return the ids."""
+        query = sa.select(runs.c.id).where(runs.c.state.in_(GOING), runs.c.pid == pid, runs.c.host == platform.node())
+        with self._reading() as connection:
+            mine = list(connection.execute(query).scalars())
+        return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]
+
+    def give_up(self, run_id: str, message: str) -> None:
+        """Fail a run that is still queued although a worker was started for it."""
+        with self._writing() as connection:
+            if inside.state(connection, run_id) == "queued":
+                inside.move(connection, run_id, "failed", message)
+                inside.log(connection, run_id, "failed", {"text": message}, inside.step(connection, run_id))
+
+    def _interrupt(self, run_id: str, pid: int | None, why: str) -> bool:
+        with self._writing() as connection:
+            row = connection.execute(sa.select(runs.c.state, runs.c.pid, runs.c.step).where(
+                runs.c.id == run_id)).first()
+            if row is None or row.state not in GOING or row.pid != pid:
+                return False  # it ended, or was taken over, in the meantime
+            message = f"The run was interrupted at step {row.step} ({why}): resume it."
+            inside.move(connection, run_id, "interrupted", message)
+            inside.log(connection, run_id, "interrupted", {"text": message}, row.step)
+            return True
+
+    # ---------------------------------------------------------------- steps
+
+    def append(self, run_id: str, record: Record, seconds: float) -> bool:
+        """Commit one step. False where that step is there already; then it stays as it is.
+
+        Raises:
+            LabError: the run belongs to another process, or the disk is full.
+            ValueError: a metric that the catalog does not know, or one that is not finite.
+        """
+        unknown = record.metrics.keys() - METRICS.keys()
+        if unknown:
+            raise ValueError(f"metrics that the catalog does not declare: {sorted(unknown)}")
+        values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
+                  "seconds": seconds, "metrics": json.dumps(record.metrics, allow_nan=False)}
+        with self._writing() as connection:
+            inside.check_owner(connection, run_id)
+            there = connection.execute(sa.select(steps.c.step).where(
+                steps.c.run_id == run_id, steps.c.step == record.step)).first()
+            if not there:
+                connection.execute(steps.insert(), values)
+            progress = {} if there else {"step": record.step, "seconds": seconds}
+            connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time(), **progress})
+        return not there
+
+    def steps_after(self, run_id: str, step: int = 0) -> list[Step]:
+        """The steps of a run beyond `step`, in order."""
+        return self.steps_after_many({run_id: step})[run_id]
+
+    def steps_after_many(self, after: Mapping[str, int]) -> dict[str, list[Step]]:
+        """For each run, its steps beyond the given one; all from one snapshot of the store."""
+        with self._reading() as connection:
+            found = {run_id: connection.execute(_STEPS, {"run": run_id, "after": step}).all()
+                     for run_id, step in after.items()}
+        return {run_id: [Step(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
+                for run_id, rows in found.items()}
+
+    def logged(self, run_id: str, after: int = 0) -> set[str]:
+        """The metrics that any of a run's rows beyond step `after` has."""
+        with self._reading() as connection:
+            return inside.logged(connection, run_id, after)
+
+    def columns(self, run_ids: Sequence[str], keys: Sequence[str], after: int = 0) -> dict[str, list[Sequence[Any]]]:
+        """For each run step, tokens, environment steps and seconds of the rows beyond `after`, then the metrics `keys`.
+
+        A number that a row does not have is None. From one snapshot, and faster than whole rows.
+        """
+        with self._reading() as connection:
+            return {run_id: inside.columns(connection, run_id, keys, after) for run_id in run_ids}
+
+    # ---------------------------------------------------------------- events and controls
+
+    def log(self, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
+        """Add an event; return its id."""
+        with self._writing() as connection:
+            return inside.log(connection, run_id, kind, payload, step)
+
+    def events_after(self, run_id: str, event_id: int = 0) -> list[Event]:
+        """The events of a run beyond `event_id`, in order."""
+        query = sa.select(events.c.id, events.c.step, events.c.kind, events.c.payload, events.c.time).where(
+            events.c.run_id == run_id, events.c.id > event_id).order_by(events.c.id)
+        with self._reading() as connection:
+            return [Event(row.id, row.step, row.kind, json.loads(row.payload), row.time)
+                    for row in connection.execute(query)]
+
+    def ask(self, run_id: str, command: str, payload: Mapping[str, Any] | None = None) -> int:
+        """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id.
+
+        A queued run is stopped on the spot; everything else waits for the worker, which applies it in order.
+
+        Raises:
+            LabError: there is no such command, or the run has ended.
+        """
+        payload = dict(payload or {})
+        if command not in COMMANDS:
+            raise LabError(f"There is no command {command!r}: use one of {', '.join(COMMANDS)}.")
+        if command == "set" and set(payload) != {"knob", "value"}:
+            raise LabError("The command set needs a knob and its value: for example set beta=0.1.")
+        with self._writing() as connection:
+            state = inside.known(connection, run_id)
+            if state in ENDED:
+                advice = "resume it or start a new one" if state in RESUMABLE else "start a new one"
+                raise LabError(f"The run {run_id} is {state}, so it cannot obey {command}: {advice} first.")
+            control_id = inside.ask(connection, run_id, command, payload)
+            if command == "stop" and state == "queued":
+                step = inside.step(connection, run_id)
+                connection.execute(controls.update().where(controls.c.id == control_id),
+                                   {"state": "applied", "settled": time.time(), "step": step})
+                inside.move(connection, run_id, "stopped", "The run was stopped before it started.")
+                inside.log(connection, run_id, "stopped", {}, step)
+            return control_id
+
+    def asked(self, run_id: str) -> list[Control]:
+        """What is asked of the run and not settled yet, in order."""
+        with self._reading() as connection:
+            rows = connection.execute(_ASKED, {"run": run_id}).all()
+        return [Control(row.id, row.command, json.loads(row.payload)) for row in rows]
+
+    def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
+               log: tuple[str, dict] | None = None) -> None:
+        """Note what became of a control, with an event `log` (kind, payload) in the same transaction."""
+        state = "refused" if refused else "superseded" if superseded else "applied"
+        with self._writing() as connection:
+            connection.execute(controls.update().where(controls.c.id == control_id, controls.c.state == "asked"),
+                               {"state": state, "settled": time.time(), "step": step, "refused": refused})
+            if log:
+                run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar()
+                inside.log(connection, run_id, *log, step)
+
+    def controls(self, run_id: str) -> list[Control]:
+        """Everything that was ever asked of the run, and what became of it."""
+        names = Control.__dataclass_fields__
+        query = sa.select(*(controls.c[name] for name in names)).where(
+            controls.c.run_id == run_id).order_by(controls.c.id)
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+        return [Control(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows]

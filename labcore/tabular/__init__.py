@@ -1,0 +1,1 @@
+"""Methods that keep a table: dynamic programming, temporal differences and tabular policy gradients."""

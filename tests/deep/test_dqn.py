@@ -1,0 +1,138 @@
+import copy
+import dataclasses
+
+import pytest
+import torch
+
+from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak, target
+from labcore.deep.networks import MLP
+from labcore.deep.replay import Replay
+from labcore.deep.rollout import Batch
+
+
+@pytest.fixture
+def reference(golden):
+    data = golden("sb3_dqn")
+    return {key: torch.tensor(value) if isinstance(value, list) else value for key, value in data.items()}
+
+
+def test_target_loss_and_gradient_are_those_of_the_reference(reference, close):
+    q, dones = reference["q"].requires_grad_(), reference["dones"].bool()
+    targets = target(reference["rewards"], dones, reference["q_target_next"], reference["gamma"])
+    close(targets, reference["target_q"])
+    taken = q.gather(1, reference["actions"].unsqueeze(1)).squeeze(1)
+    close(taken, reference["current_q"])
+    loss = huber(taken, targets)
+    close(loss, reference["smooth_l1_loss"])
+    loss.backward()
+    close(q.grad, reference["grad_q"])
+
+
+def test_double_chooses_with_one_network_and_values_with_the_other(close):
+    rewards, ended = torch.tensor([1.0, 1.0]), torch.tensor([False, True])
+    slow, fast = torch.tensor([[5.0, 2.0], [5.0, 2.0]]), torch.tensor([[0.0, 3.0], [0.0, 3.0]])
+    close(target(rewards, ended, slow, 0.5), [3.5, 1.0])
+    close(target(rewards, ended, slow, 0.5, fast), [2.0, 1.0])
+
+
+def test_the_losses_agree_near_zero_and_part_beyond_one(close):
+    near, far, zero = torch.tensor([0.5, -0.3]), torch.tensor([3.0]), torch.zeros(1)
+    close(huber(near, torch.zeros(2)), mse(near, torch.zeros(2)))
+    close(huber(far, zero), 2.5)
+    close(mse(far, zero), 4.5)
+
+
+def test_polyak(reference, close, generator):
+    known = reference["polyak"]
+    slow, fast = (torch.nn.Linear(3, 1, bias=False) for _ in range(2))
+    slow.weight.data, fast.weight.data = (torch.tensor([known[name]]).float() for name in ("target", "params"))
+    polyak(slow, fast, known["tau"])
+    close(slow.weight, [known["result"]])
+    network = MLP((3, 4, 2), generator)
+    other = copy.deepcopy(network)
+    polyak(other, MLP((3, 4, 2), generator), 0.0)
+    assert all(map(torch.equal, other.parameters(), network.parameters()))
+
+
+def test_epsilon_schedule(reference):
+    known = reference["epsilon_schedule"]
+    for remaining, epsilon in known["progress_remaining_to_eps"]:
+        ours = linear_epsilon(1 - remaining, known["initial"], known["final"], known["exploration_fraction"])
+        assert ours == pytest.approx(epsilon, abs=1e-12)
+    assert linear_epsilon(0.0, 1.0, 0.1, 0.0) == pytest.approx(0.1)
+
+
+def test_epsilon_greedy_explores_evenly(generator):
+    q = torch.tensor([0.0, 0.0, 1.0, 0.0]).expand(40_000, 4)
+    actions = epsilon_greedy(0.4)(q, torch.rand(40_000, generator=generator))
+    shares = torch.bincount(actions, minlength=4) / 40_000
+    torch.testing.assert_close(shares, torch.tensor([0.1, 0.1, 0.7, 0.1]), atol=0.01, rtol=0)
+    assert (epsilon_greedy(0.0)(q, torch.zeros(40_000)) == 2).all()
+
+
+def batch(first, terminated, truncated):
+    """Steps that are numbered from `first`, one environment."""
+    count = len(terminated)
+    numbers = torch.arange(first, first + count).float().view(-1, 1)
+    ends = [torch.tensor(flags, dtype=torch.bool).view(-1, 1) for flags in (terminated, truncated)]
+    return Batch(numbers.unsqueeze(-1), numbers.long(), numbers, numbers.unsqueeze(-1) + 1, *ends,
+                 torch.ones(count, 1, dtype=torch.bool))
+
+
+def test_a_time_limit_is_not_an_end(reference):
+    """The buffer keeps what the reference samples: ends that are no time-outs."""
+    known = reference["replay_buffer_timeouts"]
+    timeouts = [bool(flag) for flag in known["TimeLimit_truncated"]]
+    ends = [bool(flag) and not timeout for flag, timeout in zip(known["done_flag"], timeouts, strict=True)]
+    replay = Replay(8, 1, torch.device("cpu"))
+    replay.add(batch(0, ends, timeouts))
+    assert replay.tensors()["terminated"].tolist() == [bool(flag) for flag in known["sampled_dones"]]
+
+
+def test_states_are_kept_as_their_numbers(generator):
+    """What is drawn is bit for bit what whole rows would give, also from a checkpoint that has them."""
+    seen, following = torch.randint(7, (2, 6, 1), generator=generator)
+    made = dataclasses.replace(batch(0, [False] * 6, [False] * 6), observations=torch.eye(7)[seen],
+                               next_observations=torch.eye(7)[following])
+    plain, packed, old = (Replay(5, 7, torch.device("cpu"), states) for states in (False, True, True))
+    for one in (plain, packed):
+        one.add(made)
+    old.restore(plain.tensors())
+    assert packed.tensors()["observations"].shape == (5,)
+    for one in (packed, old):
+        drawn = (each.sample(20, torch.Generator().manual_seed(1)) for each in (plain, one))
+        assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(*drawn, strict=True))
+
+
+def test_the_oldest_are_forgotten_and_the_rest_come_back(generator):
+    replay = Replay(5, 1, torch.device("cpu"))
+    replay.add(batch(0, [False] * 3, [False] * 3))
+    assert len(replay) == 3 and set(replay.sample(50, generator).actions.tolist()) == {0, 1, 2}
+    replay.add(batch(3, [False] * 4, [False] * 4))
+    assert set(replay.sample(200, generator).actions.tolist()) == {2, 3, 4, 5, 6}
+    drawn = replay.sample(50, generator)
+    assert torch.equal(drawn.next_observations[:, 0], drawn.actions + 1.0)
+    other = Replay(5, 1, torch.device("cpu"))
+    other.restore(replay.tensors())
+    for one in (replay, other):
+        one.add(batch(7, [True], [False]))
+    assert all(torch.equal(value, other.tensors()[key]) for key, value in replay.tensors().items())
+    other.add(batch(20, [False] * 12, [False] * 12))  # more than fits
+    assert sorted(other.tensors()["actions"].tolist()) == [27, 28, 29, 30, 31]
+
+
+def test_the_first_update_moves_q_towards_its_target(start):
+    """Turn the sign of the loss, and this turns too."""
+    session = start("dqn", {"gradient_steps": 1, "learning_rate": 1e-3, "td_loss": "mse"})
+    next(session.run())
+    data = session.replay.sample(64, session.generator)
+    targets = target(data.rewards, data.terminated, session.networks["target"](data.next_observations), 0.99).detach()
+
+    @torch.no_grad()
+    def error():
+        return float(mse(session.networks["q"](data.observations).gather(1, data.actions[:, None])[:, 0], targets))
+    before = error()
+    from labcore.deep.dqn import update
+    for _ in range(20):
+        update(session, data)
+    assert error() < 0.9 * before

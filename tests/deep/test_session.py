@@ -1,0 +1,204 @@
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from labcore.catalog.cartpole import ALGORITHMS
+from labcore.deep.checkpoint import tensors_of, values_of
+from labcore.deep.evaluation import evaluate, play
+from labcore.deep.networks import MLP, parameters
+from labcore.deep.rollout import choose, collect
+from labcore.deep.session import METHODS, Session
+from labcore.errors import Diverged, LabError
+from labcore.spec.run_spec import make
+
+
+def test_every_method_has_its_row():
+    assert set(METHODS) == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_a_run_and_its_twin_and_its_resumption(start, tmp_path, method):
+    """The same records bit for bit: started again, and saved at step 2 and loaded."""
+    session = start(method)
+    records = []
+    for record in session.run():
+        records.append(record)
+        if record.step == 2:
+            session.save(tmp_path)
+    assert [record.step for record in records] == [1, 2, 3, 4]
+    assert "4 steps" in session.finished_because
+    json.dumps([dataclasses.asdict(record) for record in records], allow_nan=False)
+    twin = start(method)
+    assert list(twin.run()) == records
+    resumed = start(method, resume=tmp_path)
+    assert list(resumed.run()) == records[2:]
+    same = tensors_of(session)
+    for other in (twin, resumed):
+        assert all(torch.equal(value, same[key]) for key, value in tensors_of(other).items())
+        assert values_of(other) == values_of(session)
+    assert list(start(method, seed=2).run()) != records
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_no_global_random_numbers(start, method):
+    torch.manual_seed(0)
+    first = [record.metrics for record in start(method, steps=2).run()]
+    torch.manual_seed(1)
+    assert [record.metrics for record in start(method, steps=2).run()] == first
+
+
+@pytest.mark.parametrize("method", ["ppo", "dqn"])
+def test_a_resumed_world_that_is_stepped_singly(start, tmp_path, method):
+    session = start(method, task="FrozenLake-v1")
+    records = session.run()
+    next(records)
+    session.save(tmp_path)
+    assert list(start(method, task="FrozenLake-v1", resume=tmp_path).run()) == list(records)
+
+
+@pytest.mark.parametrize("task", ["Acrobot-v1", "MountainCar-v0", "CliffWalking-v1", "Taxi-v4"])
+def test_other_environments_run(start, task):
+    for method in ("ppo", "dqn"):
+        record = next(start(method, {"rollout_steps": 4, "eval_episodes": 1}, task=task, steps=1).run())
+        assert math.isfinite(record.metrics["eval_return"])
+
+
+def test_a_broken_checkpoint_is_said(start, tmp_path):
+    session = start("ppo")
+    session.save(tmp_path)
+    with pytest.raises(LabError, match="cannot be read"):
+        start("ppo", {"hidden": 8}, resume=tmp_path)
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(LabError, match="cannot be read"):
+        start("ppo", resume=tmp_path)
+
+
+@pytest.mark.parametrize(("method", "knobs", "words"), [
+    ("pppo", {}, "did you mean 'ppo'"), ("ppo", {"clip_hihg": 1}, "did you mean 'clip_high'"),
+    ("ppo", {"gamma": 2}, "outside its bounds"), ("dqn", {"td_loss": "l1"}, "choose one of")])
+def test_bad_settings_are_said(method, knobs, words):
+    with pytest.raises(LabError, match=words):
+        make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", knobs=knobs)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_device_is_said(start):
+    with pytest.raises(LabError, match="no cuda"):
+        start("ppo", device="cuda")
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_a_divergence_is_said_and_nothing_is_lost(start, method):
+    session = start(method)
+    records = session.run()
+    next(records)
+    before = {name: parameters(network) for name, network in session.networks.items()}
+    slow = session.networks["target" if method == "dqn" else "critic"]
+    with torch.no_grad():
+        next(slow.parameters()).fill_(math.nan)
+    with pytest.raises(Diverged, match="at step 2"):
+        next(records)
+    assert torch.equal(parameters(session.acting), before[METHODS[method].acts])
+    assert session.step == 1
+
+
+def test_actions_have_the_policy_s_chances(generator):
+    logits = torch.tensor([0.5, 0.2, 0.3]).log().expand(50_000, 3)
+    shares = torch.bincount(choose(logits, torch.rand(50_000, generator=generator))) / 50_000
+    torch.testing.assert_close(shares, torch.tensor([0.5, 0.2, 0.3]), atol=0.01, rtol=0)
+
+
+def test_whole_episodes_and_raw_returns(start):
+    session = start("reinforce")
+    batch = collect(session, 500, whole_episodes=True)
+    ended = session.episodes.take()
+    assert sorted(episode["length"] for episode in ended) == sorted(batch.mask.sum(0).tolist())
+    assert all(episode["return"] == episode["length"] for episode in ended)
+    assert session.env_steps == int(batch.mask.sum())
+    last = batch.mask.sum(0) - 1
+    ends = (batch.terminated | batch.truncated)[last, torch.arange(3)]
+    assert ends.all() and not (batch.terminated[:-1] & batch.mask[1:]).any()
+
+
+def test_next_observations_follow_within_an_episode(start):
+    batch = collect(start("ppo"), 60)
+    ended = batch.terminated | batch.truncated
+    same = (batch.next_observations[:-1] == batch.observations[1:]).all(-1)
+    assert ended.any() and torch.equal(same, ~ended[:-1])
+
+
+def test_initial_weights_are_orthogonal_with_their_gains(generator):
+    network = MLP((4, 64, 64, 2), generator, gain=0.01)
+    first, middle, last = (layer.weight for layer in network.layers)
+    torch.testing.assert_close(first.T @ first, 2 * torch.eye(4))
+    torch.testing.assert_close(middle @ middle.T, 2 * torch.eye(64), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(last @ last.T, 1e-4 * torch.eye(2))
+    again = MLP((4, 64, 64, 2), torch.Generator().manual_seed(0), gain=0.01)
+    assert torch.equal(parameters(network), parameters(again))
+
+
+def greedy_return(session, needed, steps):
+    """The best greedy evaluation within `steps` steps, looked at until one is `needed`."""
+    best = -math.inf
+    for record in session.run():
+        best = max(best, record.metrics.get("eval_return", -math.inf))
+        if best >= needed or record.step == steps:
+            return best
+
+
+@pytest.mark.parametrize(("method", "steps"), [("ppo", 60), ("a2c", 40), ("trpo", 60), ("reinforce", 20), ("dqn", 80)])
+def test_it_learns(method, steps):
+    """To 195 and more in a few seconds, with the knobs as they are."""
+    session = Session.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=2, steps=100,
+                                 knobs={"eval_every": 4}))
+    assert greedy_return(session, 195, steps) >= 195
+    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 150  # in worlds that no choice was made in
+    assert session.best_return >= 195
+
+
+def test_dqn_solves_cartpole_and_holds_it():
+    """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
+    session = Session.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
+    row = 0
+    for record in session.run():
+        if "eval_return" in record.metrics:
+            row = row + 1 if record.metrics["eval_return"] >= 475 else 0
+        if row == 3:
+            break
+    assert row == 3
+    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in worlds that no choice was made in
+
+
+def test_q_sees_every_bounded_number_within_one(start):
+    session = start("dqn")
+    for name in ("q", "target"):
+        assert session.networks[name].scale.tolist() == pytest.approx([1 / 4.8, 1, 1 / 0.418879, 1], rel=1e-6)
+    assert start("ppo").policy.scale.tolist() == [1.0] * 4
+    assert start("dqn", task="FrozenLake-v1").networks["q"].scale.tolist() == [1.0] * 16
+
+
+def test_a_network_scales_what_it_is_given(generator):
+    scale = (0.5, 1.0, 4.0)
+    plain, scaled = (MLP((3, 8, 2), torch.Generator().manual_seed(0), None, "relu", c) for c in ((), scale))
+    x = torch.randn(5, 3, generator=generator)
+    assert torch.equal(scaled(x), plain(x * torch.tensor(scale)))
+    plain.load_state_dict(scaled.state_dict())  # the factors are kept with the weights
+    assert torch.equal(plain(x), scaled(x))
+    assert "scale" not in dict(scaled.named_parameters())
+
+
+def test_the_path_of_an_evaluation_is_its_first_episode(start):
+    evaluation = evaluate(start("ppo"))
+    assert len(evaluation.path) == evaluation.lengths[0] + 1 and len(evaluation.path[0]) == 4
+
+
+def test_uniform_weights_have_biases(generator):
+    first = MLP((4, 64, 2), generator, gain=None).layers[0]
+    assert first.bias.abs().max() <= 0.5 and float(first.bias.detach().std()) == pytest.approx(0.29, abs=0.06)
+
+
+def test_an_untrained_policy_does_not_balance(start):
+    assert play(start("ppo").acting, "CartPole-v1", 20, seed=0).mean < 100

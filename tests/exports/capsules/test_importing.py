@@ -1,0 +1,176 @@
+"""A capsule becomes a run like any other, in its own lab or another one."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from labcore.cli.main import main
+from labcore.errors import LabError
+from labcore.exports.capsules import packing, reading
+from labcore.exports.capsules.importing import take_in
+from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
+from labcore.files.paths import home, run_folder
+from labcore.jobs import jobs
+from labcore.runs.fork import fork_spec
+from labcore.shelf import disk
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+from tests.exports.capsules.tools import SMALL, maze, ran, sealed
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """elsewhere() is the store of another lab."""
+    def moved() -> Store:
+        monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "elsewhere"))
+        return Store()
+    return moved
+
+
+def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
+    run_id = ran(store, maze(30), {3: ("alpha", 0.3)}, stop=8)
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    before, rows, events = store.run(run_id), store.steps_after(run_id), store.events_after(run_id)
+    samples = {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
+    other = elsewhere()
+    assert take_in(other, path) == run_id
+    run = other.run(run_id)
+    assert (run.spec, run.state, run.step, run.seconds) == (before.spec, "stopped", 8, before.seconds)
+    assert run.tags == ("imported",) and run.message == f"Imported from run.zip, the capsule of {run_id}."
+    assert other.steps_after(run_id) == rows
+    found = other.events_after(run_id)
+    assert [(e.step, e.kind, e.payload, e.time) for e in found[:-1]] == [
+        (e.step, e.kind, e.payload, e.time) for e in events]
+    assert (found[-1].kind, found[-1].step) == ("imported", 8)
+    assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 8]
+    assert samples == {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
+
+
+def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
+    whole, stopped = ran(store, maze(20), {3: ("alpha", 0.3)}), ran(store, maze(20), {3: ("alpha", 0.3)}, stop=8)
+    path = packing.write(store, stopped, tmp_path / "run.zip")
+    wanted = [row.metrics["td_error"] for row in store.steps_after(whole)]
+    other = elsewhere()
+    run_id = take_in(other, path)
+    other.requeue(run_id)
+    assert drive(other, run_id) == "finished"
+    assert [row.metrics["td_error"] for row in other.steps_after(run_id)] == wanted
+    child = ran(other, fork_spec(other, run_id, 8, knobs={"alpha": 0.9}, steps=12))
+    assert other.run(child).step == 12
+
+
+def test_a_name_that_is_taken(store, tmp_path):
+    run_id = ran(store, maze(4))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    second = take_in(store, path)
+    assert second != run_id and second.startswith("q_learning-corridors-")
+    assert store.steps_after(second) == store.steps_after(run_id)
+    assert store.run(run_id).tags == ()
+
+
+@pytest.mark.parametrize("name", ["votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db",
+                                  "supervisor.log", "imported-x", "sweep-abc123"])
+def test_a_name_that_no_run_may_have(store, tmp_path, name):
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    run_id = take_in(store, sealed(path, run=name))
+    assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
+
+
+def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
+    run_id = ran(store, maze(4))
+    (home() / "votes").mkdir()
+    row = replace(store.run(run_id), id="votes")
+    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
+    store.trash(["votes"])
+    assert store.purge(["votes"], time.time()) == ["votes"]
+    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))
+    store.delete("votes")
+    assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
+
+
+def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
+    data = uploads.keep("sums.jsonl", b"".join(b'{"prompt": "%d+1=", "answer": "%d"}\n' % (n, n + 1) for n in range(9)))
+    base = ran(store, make(algorithm_key="sft", task_key="prompts", data=str(data), steps=2,
+                           knobs={"eval_prompts": 4}))
+    model = tmp_path / "model"
+    checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
+    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=6,
+                             knobs=SMALL), stop=2)
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    other = elsewhere()
+    assert take_in(other, path) == run_id
+    spec = other.run(run_id).spec
+    assert all(place.startswith(str(home() / "uploads")) for place in (spec.data, spec.model))
+    child = other.create(fork_spec(other, run_id, 0, steps=3))
+    second = take_in(other, path)  # shares the weights
+    assert other.run(second).spec.model == spec.model
+    disk.lighten(run_id)
+    other.requeue(run_id)
+    assert drive(other, run_id) == "finished", other.run(run_id).message
+    other.delete(run_id)
+    other.requeue(second)
+    for each in (child, second):
+        assert drive(other, each) == "finished", other.run(each).message
+    assert jobs.compute({"job": "answer", "models": [f"base:{child}"], "temperature": 1.0, "max_new_tokens": 4,
+                         "seed": 0, "prompt": "1+1=", "count": 1})
+
+
+def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not_while_it_comes_again(
+        store, elsewhere, tmp_path):
+    data = uploads.keep("sums.jsonl", b'{"prompt": "1+1=", "answer": "2"}\n')
+    base = ran(store, make(algorithm_key="sft", task_key="prompts", data=str(data), steps=1,
+                           knobs={"eval_prompts": 1}))
+    model = checkpoint.newest(run_folder(base))[1] / "policy"
+    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=1,
+                             knobs=SMALL))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    other = elsewhere()
+    spec = other.run(take_in(other, path)).spec
+    places = {Path(spec.data).parent, Path(spec.model).parent}
+
+    def forgotten() -> set[Path]:
+        other.delete(run_id)
+        return {uploads.root() / name for name in uploads.unused(other)}
+
+    for file in uploads.root().rglob("*"):
+        os.utime(file, (1.0, 1.0))
+    assert uploads.unused(other) == [] and forgotten() == places
+    take_in(other, path)
+    assert forgotten() == set(), "used again a moment ago"
+
+
+def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
+    run_id = ran(store, maze(4))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    with reading.unpacked(path) as found:
+        spec = found.spec
+    before = sorted(home().iterdir())
+    monkeypatch.setattr(Store, "take_in", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
+    with pytest.raises(LabError, match="the disk is full"):
+        take_in(store, path)
+    sealed(path, {"spec.json": spec.to_json().replace("corridors", "nowhere").encode()})
+    with pytest.raises(LabError, match="no task 'nowhere'"):
+        take_in(store, path)
+    assert sorted(home().iterdir()) == before
+
+
+def test_the_command(store, tmp_path, capsys):
+    run_id = ran(store, maze(4))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    assert main(["import", str(path)]) == 0
+    new = capsys.readouterr().out.strip()
+    assert store.run(new).tags == ("imported",)
+    assert main(["import", str(path), "--label", "mine"]) == 1
+    (tmp_path / "x.csv").write_text("step,reward\n1,2\n")
+    assert main(["import", str(path), str(tmp_path / "x.csv")]) == 1
+    assert "imported by themselves" in capsys.readouterr().err
+    path.write_bytes(path.read_bytes()[:1000])
+    assert main(["import", str(path)]) == 1
+    assert "is not a whole zip file" in capsys.readouterr().err

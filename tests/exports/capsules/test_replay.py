@@ -1,0 +1,295 @@
+"""Replays: every kind of run comes out the same bit for bit, and what does not is found and told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from labcore.catalog.metrics import METRICS
+from labcore.cli.main import main
+from labcore.errors import LabError
+from labcore.exports.capsules import packing, replay
+from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
+from labcore.files.paths import run_folder
+from labcore.runs.faults import Ended
+from labcore.runs.fork import fork_spec
+from labcore.spec.record import Record
+from labcore.spec.run_spec import RunSpec, make
+from labcore.store.rows import Event, Step
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+from tests.exports.capsules.tools import SMALL, content, maze, ran, sealed
+
+
+def again(store: Store, run_id: str, tmp_path: Path, **options) -> replay.Verdict:
+    return replay.replay(packing.write(store, run_id, tmp_path / "run.zip"), **options)
+
+
+def training(store: Store, run_id: str) -> set[str]:
+    return {key for row in store.steps_after(run_id) for key in row.metrics if METRICS[key].about == "training"}
+
+
+def altered(path: Path, change) -> Path:
+    """The capsule with `change(rows of metrics.csv)` made, under its true hashes."""
+    rows = list(csv.DictReader(io.StringIO(content(path)["metrics.csv"].decode())))
+    change(rows)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return sealed(path, {"metrics.csv": table.getvalue().encode()})
+
+
+# ---------------------------------------------------------------- runs that come out the same
+
+
+@pytest.mark.parametrize("spec, moves", [
+    (maze(), {3: ("alpha", 0.05), 7: ("epsilon", 0.4)}), (maze(8, "value_iteration"), {2: ("gamma", 0.8)}),
+    (make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1", steps=3), {1: ("clip_low", 0.1)}),
+    (make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", steps=3), {1: ("gamma", 0.9)}),
+    (make(algorithm_key="grpo", task_key="sort", steps=4, knobs=SMALL), {2: ("beta", 0.3)}),
+    (make(algorithm_key="ppo", task_key="add", steps=3, knobs=SMALL), {1: ("gae_lambda", 0.5)}),
+    (make(algorithm_key="sft", task_key="sort", steps=5, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
+    (make(algorithm_key="dpo", task_key="sort", steps=4, knobs={
+        "sft_steps": 60, "pair_prompts": 64, "pairs_per_step": 8, "eval_prompts": 4}), {2: ("beta", 0.5)}),
+], ids=lambda value: f"{value.kind}-{value.algorithm}" if isinstance(value, RunSpec) else "")
+def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
+    run_id = ran(store, spec, moves)
+    keys = {event.payload["knob"] for event in store.events_after(run_id) if event.kind == "knob"}
+    assert keys == {key for key, _ in moves.values()}
+    verdict = again(store, run_id, tmp_path)
+    assert verdict == replay.Verdict(run_id, store.run(run_id).step, len(training(store, run_id)), (), None, ())
+    assert Store().run(run_id).state == "finished" and "RL_LAB_STORE" not in os.environ  # in the lab it was in
+
+
+def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
+    """PPO makes eight updates a step; the knob is moved between the third and the fourth."""
+    spec = make(algorithm_key="ppo", task_key="sort", steps=3, knobs=SMALL | {
+        "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8})
+    run_id = store.create(spec)
+    asked, real = [], store.asked
+
+    def asking(of):
+        if of == run_id and not asked and store.run(run_id).step == 1:
+            asked.append(store.ask(run_id, "set", {"knob": "clip_low", "value": 0.01}))
+        return real(of)
+
+    store.asked = asking
+    drive(store, run_id)
+    [place] = [event.payload for event in store.events_after(run_id) if event.kind == "knob"]
+    run = packing.write(store, run_id, tmp_path / "run.zip")
+    assert replay.replay(run).matches
+    events = content(run)["events.csv"].decode()
+    moved = events.replace(f'""update"": {place["update"]}', f'""update"": {place["update"] + 3}')
+    assert moved != events
+    assert not replay.replay(sealed(run, {"events.csv": moved.encode()})).matches
+
+
+def test_a_stopped_run_is_replayed_to_where_it_stopped(store, tmp_path):
+    run_id = ran(store, maze(1000), {2: ("alpha", 0.3)}, stop=6)
+    assert (again(store, run_id, tmp_path).steps, store.run(run_id).step) == (6, 6)
+    assert again(store, run_id, tmp_path, steps=4).steps == 4
+    for wrong in (0, 7):
+        with pytest.raises(LabError, match="holds the steps 1 to 6"):
+            again(store, run_id, tmp_path, steps=wrong)
+
+
+def test_a_run_that_was_stopped_and_went_on_with_another_value(store, tmp_path):
+    run_id = ran(store, maze(12), {2: ("alpha", 0.3)}, stop=6)
+    store.requeue(run_id, {"alpha": 0.7, "epsilon": 0.2})
+    assert drive(store, run_id) == "finished"
+    verdict = again(store, run_id, tmp_path)
+    assert verdict.matches and verdict.steps == 12 and not verdict.overtaken
+
+
+def test_a_capsule_of_a_run_that_is_going(store, tmp_path):
+    run_id = store.create(maze(12))
+
+    def on_record(of: str, record: Record, seconds: float) -> None:
+        if record.step == 5:
+            store.ask(run_id, "set", {"knob": "alpha", "value": 0.1})  # later than what the capsule holds
+        if record.step == 4:
+            packing.write(store, run_id, tmp_path / "run.zip")
+
+    drive(store, run_id, on_record=on_record)
+    assert replay.replay(tmp_path / "run.zip").steps == 4
+
+
+def test_the_lab_that_it_is_run_in_is_left_alone(store, tmp_path, monkeypatch):
+    path = packing.write(store, ran(store, maze(3)), tmp_path / "run.zip")
+    url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    monkeypatch.setenv("RL_LAB_STORE", url)
+    assert replay.replay(path).matches
+    assert os.environ["RL_LAB_STORE"] == url and not (tmp_path / "elsewhere.db").exists()
+
+
+def test_the_pace_at_which_it_was_watched_does_not_count(store, tmp_path):
+    run_id = ran(store, maze(6, pace=8.0), {2: ("pace", 5.0), 3: ("alpha", 0.3)})
+    seconds = []
+    watch = lambda _: lambda run, record, at: seconds.append(at)  # noqa: E731
+    assert again(store, run_id, tmp_path, watch=watch).matches
+    assert store.run(run_id).seconds > 0.9 > seconds[-1]
+
+
+def test_forks_twins_and_fresh_ones_and_forks_of_forks(store, tmp_path):
+    parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL))
+    twin = ran(store, fork_spec(store, parent, 3, knobs={"beta": 0.3}, steps=5), {4: ("beta", 0.0)})
+    fresh = ran(store, fork_spec(store, twin, 5, algorithm="rloo", twin=False, steps=7))
+    for run_id, steps in ((twin, 2), (fresh, 2)):
+        verdict = again(store, run_id, tmp_path)
+        assert verdict.matches and verdict.steps == steps
+    store.delete(parent)
+    assert again(store, twin, tmp_path).matches
+
+
+def test_the_users_file_and_model_come_along(store, tmp_path):
+    data = uploads.keep("sums.jsonl", b"".join(b'{"prompt": "%d+1=", "answer": "%d"}\n' % (n, n + 1) for n in range(9)))
+    sums = make(algorithm_key="sft", task_key="prompts", data=str(data), steps=3, knobs={"eval_prompts": 4})
+    base = ran(store, sums)
+    model = tmp_path / "model"
+    checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
+    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=3,
+                             knobs=SMALL))
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    model.rename(tmp_path / "elsewhere")
+    data.unlink()
+    assert replay.replay(path).matches
+
+
+def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monkeypatch):
+    """Broken after step 8 with a checkpoint of step 5, resumed from there with another value."""
+    from labcore.tabular.session import Session
+
+    real, broken = Session.run, []
+
+    def run(self):
+        for record in real(self):
+            yield record
+            if self.step == 8 and not broken:
+                broken.append(True)
+                raise Ended("diverged", "for a test")
+
+    monkeypatch.setattr(Session, "run", run)
+    run_id = store.create(maze(12))
+    moves = {5: ("epsilon", 0.5), 7: ("alpha", 0.2)}  # each change leaves a checkpoint before it
+
+    def on_record(of: str, record: Record, seconds: float) -> None:
+        if record.step in moves:
+            store.ask(run_id, "set", dict(zip(("knob", "value"), moves[record.step], strict=True)))
+
+    assert drive(store, run_id, on_record=on_record) == "diverged"
+    shutil.rmtree(run_folder(run_id) / "checkpoints" / "step-000007")
+    store.requeue(run_id, {"alpha": 0.9})
+    assert drive(store, run_id) == "finished"
+    assert [event.payload["from"] for event in store.events_after(run_id) if event.kind == "resumed"] == [5]
+    verdict = again(store, run_id, tmp_path)
+    assert verdict.matches and verdict.overtaken == (6, 7, 8) and verdict.steps == 9
+
+
+def test_where_nothing_can_be_compared_there_is_no_answer(store, tmp_path, monkeypatch, capsys):
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+    monkeypatch.setattr(replay, "overtaken", lambda events, steps: {1, 2, 3})
+    assert replay.replay(path).steps == 1
+    assert main(["replay", str(path), "--steps", "3"]) == 2
+    assert "can be compared" in capsys.readouterr().err
+
+
+def test_steps_overtaken_by_a_change_after_a_resume():
+    def events(*told: tuple[str, int]) -> list[Event]:
+        return [Event(number, step, kind, {"knob": "a"}, 0.0) for number, (kind, step) in enumerate(told)]
+
+    assert replay.overtaken(events(("started", 0), ("knob", 3), ("knob", 7), ("finished", 9)), range(1, 10)) == set()
+    gone_back = events(("started", 0), ("knob", 3), ("interrupted", 9), ("queued", 9), ("resumed", 9), ("knob", 6),
+                       ("finished", 12))
+    assert replay.overtaken(gone_back, range(1, 13)) == {6, 7, 8, 9}
+    assert replay.overtaken(gone_back, [1, 7]) == {7}
+    forked = events(("queued", 10), ("forked", 10), ("knob", 11), ("finished", 12))
+    assert replay.overtaken(forked, range(11, 13)) == set()
+    forged = events(("interrupted", 2**53), ("knob", -2**53))
+    assert replay.overtaken(forged, [1, 2, 2**53]) == {1, 2, 2**53}
+
+
+# ---------------------------------------------------------------- what comes out otherwise
+
+
+@pytest.mark.parametrize("key, change", [("td_error", lambda text: repr(float(text) * (1 + 2**-52))),
+                                         ("env_steps", lambda text: str(int(text) + 1)), ("td_error", lambda text: "")])
+def test_the_first_number_that_differs_is_named(store, tmp_path, key, change):
+    path = packing.write(store, ran(store, maze(6)), tmp_path / "run.zip")
+    kept = []
+
+    def alter(rows):
+        for row in rows[3:]:
+            kept.append(row[key])
+            row[key] = change(row[key])
+
+    verdict = replay.replay(altered(path, alter))
+    wrong = change(kept[0])
+    assert verdict.difference == replay.Difference(4, key, float(wrong) if wrong else None, float(kept[0]))
+    assert not verdict.matches and verdict.steps == 4 and verdict.causes == ()
+    assert replay.replay(path, steps=3).matches
+
+
+def test_what_the_machine_did_is_not_compared(store, tmp_path):
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+
+    def alter(rows):
+        for row in rows:
+            row["memory"], row["seconds"] = "1.0", "9999.0"
+
+    assert replay.replay(altered(path, alter)).matches
+
+
+def test_a_replay_that_ends_early(store, tmp_path):
+    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
+
+    def alter(rows):
+        rows.append(rows[-1] | {"step": "5"})
+
+    sealed(altered(path, alter), step=5)
+    assert replay.replay(path).difference == replay.Difference(5, "", None, None)
+
+
+def test_causes_are_what_has_changed_the_likeliest_first():
+    before = {"torch": "2.1", "python": "3.11", "threads": 4, "device": "cpu", "new": 1}
+    now = {"torch": "2.2", "python": "3.11", "threads": 2, "device": "cpu"}
+    assert replay.changed(before, now) == ("torch (2.1 then, 2.2 now)", "the number of threads (4 then, 2 now)")
+
+
+def test_zero_has_a_sign_and_a_number_may_be_missing():
+    row = Step(1, 5, 0, 0.0, {"reward": 0.0, "memory": 1.0})
+    assert replay.first_difference(row, Record(1, 5, {"reward": 0.0, "memory": 2.0})) is None
+    assert replay.first_difference(row, Record(1, 5, {"reward": -0.0})).metric == "reward"
+    assert replay.first_difference(row, Record(1, 6, {"reward": 0.0})).metric == "tokens"
+    assert replay.first_difference(row, Record(1, 5, {"reward": 0.0, "kl": 1.0})) == replay.Difference(1, "kl", None, 1)
+
+
+def test_a_model_too_large_for_the_capsule(store, tmp_path, monkeypatch):
+    base = ran(store, make(algorithm_key="sft", task_key="sort", steps=2, knobs={"eval_prompts": 4}))
+    model = tmp_path / "some-model"
+    checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
+    run_id = ran(store, make(algorithm_key="grpo", task_key="sort", model=str(model), steps=2, knobs=SMALL))
+    monkeypatch.setattr(packing, "LARGEST", 1000)
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    assert path.stat().st_size < 20_000
+    with pytest.raises(LabError, match=r"The model 'some-model' was too large for run\.zip: give its folder"):
+        replay.replay(path)
+    assert replay.replay(path, model=str(model)).matches
+    first = dict(checkpoint.steps(run_folder(base)))[0] / "policy"
+    verdict = replay.replay(path, model=str(first))
+    assert not verdict.matches and "the model, whose weights are others" in verdict.causes[0]
+
+
+def test_a_run_that_cannot_be_made_here(store, tmp_path):
+    path = packing.write(store, ran(store, make(algorithm_key="sft", task_key="sort", steps=2, knobs={
+        "eval_prompts": 4})), tmp_path / "run.zip")
+    if replay.versions.here().get("device") == "cpu":
+        with pytest.raises(LabError, match="has no mps device"):
+            replay.replay(path, device="mps")
+    assert not list(run_folder("x").parent.glob("*replay*"))

@@ -1,0 +1,54 @@
+"""Plans of every algorithm, and a folder with a model that knows the letters of the built-in tasks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.tasks import TASKS
+from labcore.exports.handover.plan import Plan
+from labcore.spec.run_spec import make
+
+SUMS = [{"prompt": "1+2=", "answer": "3"}, {"question": "2+2=", "answer": 4}, {"prompt": "3+2=", "answer": "5"}]
+PAIRS = [{"prompt": "ab=", "chosen": "ab", "rejected": "ba"}, {"prompt": "cb=", "chosen": "bc", "rejected": "cb"}]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """The user's files, in the working directory that the scripts are started in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in SUMS))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    (tmp_path / "book.txt").write_text("abc=" * 100)
+    return {"prompts": "sums.jsonl", "preferences": "pairs.jsonl", "text": "book.txt"}
+
+
+def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None, **more) -> Plan:
+    """A plan as `plan_of` makes it; `files` are the user's."""
+    knobs = more.pop("knobs", {})
+    if task == "text":
+        knobs = {"verifier": "contains", "pattern": "b", "prompt_length": 4, "piece_length": 12} | knobs
+    spec = make(algorithm_key=algorithm, task_key=task, knobs=knobs, data=(files or {}).get(TASKS[task].data), **more)
+    return Plan(f"{algorithm}-{task}-ab12", spec)
+
+
+def fitting() -> list[tuple[str, str]]:
+    """Every algorithm with every task that it can learn."""
+    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.loop in task.loops]
+
+
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """A tiny model as an export holds it, untrained."""
+    from labcore.catalog.llm.models import MODELS
+    from labcore.llm.nets.model import build, save
+    from labcore.llm.nets.tokenizer import character_tokenizer
+
+    tokenizer = character_tokenizer("abcdefghijklmnopqrstuvwxyz0123456789+=")
+    folder = tmp_path_factory.mktemp("model") / "checkpoint"
+    save(build(MODELS["tiny"], tokenizer, 0), tokenizer, folder)
+    return folder

@@ -1,0 +1,114 @@
+"""No knob is dropped in silence: in every tool it has a setting, is done by itself, or is said to be missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from labcore.catalog import choices
+from labcore.errors import LabError
+from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover.plan import UNKNOWN, Plan, plan_of
+from labcore.exports.handover.tools import TOOLS, tool
+from labcore.spec.run_spec import knobs_of, make
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+from tests.exports.handover.conftest import fitting, plan
+from tests.runs import fake
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("algorithm, task", fitting())
+def test_every_knob_of_the_catalog_is_known_to_every_tool(key, algorithm, task, files):
+    each = plan(algorithm, task, files)
+    found = TOOLS[key].mapped(each)
+    assert [line.knob for line in found] == [knob.key for knob in knobs_of(each.spec.row, each.spec.task_row)]
+    assert not [line.knob for line in found if line.note == UNKNOWN.note], "write a rule for the new knob"
+    assert not [line.knob for line in found if line.unsupported and not line.note], "say what to do instead"
+    script = TOOLS[key].script(each)
+    comments = " ".join(" ".join(part[1:] for part in script.splitlines() if part.startswith("#")).split())
+    for line in found:
+        if line.unsupported:
+            assert f"{line.knob}={line.value!r}" in comments and line.note.split(":")[-1].strip() in comments
+        elif line.built_in:
+            assert f"{line.knob}=" in comments
+
+
+RULES = {"trl": trl.RULES, "verl": verl.RULES, "openrlhf": openrlhf.RULES}
+# (tool, choice) -> the members that the tool has nothing like: the remark for unknown ones is said of them on purpose.
+FALL_THROUGH = {
+    ("trl", "advantage"): {"gae"}, ("trl", "ratio"): {"none"}, ("trl", "surrogate"): {"score_function"},
+    ("openrlhf", "surrogate"): {"score_function"}}
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("family", choices.FAMILIES[:-1], ids=lambda family: family.key)
+def test_every_choice_has_its_own_rule(key, family):
+    """Mixing an algorithm of one's own: only the choices listed above get the remark for those that a table lacks."""
+    fell = set()
+    for member in family.members:
+        base = plan("ppo" if member.critic else "grpo")
+        mixed = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, family.key: member.key}))
+        [line] = [line for line in TOOLS[key].mapped(mixed) if line.knob == family.key]
+        rules = RULES[key]["online"] if key != "trl" else RULES[key][trl.trainer(mixed)]
+        unknown = rules[family.key](mixed, "no such choice")
+        if not line.built_in and (line.settings, line.note) == (unknown.settings, unknown.note):
+            fell.add(member.key)
+        assert line.settings or line.built_in or len(line.note) > 20, (member.key, line)
+        TOOLS[key].script(mixed)
+    assert fell == FALL_THROUGH.get((key, family.key), set())
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("placement", choices.KL_PLACEMENTS)
+def test_every_placement_of_the_kl(key, placement):
+    each = plan("grpo", knobs={"kl_placement": placement, "beta": 0.07})
+    found = {line.knob: line for line in TOOLS[key].mapped(each)}
+    values = list(found["beta"].settings.values())
+    assert values in ([0.07], [0.0], [False]) and (values == [0.07]) == (placement != "off")
+
+
+def test_a_knob_that_no_rule_knows_is_said_to_be_unknown():
+    each = plan("grpo")
+    own = each.spec.task_row.knobs[0]
+    from labcore.exports.handover import plan as plans
+    [line] = [line for line in plans.lines(each, {}) if line.knob == own.key]
+    assert line.unsupported and "nothing is known" in line.note
+
+
+def test_values_are_those_at_the_end_of_the_run(tmp_path):
+    store = Store()
+    run_id = store.create(fake.grpo(10))
+    store.ask(run_id, "set", {"knob": "beta", "value": 0.3})
+    drive(store, run_id, start=fake.start)
+    found = plan_of(store, run_id)
+    assert (found["beta"], store.run(run_id).spec.knobs["beta"]) == (0.3, 0.04)
+    assert "beta=0.3," in tool("trl").script(found)
+
+
+def test_what_cannot_be_taken_further_is_told():
+    store = Store()
+    run_id = store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"))
+    with pytest.raises(LabError, match="no run of a language model"):
+        plan_of(store, run_id)
+    with pytest.raises(LabError, match="did you mean 'verl'"):
+        tool("verle")
+
+
+def test_a_fork_has_the_steps_that_it_makes_itself():
+    base = plan("grpo", steps=150)
+    assert Plan("x", replace(base.spec, parent=("y", 100))).steps == 50
+    assert (base.rows, base.episodes) == (150 * 32, 1)
+    large = plan("grpo", steps=10_000)
+    assert large.rows == 3125 * 32 and large.episodes == 4 and large.rows * large.episodes >= 10_000 * 32
+
+
+def test_texts_of_the_user_stay_within_quotes_and_comments(files):
+    """A pattern may hold anything: no tool's script may take it for code."""
+    nasty = "'\"; touch hacked\nPYTHON\n$(touch hacked) ''' \\ #"
+    each = plan("grpo", "prompts", files, knobs={"verifier": "contains", "pattern": nasty})
+    for key in TOOLS:
+        script = TOOLS[key].script(each)
+        assert "\nPYTHON\n$(" not in script and "\n$(touch" not in script
+        assert f"PATTERN = {nasty!r}" in script

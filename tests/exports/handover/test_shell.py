@@ -1,0 +1,155 @@
+"""The scripts for verl and OpenRLHF, really run by bash: all but the trainer itself, whose words are checked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from labcore.exports.handover import openrlhf, verl
+from labcore.exports.handover.tools import TOOLS
+from tests.exports.handover.conftest import fitting, plan
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+KEYS = json.loads((GOLDEN / "verl_keys.json").read_text())
+OPTIONS = json.loads((GOLDEN / "openrlhf_options.json").read_text())
+STUB = """#!{python}
+import json, os, sys
+if sys.argv[1:2] == ["task.py"]:
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+json.dump([os.path.basename(sys.argv[0]), *sys.argv[1:]], open("started.json", "w"))
+"""
+
+
+def started(script: str, folder: Path, model: str) -> list[str]:
+    """What the script starts as its trainer, word by word, after everything else in it was run."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    for name in ("python", "torchrun", "deepspeed"):
+        (bin_folder / name).write_text(STUB.format(python=sys.executable))
+        (bin_folder / name).chmod(0o755)
+    (folder / "run.sh").write_text(script)
+    done = subprocess.run([shutil.which("bash"), "run.sh"], cwd=folder, capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "MODEL": model, "GPUS": "2"})
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "started.json").read_text())
+
+
+def parser(command: str) -> argparse.ArgumentParser:
+    """OpenRLHF's own options."""
+    found = argparse.ArgumentParser(exit_on_error=False)
+    types = {"int": int, "float": float, "str": str}
+    for name, told in OPTIONS["commands"][command].items():
+        found.add_argument(name, **{key: types[value] if key == "type" else value for key, value in told.items()
+                                    if key in ("type", "nargs", "choices", "action")}, dest=name)
+    return found
+
+
+@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if pair[0] != "dpo"])
+def test_every_key_for_verl_exists_in_that_version(algorithm, task, files):
+    keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(algorithm, "ppo_trainer")]
+    assert KEYS["version"] == verl.VERSION and set(verl.settings(plan(algorithm, task, files))) <= set(keys)
+
+
+@pytest.mark.parametrize("algorithm, task", fitting())
+def test_every_option_for_openrlhf_exists_in_that_version(algorithm, task, files):
+    each = plan(algorithm, task, files)
+    known = OPTIONS["commands"][openrlhf.COMMANDS[each.loop]]
+    assert OPTIONS["version"] == openrlhf.VERSION and set(openrlhf.settings(each)) <= set(known)
+
+
+def test_verl_is_started_with_the_runs_values(files, tmp_path):
+    each = plan("grpo", "prompts", files, steps=7, seed=3, knobs={
+        "beta": 0.07, "clip_high": 0.28, "updates_per_batch": 2, "mini_batches": 4, "prompts_per_step": 8,
+        "verifier": "numeric", "top_k": 5})
+    words = started(verl.script(each), tmp_path, "some/model")
+    assert words[:3] == ["python", "-m", "verl.trainer.main_ppo"]
+    found = dict(word.split("=", 1) for word in words[3:])
+    assert found | {
+        "actor_rollout_ref.actor.kl_loss_coef": "0.07", "actor_rollout_ref.actor.use_kl_loss": "True",
+        "algorithm.use_kl_in_reward": "False", "actor_rollout_ref.actor.clip_ratio_low": "0.2",
+        "actor_rollout_ref.actor.clip_ratio_high": "0.28", "actor_rollout_ref.actor.ppo_epochs": "2",
+        "actor_rollout_ref.actor.ppo_mini_batch_size": "2", "data.train_batch_size": "8",
+        "actor_rollout_ref.rollout.n": "8", "actor_rollout_ref.rollout.top_k": "5", "trainer.n_gpus_per_node": "2",
+        "actor_rollout_ref.model.path": "some/model", "algorithm.adv_estimator": "grpo", "data.seed": "3",
+        "algorithm.norm_adv_by_std_in_grpo": "True", "trainer.total_training_steps": "7"} == found
+    assert found["actor_rollout_ref.model.custom_chat_template"].startswith("'{% for message in messages %}")
+    rows = pd.read_parquet(tmp_path / "train.parquet")
+    assert len(rows) == 7 * 8 and len(pd.read_parquet(tmp_path / "test.parquet")) == 256
+    assert {(row.prompt[0]["content"], row.reward_model["ground_truth"]) for row in rows.itertuples()} == {
+        ("1+2=", "3"), ("2+2=", "4"), ("3+2=", "5")}
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import task
+        assert task.compute_score("task", "so it is 5.", "5") == 1.0
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("task", None)
+
+
+def test_verl_learns_sft_on_conversations(tmp_path, files):
+    words = started(verl.script(plan("sft", "text", files, steps=2)), tmp_path, "m")
+    assert words[:5] == ["torchrun", "--standalone", "--nproc_per_node=2", "-m", "verl.trainer.sft_trainer"]
+    rows = pd.read_parquet(tmp_path / "train.parquet")
+    assert [message["role"] for message in rows.messages[0]] == ["user", "assistant"]
+    assert {len(row[0]["content"]) for row in rows.messages} == {4} and len(rows) == 2 * 64
+
+
+def test_verl_says_that_it_has_no_preference_loss():
+    script = verl.script(plan("dpo"))
+    assert all(line.startswith("#") for line in script.splitlines()) and "no trainer for preference pairs" in script
+
+
+@pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("ppo", "prompts"), ("dpo", "preferences"),
+                                             ("dpo", "sort"), ("sft", "add")])
+def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, checkpoint):
+    knobs = {"grpo": {"beta": 0.07}, "ppo": {"whiten_advantages": False, "clip_low": 0.1}}.get(algorithm, {})
+    if (algorithm, task) == ("dpo", "sort"):
+        knobs = {"pair_prompts": 2, "letters": 2}
+    each = plan(algorithm, task, files, steps=3, knobs=knobs)
+    script = openrlhf.script(each)
+    if (algorithm, task) == ("dpo", "sort"):  # an untrained model is never right: any letter will do
+        script = script.replace("float(completion == answer)", 'float(completion < "m")')
+    words = started(script, tmp_path, str(checkpoint))
+    at = words.index(f"openrlhf.cli.{openrlhf.COMMANDS[each.loop]}")
+    assert words[:at] == (["python", "-m"] if each.loop == "online" else ["deepspeed", "--module"])
+    found = vars(parser(openrlhf.COMMANDS[each.loop]).parse_args(words[at + 1:]))
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 * each.batch
+    if each.loop == "online":
+        assert found["--actor.eps_clip_low_high"] == [each["clip_low"], each["clip_high"]]
+        assert found["--rollout.batch_size"] == each.batch
+        assert found["--rollout.n_samples_per_prompt"] == each["group_size"]
+        assert found["--train.batch_size"] == each.batch * each["group_size"] // each.parts
+        assert found["--algo.kl.init_coef"] == each["beta"] and found["--algo.kl.use_loss"] == (algorithm == "grpo")
+        assert found["--algo.advantage.no_std_norm"] == (algorithm == "ppo")
+        assert "<" in json.loads((tmp_path / "special_tokens.json").read_text())[0]
+    else:
+        assert found["--adam.lr"] == each["learning_rate"] and found["--train.batch_size"] == each.batch
+        sides = ("chosen", "rejected") if algorithm == "dpo" else ("answer",)
+        assert all(row[side].endswith(">") for row in rows for side in sides)
+
+
+def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
+    started(openrlhf.script(plan("grpo", steps=1)), tmp_path, str(checkpoint))
+    end = json.loads((tmp_path / "special_tokens.json").read_text())
+    code = {"__name__": "reward_func"}
+    os.chdir(tmp_path)
+    exec(compile((tmp_path / "task.py").read_text(), "task.py", "exec"), code)
+    for query, reward in (("cab=abc", 1.0), (f"cab=abc{end[0]}", 1.0), ("cab=acb", 0.0), ("cab=", 0.0)):
+        assert code["reward_func"]([query], ["cab="], ["abc"]) == {"rewards": reward, "scores": reward}
+
+
+@pytest.mark.parametrize("algorithm, task", fitting())
+@pytest.mark.parametrize("key", ["verl", "openrlhf"])
+def test_bash_reads_every_script(key, algorithm, task, files, tmp_path):
+    (tmp_path / "x.sh").write_text(TOOLS[key].script(plan(algorithm, task, files)))
+    done = subprocess.run([shutil.which("bash"), "-n", "x.sh"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

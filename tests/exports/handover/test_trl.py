@@ -1,0 +1,110 @@
+"""The script for TRL: its settings are the run's, and TRL really trains with it (where it is installed)."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from labcore.exports.handover import trl
+from tests.exports.handover.conftest import plan
+
+SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
+
+
+def config_in(script: str) -> dict:
+    """The keywords of the trainer's configuration in a script."""
+    calls = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Call)
+             and getattr(node.func, "id", "").endswith("Config")]
+    [call] = calls
+    return {word.arg: ast.literal_eval(word.value) for word in call.keywords
+            if isinstance(word.value, (ast.Constant, ast.List))}
+
+
+@pytest.mark.parametrize("algorithm, trainer", [
+    ("grpo", "GRPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"), ("reinforce", "RLOOTrainer"),
+    ("dpo", "DPOTrainer"), ("sft", "SFTTrainer")])
+def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
+    assert trl.trainer(plan(algorithm)) == trainer
+    assert f"from trl import {trl.TRAINERS[trainer]}, {trainer}" in trl.script(plan(algorithm))
+
+
+def test_the_runs_values_under_trls_names():
+    each = plan("grpo", steps=30, seed=7, knobs={
+        "beta": 0.07, "clip_low": 0.1, "clip_high": 0.28, "updates_per_batch": 3, "mini_batches": 2, "temperature": 0.9,
+        "top_k": 12, "prompts_per_step": 8, "group_size": 6, "kl_estimator": "ratio_k3", "aggregation": "token_mean",
+        "ratio": "sequence_mean", "advantage": "group_mean", "dtype": "bf16", "entropy_coef": 0.01})
+    script = trl.script(each)
+    assert config_in(script).items() >= {
+        "beta": 0.07, "epsilon": 0.1, "epsilon_high": 0.28, "num_iterations": 3, "steps_per_generation": 2,
+        "temperature": 0.9, "top_k": 12, "per_device_train_batch_size": 24, "num_generations": 6,
+        "use_bias_correction_kl": True, "loss_type": "dapo", "importance_sampling_level": "sequence",
+        "scale_rewards": "none", "bf16": True, "entropy_coef": 0.01, "seed": 7, "learning_rate": 7e-4,
+        "max_completion_length": 8, "lr_scheduler_type": "constant"}.items()
+    assert "default=180)  # 30 steps of the lab, 6 optimizer updates each" in script
+
+
+@pytest.mark.parametrize("prompts, parts, generations", [(128, 2, 8), (12, 1, 4), (6, 1, 2), (3, 1, 2), (1, 1, 2)])
+def test_one_completion_a_prompt_becomes_groups_of_the_same_batch(prompts, parts, generations):
+    each = plan("ppo", knobs={"prompts_per_step": prompts, "mini_batches": parts})
+    found = trl.settings(each)
+    assert found["num_generations"] == generations
+    rows = found["per_device_train_batch_size"]
+    assert rows == max(prompts // parts, 2)
+
+
+def test_ppo_says_what_is_gone():
+    assert "TRL 1.16.0 has no trainer with a critic (PPOTrainer is gone since 1.13)" in " ".join(
+        trl.script(plan("ppo")).replace("#", "").split())
+
+
+def test_kl_that_is_placed_nowhere_costs_nothing():
+    assert trl.settings(plan("grpo", knobs={"kl_placement": "off"}))["beta"] == 0.0
+    assert trl.settings(plan("rloo", knobs={"kl_placement": "off"}))["beta"] == 0.0
+
+
+RUNS = [
+    ("grpo", "sort", SMALL | {"beta": 0.07, "clip_high": 0.28, "updates_per_batch": 2, "entropy_coef": 0.01}),
+    ("grpo", "prompts", SMALL | {"verifier": "numeric", "aggregation": "constant_length", "top_k": 3}),
+    ("grpo", "text", SMALL | {"ratio": "sequence_mean", "kl_placement": "off"}),
+    ("ppo", "sort", {"prompts_per_step": 16, "max_new_tokens": 4}), ("rloo", "add", SMALL | {"temperature": 0.8}),
+    ("reinforce", "sort", SMALL), ("dpo", "preferences", {"pairs_per_step": 2, "beta": 0.3}),
+    ("dpo", "sort", {"pairs_per_step": 4, "pair_prompts": 8, "letters": 2, "max_new_tokens": 4}),
+    ("sft", "add", {"sequences_per_step": 4}), ("sft", "preferences", {"sequences_per_step": 2})]
+
+
+@pytest.mark.parametrize("algorithm, task, knobs", RUNS, ids=[f"{run[0]}-{run[1]}" for run in RUNS])
+def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path, monkeypatch):
+    package = pytest.importorskip("trl")
+    if version("trl") != trl.VERSION:
+        pytest.skip(f"the script is for TRL {trl.VERSION}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    each = plan(algorithm, task, files, steps=4, knobs=knobs)
+    script = trl.script(each)
+    if (algorithm, task) == ("dpo", "sort"):  # an untrained model is never right
+        script = script.replace("float(completion == answer)", 'float(completion < "m")')
+    path = tmp_path / "run.py"
+    path.write_text(script)
+    trainer, made = getattr(package, trl.trainer(each)), []
+    train = trainer.train
+    monkeypatch.setattr(trainer, "train", lambda self, *more: (made.append(self), train(self, *more))[1])
+    monkeypatch.setattr(sys, "argv", ["run.py", "--model", str(checkpoint), "--max-steps", "2", "--out", "trained"])
+    runpy.run_path(str(path), run_name="__main__")
+    [found] = made
+    assert found.state.global_step == 2
+    for key, value in trl.settings(each).items():
+        assert getattr(found.args, key) == value, key
+    losses = [row["loss"] for row in found.state.log_history if "loss" in row]
+    assert len(losses) == 2 and all(abs(loss) < 1e4 for loss in losses)
+    rates = [row["learning_rate"] for row in found.state.log_history if "loss" in row]
+    assert rates == [pytest.approx(each["learning_rate"])] * 2
+    assert (tmp_path / "trained" / "model.safetensors").exists()
+
+
+def test_the_version_is_the_one_that_the_benchmarks_pin():
+    pinned = (Path(__file__).parents[3] / "requirements-bench.txt").read_text()
+    assert f"trl=={trl.VERSION}" in pinned

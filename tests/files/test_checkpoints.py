@@ -1,0 +1,84 @@
+"""Checkpoints are complete or not there."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+
+import pytest
+
+from labcore.files import checkpoints as checkpoint
+
+
+def fill(folder) -> None:
+    (folder / "policy").mkdir()
+    (folder / "policy" / "weights").write_text("w")
+
+
+def kept(folder) -> list[int]:
+    return [step for step, _ in checkpoint.steps(folder)]
+
+
+def test_the_first_the_newest_two_and_a_ladder_between_are_kept(tmp_path):
+    assert checkpoint.newest(tmp_path) is None
+    for step in (*range(0, 1050, 50), 1_000_000):
+        checkpoint.save(tmp_path, step, fill)
+    steps = kept(tmp_path)
+    assert steps[0] == 0 and steps[-2:] == [1000, 1_000_000] and len(steps) == 3 + checkpoint.LADDER
+    assert max(after - before for before, after in pairwise(steps[:-1])) <= 150  # thinned evenly
+    step, folder = checkpoint.newest(tmp_path)
+    assert step == 1_000_000 and (folder / "policy" / "weights").read_text() == "w"
+    assert len(list((tmp_path / "checkpoints").iterdir())) == len(steps)
+
+
+def test_the_ladder_keeps_marked_steps_longest(tmp_path):
+    for step in (*range(0, 1050, 50), 51, 52):
+        checkpoint.save(tmp_path, step, fill, marked={51, 52, 700})
+    assert {51, 52, 700} <= set(kept(tmp_path)) and len(kept(tmp_path)) == 3 + checkpoint.LADDER
+
+
+def test_the_ladder_takes_no_more_than_its_share_of_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "LADDER_BYTES", 3)  # a checkpoint of the test has 1 byte
+    for step in range(8):
+        checkpoint.save(tmp_path, step, fill)
+    assert len(kept(tmp_path)) == 6 and kept(tmp_path)[0] == 0 and kept(tmp_path)[-2:] == [6, 7]
+
+
+def test_a_fork_takes_its_start_along_and_a_missing_one_is_left_out(tmp_path):
+    parent, child, other = (tmp_path / name for name in ("parent", "child", "other"))
+    checkpoint.save(parent, 3, fill)
+    (parent / "spec.json").write_text("{}")
+    checkpoint.take_along(parent, 3, child)
+    shutil.rmtree(parent)
+    assert (child / "start" / "checkpoint" / "policy" / "weights").read_text() == "w"
+    assert (child / "start" / "spec.json").read_text() == "{}"
+    checkpoint.take_along(parent, 3, other)
+    assert not (other / "start").exists()
+
+
+def test_nothing_is_left_of_a_failed_one(tmp_path):
+    checkpoint.save(tmp_path, 1, fill)
+
+    def full(folder):
+        fill(folder)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 2, full)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+def test_what_a_killed_worker_left_half_written_is_not_seen_and_is_cleared(tmp_path):
+    checkpoint.save(tmp_path, 1, fill)
+    half = tmp_path / "checkpoints" / ".step-000002-abc"
+    half.mkdir()
+    assert checkpoint.newest(tmp_path)[0] == 1
+    checkpoint.save(tmp_path, 3, fill)
+    assert not half.exists()
+
+
+def test_text_is_replaced_as_a_whole(tmp_path):
+    path = tmp_path / "samples" / "step-000001.json"
+    checkpoint.write_text(path, "one")
+    checkpoint.write_text(path, "two")
+    assert path.read_text() == "two" and [p.name for p in path.parent.iterdir()] == [path.name]

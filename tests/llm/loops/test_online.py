@@ -1,0 +1,270 @@
+"""The online loop: what it logs, when it yields, when a knob counts, and how it says that it diverged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import isfinite
+
+import pytest
+import torch
+
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.metrics import METRICS, PANELS
+from labcore.errors import Diverged, LabError
+from labcore.llm import objective
+from labcore.llm.batch import Completions
+from labcore.llm.loops import online
+from labcore.llm.rollout import credit
+from tests.llm.tools import ragged, records, session, weights
+
+ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
+TRAINING = {key for key, metric in METRICS.items() if metric.about == "training"}
+
+
+def until_none(run):
+    """Go on to the next None: one update of a batch is done, another follows."""
+    for record in run:
+        if record is None:
+            return
+    pytest.fail("the run is over")
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_every_number_of_its_charts_is_logged(algorithm):
+    got = records(session(algorithm, letters=False))
+    assert [record.step for record in got] == [1, 2]
+    for record in got:
+        drawn = {key for panel in ALGORITHMS[algorithm].panels for key in PANELS[panel].metrics} & TRAINING
+        if session(algorithm).knobs["group_size"] == 1:
+            drawn -= {"frac_reward_zero_std"}
+        assert drawn <= set(record.metrics) <= TRAINING
+        assert all(type(value) in (int, float) and isfinite(value) for value in record.metrics.values())
+        assert record.metrics["num_tokens"] == record.tokens
+
+
+def test_a_group_of_one_has_no_group_metric():
+    metrics = records(session("ppo", group_size=1))[0].metrics
+    assert "frac_reward_zero_std" not in metrics and "explained_variance" in metrics
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_the_same_spec_twice_is_the_same_run(algorithm):
+    first, second = session(algorithm), session(algorithm)
+    one, other = records(first), records(second)
+    assert [r.metrics for r in one] == [r.metrics for r in other] and one[0].samples == other[0].samples
+    assert torch.equal(weights(first.policy), weights(second.policy))
+    different = records(session(algorithm, seed=1))
+    assert different[0].metrics != one[0].metrics
+
+
+@pytest.mark.parametrize("letters", [True, False])
+def test_all_algorithms_of_one_seed_get_the_same_prompts(letters):
+    """PPO with two parts shuffles them, and has other groups: its prompts are the others' all the same."""
+    asked = {}
+    for algorithm in ONLINE:
+        given = {"group_size": 1, "prompts_per_step": 8, "mini_batches": 2} if algorithm == "ppo" else {}
+        started = session(algorithm, letters=letters, steps=3, **given)
+        problems, drawn = started.task.problems, []
+        started.task.problems = lambda count, rng, problems=problems, drawn=drawn: drawn.append(
+            problems(count, rng)) or drawn[-1]
+        records(started)
+        asked[algorithm] = [[problem.prompt for problem in step] for step in drawn]
+    assert len({json.dumps(step) for step in asked["grpo"]}) == 3
+    assert asked["grpo"] == asked["rloo"] == asked["reinforce"] == [step[:4] for step in asked["ppo"]]
+
+
+@pytest.mark.parametrize("passes, parts", [(1, 1), (3, 1), (1, 2), (2, 4)])
+def test_it_yields_between_updates(passes, parts):
+    started = session("grpo", updates_per_batch=passes, mini_batches=parts)
+    yielded = [record is not None for record in started.run()]
+    assert yielded == ([False] * (passes * parts - 1) + [True]) * 2
+    assert started.updates == 2 * passes * parts and started.step == 2
+    assert "2 steps" in started.finished_because
+
+
+def test_mini_batches_are_all_the_prompts_once_a_pass():
+    started = session("ppo", prompts_per_step=6, mini_batches=3, updates_per_batch=2)
+    parts = [part.tolist() for part in online.parts_of(started, 6)]
+    assert [len(part) for part in parts] == [2] * 6
+    for one_pass in (parts[:3], parts[3:]):
+        assert sorted(prompt for part in one_pass for prompt in part) == list(range(6))
+    assert parts[:3] != parts[3:]
+
+
+def test_learning_rate_counts_at_the_next_update():
+    started = session("grpo", updates_per_batch=3, learning_rate=0.01)
+    run = started.run()
+    begin = weights(started.policy)
+    until_none(run)
+    moved = weights(started.policy)
+    assert not torch.equal(moved, begin)
+    started.knobs["learning_rate"] = 0.0
+    until_none(run)
+    assert torch.equal(weights(started.policy), moved)
+    started.knobs["learning_rate"] = 0.02
+    record = next(run)
+    assert not torch.equal(weights(started.policy), moved)
+    assert record.metrics["learning_rate"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("algorithm, knob, value", [
+    ("grpo", "beta", 5.0), ("ppo", "beta", 5.0), ("ppo", "gamma", 0.1), ("ppo", "gae_lambda", 0.0),
+    ("ppo", "whiten_advantages", False), ("grpo", "clip_high", 0.0), ("grpo", "entropy_coef", 0.5)])
+def test_live_knobs_count_at_the_next_update(algorithm, knob, value):
+    """In the loss, and in the reward: credit is given anew at every update."""
+    after = []
+    for change in (False, True):
+        started = session(algorithm, updates_per_batch=4, mini_batches=1, learning_rate=0.02)
+        run = started.run()
+        until_none(run)
+        until_none(run)
+        before = weights(started.policy)
+        if change:
+            started.knobs[knob] = value
+        until_none(run)
+        after.append((before, weights(started.policy)))
+    (before, plain), (same, changed) = after
+    assert torch.equal(before, same) and not torch.equal(plain, changed)
+
+
+def test_batch_knobs_count_at_the_next_batch():
+    started = session("grpo", updates_per_batch=2, mini_batches=2)
+    run = started.run()
+    until_none(run)
+    started.knobs |= {"group_size": 3, "updates_per_batch": 1, "mini_batches": 1, "prompts_per_step": 2}
+    rest = list(run)
+    assert [record is None for record in rest] == [True, True, False, False]
+    groups = [record.samples["groups"] for record in rest if record and record.samples]
+    assert len(groups[0]) == 4 and all(len(group["completions"]) == 4 for group in groups[0])
+    started.step = 4  # samples are shown at step 5
+    started.spec = session("grpo", steps=5).spec
+    shown = records(started)[-1].samples["groups"]
+    assert len(shown) == 2 and all(len(group["completions"]) == 3 for group in shown)
+
+
+def test_the_clip_works_once_the_policy_has_moved():
+    still = records(session("grpo"))
+    assert all(record.metrics["clip_frac/region"] == 0 for record in still)
+    assert all(record.metrics["ratio/max"] == pytest.approx(1, abs=1e-4) for record in still)
+    moved = records(session("grpo", updates_per_batch=4, learning_rate=0.02))[-1].metrics
+    assert moved["clip_frac/region"] > 0 and moved["ratio/max"] > 1.2
+    assert moved["clip_frac/region"] == pytest.approx(moved["clip_frac/low"] + moved["clip_frac/high"])
+    assert moved["surrogate/clip"] < moved["surrogate/cpi"]
+
+
+def test_the_first_kl_is_zero_and_grows():
+    """Policy and reference are the same until the first update."""
+    got = [record.metrics for record in records(session("grpo", beta=0.0, learning_rate=0.01, steps=3))]
+    assert got[0]["kl"] == pytest.approx(0, abs=1e-6) and got[2]["kl"] > 1e-4
+    assert got[2]["kl"] == got[2]["kl/k3"] != got[2]["kl/k1"]
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_rewards_rise(algorithm):
+    """A flipped sign anywhere would make them fall: a random model earns 0.4 of a letter's worth at first."""
+    started = session(algorithm, steps=15, prompts_per_step=16, learning_rate=0.01)
+    got = [record.metrics["reward"] for record in records(started)]
+    assert sum(got[-3:]) / 3 > got[0] + 0.1
+
+
+def test_a_high_price_of_the_kl_keeps_the_policy_near():
+    kl = {}
+    for algorithm in ("grpo", "rloo", "ppo"):
+        for beta in (0.0, 2.0):
+            started = session(algorithm, steps=8, prompts_per_step=8, learning_rate=0.01, beta=beta)
+            kl[beta] = records(started)[-1].metrics["kl"]
+        assert 0 < kl[2.0] < kl[0.0] / 2, algorithm
+
+
+@pytest.mark.parametrize("aggregation", ["sequence_mean_token_mean", "token_mean", "sequence_mean_token_sum",
+                                         "constant_length"])
+def test_the_loss_of_an_update_worked_by_hand(aggregation):
+    """On policy and without a KL the loss is −A, aggregated with the denominators of the whole update."""
+    started = session("grpo", aggregation=aggregation, beta=0.0, prompts_per_step=6)
+    rollout = ragged(online.collect(started).rollout)
+    logprobs = online.score_tokens(started, started.policy, rollout.prompts, Completions(
+        rollout.ids, rollout.completion_mask, rollout.truncated))
+    rollout = credit(started.knobs, replace(rollout, old_logprobs=logprobs)).select(torch.tensor([4, 1, 2]))
+    totals = [row.sum().item() for row in rollout.advantages]
+    lengths = rollout.completion_mask.sum(1).tolist()
+    expected = {"sequence_mean_token_mean": sum(a / n for a, n in zip(totals, lengths, strict=True)) / 12,
+                "token_mean": sum(totals) / sum(lengths), "sequence_mean_token_sum": sum(totals) / 12,
+                "constant_length": sum(totals) / 12 / 6}[aggregation]
+    whole = online.update(started, rollout)["loss"]
+    assert whole == pytest.approx(-expected, abs=1e-5)
+    assert aggregation == "sequence_mean_token_mean" or abs(whole) > 1e-3  # there the groups' means cancel to 0
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_divergence_is_told_and_the_weights_are_left(what, monkeypatch):
+    started = session("grpo", steps=5)
+    run = started.run()
+    next(run)
+    next(run)
+    real = objective.loss
+
+    def broken(*given):
+        loss, ratio = real(*given)
+        # √0 has the value 0 and an infinite slope.
+        return (loss * float("nan") if what == "loss" else loss + (loss - loss).sqrt()), ratio
+    monkeypatch.setattr(objective, "loss", broken)
+    before = weights(started.policy)
+    with pytest.raises(Diverged) as error:
+        next(run)
+    assert error.value.step == 3 and "step 3" in str(error.value) and f"policy {what}" in str(error.value)
+    assert torch.equal(weights(started.policy), before) and started.step == 2
+
+
+def test_a_policy_that_blew_up_diverges():
+    started = session("ppo", steps=5)
+    run = started.run()
+    while next(run) is None:
+        pass
+    with torch.no_grad():
+        next(started.policy.parameters()).fill_(float("nan"))
+    with pytest.raises(Diverged, match="step 2"):
+        next(run)
+
+
+def test_a_critic_that_blew_up_diverges(monkeypatch):
+    started = session("ppo", steps=5)
+    monkeypatch.setattr(online, "value_loss", lambda values, *_: values.sum() * float("inf"))
+    before = weights(started.critic)
+    with pytest.raises(Diverged, match="critic"):
+        next(started.run())
+    assert torch.equal(weights(started.critic), before)
+
+
+def test_the_critic_learns():
+    started = session("ppo", steps=15, prompts_per_step=16, critic_learning_rate=0.01)
+    got = records(started)
+    assert got[-1].metrics["value_loss"] < got[0].metrics["value_loss"] / 2
+    assert got[-1].metrics["explained_variance"] > 0
+
+
+def test_the_reference_never_moves():
+    started = session("grpo", learning_rate=0.05)
+    before = weights(started.reference)
+    records(started)
+    assert torch.equal(weights(started.reference), before) and not torch.equal(weights(started.policy), before)
+
+
+def test_prompts_that_leave_no_room_name_their_line():
+    started = session("grpo")
+    started.policy.config.max_position_embeddings = 4
+    with pytest.raises(LabError, match="line 7"):
+        next(started.run())
+
+
+def test_metrics_of_a_batch_by_hand():
+    scores = [online.Score(1.0, True), online.Score(0.0, False), online.Score(0.5, False), online.Score(0.5, False)]
+    mask = torch.tensor([[True, True], [True, False], [True, False], [True, True]])
+    completions = online.Completions(torch.zeros(4, 2), mask, torch.tensor([True, False, False, False]))
+    assert online.score_metrics(scores, completions) == {
+        "reward": 0.5, "reward_std": pytest.approx((1 / 6) ** 0.5), "exact_match": 0.25,
+        "completions/mean_length": 1.5, "completions/truncated_frac": 0.25}
+    assert online.score_metrics(scores[:1], online.Completions(mask[:1], mask[:1], mask[:1, 0]))["reward_std"] == 0
+    logprobs = torch.tensor([[-1.0, -9.0]])
+    got = online.kl_metrics(logprobs, torch.tensor([[-1.5, 0.0]]), torch.tensor([[True, False]]))
+    assert got == {"kl": pytest.approx(0.1065307), "kl/k1": 0.5, "kl/k2": 0.125, "kl/k3": pytest.approx(0.1065307)}

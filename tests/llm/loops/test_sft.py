@@ -1,0 +1,124 @@
+"""SFT: the cross-entropy of the answers, learnt until the sampled exact match is good enough."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from labcore.catalog.kinds import algorithm
+from labcore.catalog.metrics import METRICS, PANELS
+from labcore.errors import LabError
+from labcore.llm import evaluation
+from labcore.llm.evaluation import Evaluation
+from labcore.llm.loops import sft
+from labcore.tasks.task import Problem
+from tests.llm.tools import records, session, shake, weights
+
+
+def scripted(monkeypatch, exact):
+    """Evaluations that find these exact matches, one after the other."""
+    left = iter(exact)
+    monkeypatch.setattr(sft, "evaluate", lambda session: Evaluation({"exact_match": next(left)}, ([], None, [], [])))
+    monkeypatch.setattr(sft.view, "evaluation_groups", lambda session, *_: {"groups": []})
+
+
+def test_it_stops_at_the_target_and_a_resume_does_not_go_past_it(monkeypatch, tmp_path):
+    scripted(monkeypatch, [0.0, 0.3, 0.5, 0.9])
+    started = session("sft", steps=50, sft_target=0.5, eval_every=2)
+    assert [record.step for record in records(started)] == [1, 2, 3, 4]  # measured at 1, 2 and 4
+    assert started.finished_because == "reached the SFT target: exact match 0.50"
+    started.save(tmp_path)
+    resumed = session("sft", steps=50, sft_target=0.5, eval_every=2, resume=tmp_path)
+    assert records(resumed) == [] and resumed.finished_because == started.finished_because
+
+
+def test_a_target_of_1_never_stops_it(monkeypatch):
+    scripted(monkeypatch, [1.0] * 9)
+    started = session("sft", steps=6, sft_target=1.0, eval_every=1)
+    assert len(records(started)) == 6 and "6 steps" in started.finished_because
+
+
+def test_the_loss_worked_by_hand(monkeypatch):
+    """Σ −log π over all answer tokens, end tokens included, over their number; prompts are not learnt."""
+    started = session("sft")
+    shake(started.policy)
+    problems = [Problem("ab=", "ab"), Problem("cbad=", "abcd"), Problem("=", "")]
+    monkeypatch.setattr(started.task, "problems", lambda count, rng: problems, raising=False)
+    total = right = tokens = 0
+    for problem in problems:
+        prompt, answer = (started.tokenizer(text)["input_ids"] for text in (problem.prompt, problem.answer))
+        target = torch.tensor([*answer, started.tokenizer.eos_token_id])
+        whole = torch.tensor([[*prompt, *target.tolist()]])
+        logits = started.policy(input_ids=whole).logits[0, len(prompt) - 1: -1].detach()
+        total += cross_entropy(logits, target, reduction="sum").item()
+        right += int((logits.argmax(-1) == target).sum())
+        tokens += len(target)
+    metrics = sft.update(started)
+    assert metrics["loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert metrics["mean_token_accuracy"] == pytest.approx(right / tokens)
+    assert started.tokens == tokens == 9 and started.updates == 1
+
+
+def test_it_learns():
+    started = session("sft", steps=30, learning_rate=0.01, sft_target=1.0)
+    got = [record.metrics for record in records(started)]
+    assert got[-1]["loss"] < 0.3 * got[0]["loss"] and got[-1]["mean_token_accuracy"] > 0.7
+
+
+@pytest.mark.parametrize("task", ["sort", "add"])
+def test_every_number_of_its_charts_is_logged(task):
+    got = records(session("sft", letters=False, task=task, steps=2, eval_every=2, sft_target=1.0))
+    drawn = {key for panel in algorithm("sft").panels for key in PANELS[panel].metrics
+             if METRICS[key].about == "training"} - {"frac_reward_zero_std"}
+    for record in got:
+        assert drawn <= set(record.metrics) <= set(METRICS)
+        assert all(isfinite(value) for value in record.metrics.values())
+
+
+def test_a_text_of_ones_own(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("To be, or not to be: thät is the question. " * 20, encoding="utf-8")
+    started = session("sft", letters=False, task="text", data=str(path), steps=25, learning_rate=0.02,
+                      prompt_length=8, piece_length=32, length_low=1, length_high=40)
+    assert "ä" in started.tokenizer.get_vocab()
+    got = records(started)
+    assert len(got) == 25 and got[-1].metrics["loss"] < 0.5 * got[0].metrics["loss"]
+    prompt = got[0].samples["groups"][0]
+    assert len(prompt["prompt"]) == 8 and len(prompt["answer"]) == 24
+
+
+def test_a_piece_is_cut_to_the_models_context(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("abcdefgh" * 100)
+    started = session("sft", letters=False, task="text", data=str(path), prompt_length=8, piece_length=200)
+    metrics = sft.update(started)
+    assert isfinite(metrics["loss"]) and started.tokens == 8 * (started.context - 8)
+
+
+def test_a_prompt_longer_than_the_context_names_its_line(monkeypatch):
+    started = session("sft")
+    monkeypatch.setattr(started.task, "problems", lambda *_: [Problem("a" * 64, "b", line=4)], raising=False)
+    with pytest.raises(LabError, match="line 4"):
+        sft.update(started)
+
+
+def test_the_same_spec_twice_is_the_same_run():
+    first, second = session("sft"), session("sft")
+    assert [r.metrics for r in records(first)] == [r.metrics for r in records(second)]
+    assert torch.equal(weights(first.policy), weights(second.policy))
+
+
+def test_an_evaluation_samples_fresh_prompts_and_changes_no_weight():
+    started = session("dpo", eval_prompts=10)
+    shake(started.policy)
+    before, tokens = weights(started.policy), started.tokens
+    got = evaluation.evaluate(started)
+    problems, completions, texts, scores = got.seen
+    assert len(problems) == len(completions) == len(texts) == len(scores) == 10
+    assert got.metrics["reward"] == pytest.approx(sum(score.reward for score in scores) / 10)
+    assert got.metrics["kl"] > 0  # to the reference, which the shaken policy has left
+    assert torch.equal(weights(started.policy), before) and started.tokens == tokens
+    assert "kl" not in evaluation.evaluate(session("sft")).metrics

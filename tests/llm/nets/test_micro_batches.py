@@ -1,0 +1,90 @@
+"""A batch cut for memory: every row once, groups whole, and the same gradient however it is cut."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from labcore.catalog.choices import AGGREGATION
+from labcore.llm.loops import online, preference, sft
+from labcore.llm.nets import forward
+from labcore.llm.nets.forward import micro_batches
+from labcore.llm.rollout import credit
+from labcore.tasks.task import Pair
+from tests.llm.tools import model, ragged, session, shake
+
+PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
+
+
+@pytest.mark.parametrize("limit, parts", [(2**26, 1), (2 * 3 * 5 * 11, 3), (1, 5)])
+def test_every_row_once_and_groups_whole(limit, parts, monkeypatch):
+    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
+    cuts = list(micro_batches(model(), 5, 15, 5))
+    assert len(cuts) == parts
+    assert [n for some, _ in cuts for n in range(5)[some]] == list(range(5))
+    assert all((rows.start, rows.stop) == (some.start * 3, some.stop * 3) for some, rows in cuts)
+
+
+def gradients(started, update, monkeypatch, limit):
+    """The gradient of each network that `update` hands to the optimizer, and the losses it says."""
+    seen = {}
+
+    def keep(name, rate, loss):
+        seen[name] = torch.cat([p.grad.flatten() for p in started.models[name].parameters() if p.grad is not None])
+        seen[f"{name} loss"] = torch.tensor([loss])
+        started.models[name].zero_grad(set_to_none=True)
+        return 0.0
+    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
+    monkeypatch.setattr(started, "optimise", keep)
+    update()
+    return seen
+
+
+def check(started, update, monkeypatch, names=("policy",)):
+    whole = gradients(started, update, monkeypatch, 2**26)
+    for limit in (1, 2 * 4 * 6 * started.policy.config.vocab_size):  # one prompt a part, and two or more
+        cut = gradients(started, update, monkeypatch, limit)
+        for name in names:
+            assert whole[name].norm() > 1e-4
+            assert (cut[name] - whole[name]).norm() < 1e-5 * whole[name].norm()
+            torch.testing.assert_close(cut[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
+
+
+def prepared(algorithm, **knobs):
+    """A session whose policy has moved since the batch was sampled, and that ragged batch."""
+    started = session(algorithm, prompts_per_step=5, **knobs)
+    rollout = ragged(online.collect(started).rollout)
+    shake(started.policy)
+    return started, credit(started.knobs, rollout)
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATION.names)
+def test_online(aggregation, monkeypatch):
+    started, rollout = prepared("grpo", aggregation=aggregation, beta=0.2, entropy_coef=0.05)
+    check(started, lambda: online.update(started, rollout), monkeypatch)
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce", "rloo"])
+def test_other_rows(algorithm, monkeypatch):
+    started, rollout = prepared(algorithm)
+    check(started, lambda: online.update(started, rollout), monkeypatch)
+
+
+@pytest.mark.parametrize("group_size", [1, 4])
+def test_ppo_and_its_critic(group_size, monkeypatch):
+    started, rollout = prepared("ppo", group_size=group_size, mini_batches=1)
+    shake(started.critic)
+    check(started, lambda: online.update(started, rollout), monkeypatch, ("policy", "critic"))
+
+
+def test_preference(monkeypatch):
+    started = session("dpo")
+    shake(started.policy)
+    check(started, lambda: preference.update(started, PAIRS), monkeypatch)
+
+
+def test_sft(monkeypatch):
+    started = session("sft")
+    monkeypatch.setattr(started.task, "problems", lambda count, rng: [
+        online.Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
+    check(started, lambda: sft.update(started), monkeypatch)

@@ -1,0 +1,347 @@
+"""One batch, many algorithms: exactly what the training loop makes of it, for every online row of the catalog."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch.nn.utils import parameters_to_vector
+
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.jobs import jobs
+from labcore.llm.loops import online
+from labcore.llm.nets.forward import plain
+from labcore.llm.probes.answer_session import learner
+from labcore.llm.probes.one_batch import Held, as_of, cosines, credited, judge, look, one_batch, push_of, spec_for, take
+from labcore.llm.probes.trial import KL_OF_A_STEP, Trial, moved
+from labcore.llm.rollout import credit
+from labcore.llm.session import Session
+from labcore.maths.logprobs import selective_log_softmax
+from tests.llm import tools
+from tests.llm.runs_on_disk import saved
+
+ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
+SIZE = {"prompts_per_step": 4, "group_size": 4}
+ASKED = {"prompts": 4, "group_size": 4, "updates": 0, "seed": 0, "eval_prompts": 16}
+
+
+@pytest.fixture(autouse=True)
+def tiny():
+    with patch.dict(MODELS, {"tiny": tools.TINIER}):
+        yield
+
+
+def gradient_of_the_loop(session: Session, rollout) -> torch.Tensor:
+    """The policy's gradient at the moment the training loop takes its step."""
+    found = {}
+
+    def optimise(self, name, rate, loss):
+        found[name] = parameters_to_vector([p.grad for p in self.models[name].parameters()]).clone()
+        self.models[name].zero_grad(set_to_none=True)
+        return 0.0
+    with patch.object(Session, "optimise", optimise):
+        online.update(session, credit(session.knobs, rollout))
+    return found["policy"]
+
+
+@pytest.fixture
+def batch():
+    """A GRPO session off its reference, and a ragged batch of it with rewards that all differ."""
+    session = tools.session("grpo")
+    tools.shake(session.policy, by=0.3)
+    sampled = online.collect(session)
+    return session, replace(tools.ragged(sampled.rollout), old_values=None)
+
+
+@pytest.mark.parametrize("key", ONLINE)
+@pytest.mark.parametrize("off_policy", [False, True])
+def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off_policy):
+    session, rollout = batch
+    if off_policy:
+        tools.shake(session.policy, seed=1, by=0.05)
+    spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    values = torch.randn(rollout.ids.shape, generator=torch.Generator().manual_seed(5)) * rollout.completion_mask
+    seen = look(session, spec, rollout, values)
+    trained = copy.deepcopy(session).fork(spec)  # what a fork by this algorithm would train with
+    theirs = replace(rollout, old_values=None if trained.critic is None else values)
+    assert torch.equal(seen.gradient, gradient_of_the_loop(trained, theirs))
+    assert float(seen.gradient.norm()) > 0
+    assert seen.measured["grad_norm"] == pytest.approx(float(seen.gradient.norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("key", ONLINE)
+def test_push_and_pull_are_the_gradient_s_first_half(batch, key):
+    """g = −Σ push_t ∇ log π_t: by the chain rule, with a forward pass of its own."""
+    session, rollout = batch
+    tools.shake(session.policy, seed=1, by=0.05)
+    seen = look(session, spec_for(session, ALGORITHMS[key], 0, SIZE), rollout, torch.zeros_like(rollout.old_logprobs))
+    logprobs = selective_log_softmax(plain(session.policy, rollout.prompts, rollout.ids), rollout.ids)
+    (seen.push * logprobs).sum().backward()
+    whole = parameters_to_vector([p.grad for p in session.policy.parameters()])
+    assert torch.allclose(-whole, seen.gradient, rtol=1e-3, atol=1e-6)
+    assert (seen.push[~rollout.completion_mask] == 0).all()
+
+
+def test_a_push_worked_by_hand(batch):
+    """REINFORCE without a KL price: A_i / B for every token. GRPO clipped: nothing where ρ > 1 + ε and A > 0."""
+    session, rollout = batch
+    spec = spec_for(session, ALGORITHMS["reinforce"], 0, SIZE)
+    held = as_of(Held, session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
+    push = push_of(held, credited(held, rollout, None))
+    wanted = (rollout.rewards - rollout.rewards.mean())[:, None] / 16 * rollout.completion_mask
+    assert torch.allclose(push, wanted, atol=1e-6)
+    spec = spec_for(session, ALGORITHMS["grpo"], 0, SIZE)
+    held = as_of(Held, session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
+    far = credited(held, replace(rollout, old_logprobs=rollout.old_logprobs - 1.0 * rollout.completion_mask), None)
+    push = push_of(held, far)  # all ratios near e
+    up = (far.advantages > 0) & far.completion_mask
+    assert up.any() and (push[up] == 0).all() and (push[(far.advantages < 0) & far.completion_mask] < 0).all()
+
+
+def test_cosines_by_hand():
+    a, b, zero = torch.tensor([3.0, 4.0]), torch.tensor([4.0, -3.0]), torch.zeros(2)
+    table = cosines([a, b, -2 * a, zero])
+    assert table[0] == pytest.approx([1.0, 0.0, -1.0, None]) and table[3] == [None] * 4
+    assert table[1][2] == pytest.approx(0.0) and table[2][2] == pytest.approx(1.0)
+
+
+def test_clips_do_nothing_at_ratio_1_and_cut_after_updates():
+    session = tools.session("grpo")
+    tools.shake(session.policy, by=0.3)
+    rollout = online.collect(session).rollout
+    specs = {key: spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE}
+    with_clip = [key for key in ONLINE if "clip_low" in specs[key].knobs]
+    values = torch.zeros_like(rollout.old_logprobs)
+    for key in ONLINE:
+        seen = look(session, specs[key], rollout, values)
+        assert (seen.unclipped is not None) == (key in with_clip)
+        assert seen.unclipped is None or seen.unclipped == pytest.approx(1.0, abs=1e-6)
+    spec = specs["grpo"]
+    take(session, replace(spec, knobs=spec.knobs | {"learning_rate": 0.05}), rollout, values, 3)
+    cut = [look(session, specs[key], rollout, values) for key in with_clip]
+    assert all(seen.measured["clip_frac/region"] > 0 for seen in cut)
+    assert any(seen.unclipped < 0.99 for seen in cut)
+
+
+def test_looking_changes_nothing(batch):
+    session, rollout = batch
+    before = tools.weights(session.policy)
+    for key in ONLINE:
+        look(session, spec_for(session, ALGORITHMS[key], 0, SIZE), rollout, torch.zeros_like(rollout.old_logprobs))
+    assert torch.equal(tools.weights(session.policy), before)
+    assert all(p.grad is None for p in session.policy.parameters())
+    assert session.spec.algorithm == "grpo" and session.critic is None
+
+
+def test_the_run_s_own_algorithm_keeps_its_knobs_and_all_sample_as_it_does():
+    session = tools.session("grpo", beta=0.3, temperature=0.7, learning_rate=0.01)
+    session.knobs["clip_low"] = 0.11  # moved while it ran
+    specs = {key: spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE}
+    assert (specs["grpo"].knobs["beta"], specs["grpo"].knobs["clip_low"]) == (0.3, 0.11)
+    for key, spec in specs.items():
+        assert spec.knobs["temperature"] == 0.7 and spec.knobs["max_new_tokens"] == 6
+        assert {spec.knobs[name] for name in ("mini_batches", "updates_per_batch") if name in spec.knobs} <= {1}
+        assert (spec.knobs["prompts_per_step"], spec.knobs["group_size"]) == (4, 4)
+        assert spec.knobs["advantage"] == ALGORITHMS[key].knob("advantage").default
+
+
+# ---------------------------------------------------------------- the critic
+
+
+def test_a_run_s_own_critic_judges():
+    session = tools.session("ppo")
+    session.updates = 1
+    tools.shake(session.critic, by=0.5)
+    sampled = online.collect(session)
+    values, about = judge(session, [spec_for(session, ALGORITHMS["ppo"], 0, SIZE)], sampled)
+    assert torch.equal(values, sampled.rollout.old_values) and about["fitted"] is False
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
+    session = tools.session(algorithm)
+    sampled = online.collect(session)
+    before = tools.weights(session.policy)
+    values, about = judge(session, [spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE], sampled)
+    assert about["fitted"] and session.critic is not None
+    assert torch.equal(tools.weights(session.policy), before)  # only the critic has learnt
+    mask = sampled.rollout.completion_mask
+    rewards = sampled.rollout.rewards[:, None].expand_as(values)[mask]
+    assert float(((values[mask] - rewards) ** 2).mean()) < float((rewards ** 2).mean())
+    assert (values[~mask] == 0).all()
+
+
+def test_the_critic_never_sees_the_batch_that_it_judges():
+    session = tools.session("grpo", letters=False)
+    spec, collect, seen = spec_for(session, ALGORITHMS["ppo"], 0, SIZE), online.collect, []
+
+    def collected(held):
+        batch = collect(held)
+        seen.append(batch.problems)
+        return batch
+    sampled = collect(as_of(Session, session, spec))
+    with patch.object(online, "collect", collected):
+        judge(session, [spec], sampled)
+    assert len(seen) > 1 and sampled.problems not in seen
+    assert all(problems not in seen[:place] for place, problems in enumerate(seen))
+
+
+def test_an_algorithm_that_would_sample_otherwise_gets_the_same_batch():
+    row = ALGORITHMS["rloo"]
+    cool = replace(row, knobs=tuple(knob.with_default(0.5) if knob.key == "temperature" else knob
+                                    for knob in row.knobs))
+    with patch.dict(ALGORITHMS, {"rloo": cool}):
+        assert spec_for(tools.session("grpo"), cool, 0, SIZE).knobs["temperature"] == 1.0
+
+
+# ---------------------------------------------------------------- what a step does
+
+
+@pytest.fixture
+def trial():
+    session = tools.session("grpo")
+    tools.shake(session.policy, by=0.3)
+    return Trial.of(session, 400, 0)
+
+
+def test_no_step_has_no_effect(trial):
+    found = trial.effect(copy.deepcopy(trial.session.policy))
+    for key in ("resampled", "weighted", "kl"):
+        assert found[key] == {"mean": 0.0, "se": 0.0}
+    assert found["reward"] == trial.before["reward"]
+
+
+def test_both_estimates_agree_on_a_step_that_pays(trial):
+    """Along the gradient of the expected reward itself the reward rises, by either estimate."""
+    session = trial.session
+    spec = spec_for(session, ALGORITHMS["rloo"], 0, {"prompts_per_step": 64, "group_size": 8})
+    rollout = online.collect(as_of(Session, session, spec)).rollout
+    seen = look(session, spec, rollout, None)
+    length = trial.step_length([seen.gradient])
+    found = trial.along(seen.gradient, length)
+    assert found["kl"]["mean"] == pytest.approx(KL_OF_A_STEP, rel=0.5) and found["kl"]["mean"] > 0
+    assert found["weighted"]["mean"] > 3 * found["weighted"]["se"] > 0 and found["resampled"]["mean"] > 0
+    assert found["reward"]["mean"] - trial.before["reward"]["mean"] == pytest.approx(
+        found["resampled"]["mean"], abs=1e-5)
+    apart = abs(found["weighted"]["mean"] - found["resampled"]["mean"])
+    assert apart < 4 * math.hypot(found["weighted"]["se"], found["resampled"]["se"])
+    back = trial.along(-seen.gradient, length)
+    assert back["weighted"]["mean"] < 0
+
+
+def test_the_kl_is_that_from_before_to_after(trial):
+    """k3 of the old policy's own samples, e^d − 1 − d with d = new − old; its mean is the sum over all tokens."""
+    after = copy.deepcopy(trial.session.policy)
+    tools.shake(after, seed=3, by=0.1)
+    with torch.no_grad():
+        old, new = (plain(model, trial.prompts, trial.completions.ids).log_softmax(-1)
+                    for model in (trial.session.policy, after))
+    mask, found = trial.completions.mask, trial.effect(after)["kl"]
+    d = (new - old).gather(-1, trial.completions.ids[..., None])[..., 0][mask]
+    assert found["mean"] == pytest.approx(float((d.exp() - 1 - d).mean()), rel=1e-3)
+    exact = float((old.exp() * (old - new)).sum(-1)[mask].mean())
+    assert abs(found["mean"] - exact) < 4 * found["se"] and 0 < found["se"] < 0.2 * exact
+
+
+def test_a_step_is_as_long_as_it_says(trial):
+    gradient = torch.randn(sum(p.numel() for p in trial.session.policy.parameters()))
+    after = tools.weights(moved(trial.session.policy, gradient, 0.25))
+    step = after - tools.weights(trial.session.policy)
+    assert float(step.norm()) == pytest.approx(0.25, rel=1e-4)
+    assert cosines([step, gradient])[0][1] == pytest.approx(-1.0, abs=1e-4)  # against the gradient: the loss falls
+    assert trial.step_length([torch.zeros(3)]) is None and trial.along(torch.zeros(3), 0.1) is None
+
+
+def test_the_common_step_is_the_longest_that_all_can_afford(trial):
+    steep = torch.randn(sum(p.numel() for p in trial.session.policy.parameters()))
+    flat = torch.zeros_like(steep)
+    flat[:5] = 1.0  # a few rows of the embedding, which few prompts use
+    both = trial.step_length([flat, steep])
+    assert both == pytest.approx(min(trial.step_length([flat]), trial.step_length([steep])), rel=0.1)
+
+
+def test_the_own_step_is_the_training_loop_s(trial):
+    """Clip of the norm, AdamW and its moments included; the session itself stays where it is."""
+    session = trial.session
+    spec = spec_for(session, ALGORITHMS["grpo"], 0, SIZE)
+    rollout = online.collect(as_of(Session, session, spec)).rollout
+    before = tools.weights(session.policy)
+    found = trial.measure(lambda copied: take(copied, spec, rollout, None, 1))
+    assert torch.equal(tools.weights(session.policy), before)
+    trained = copy.deepcopy(session).fork(spec)
+    online.update(trained, credit(trained.knobs, rollout))
+    assert found["length"] == pytest.approx(float((tools.weights(trained.policy) - before).norm()), rel=1e-5)
+    assert found["kl"] == trial.effect(trained.policy)["kl"]
+
+
+# ---------------------------------------------------------------- the job
+
+
+@pytest.fixture
+def letters():
+    """A task that pays random models, and a critic that is soon fitted."""
+    with patch("labcore.llm.session.make_task", lambda *_: tools.Letters()), \
+            patch("labcore.llm.probes.one_batch.CRITIC_BATCHES", 1):
+        yield
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "dpo", "sft"])
+@pytest.mark.parametrize("updates", [0, 2])
+def test_any_language_model_gives_a_batch(letters, algorithm, updates):
+    name = saved(f"{algorithm}-sort-aaaa", algorithm)
+    found = one_batch({**ASKED, "model": name, "updates": updates})
+    json.dumps(found, allow_nan=False)
+    keys = [each["key"] for each in found["algorithms"]]
+    assert keys == ONLINE and found["model"] == f"{name}@2"
+    assert found["own"] == (algorithm if algorithm in ONLINE else ONLINE[0])
+    assert [len(row) for row in found["cosines"]] == [len(ONLINE)] * len(ONLINE)
+    assert len(found["completions"]) == 16
+    for each in found["algorithms"]:
+        for push, completion in zip(each["push"], found["completions"], strict=True):
+            assert len(push) == len(completion["tokens"]) == len(completion["ratio"])
+    ones = [ratio for completion in found["completions"] for ratio in completion["ratio"]]
+    assert (max(ones) - 1 < 1e-3) == (updates == 0)
+
+
+def test_it_is_the_same_for_the_same_seed(letters):
+    name = saved("grpo-sort-aaaa")
+    first, again, other = (one_batch({**ASKED, "model": name, "seed": seed}) for seed in (0, 0, 1))
+    assert first == again and first["completions"] != other["completions"]
+    assert jobs.compute({"job": "one_batch", "model": name, **ASKED}) == json.loads(json.dumps(first))
+
+
+def test_equal_rewards_leave_only_the_price_of_the_kl():
+    """At the base itself with random weights nothing is right: no advantage, no gradient, and that is no error."""
+    name = saved("grpo-sort-aaaa", by=0.0)
+    found = one_batch({**ASKED, "model": f"base:{name}"})
+    assert found["batch"]["reward"] == 0 and found["batch"]["flat_groups"] == 1.0
+    assert found["cosines"][0][0] is None or found["algorithms"][0]["norm"] > 0
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"model": "nobody"}, "There is no run nobody"), ({"prompts": 1}, "prompts must be a whole number from 2 to 256"),
+    ({"group_size": 64}, "group_size must be"), ({"updates": -1}, "updates must be"),
+    ({"stepper": "dpo"}, "There is no online algorithm 'dpo'")])
+def test_what_cannot_be_is_one_sentence(change, words):
+    name = saved("grpo-sort-aaaa")
+    with pytest.raises(LabError, match=words):
+        one_batch({**ASKED, "model": name, **change})
+
+
+def test_a_model_too_large_for_the_memory_is_told():
+    name = saved("grpo-sort-aaaa")
+
+    class Little:
+        available = 1000
+    with patch("labcore.llm.probes.one_batch.psutil.virtual_memory", lambda: Little), \
+            pytest.raises(LabError, match="Use a smaller model"):
+        one_batch({**ASKED, "model": name})
+    assert learner(name).step == 2

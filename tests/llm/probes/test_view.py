@@ -1,0 +1,167 @@
+"""What is shown of a step is true, is plain JSON, and changes nothing of what is learnt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from labcore.llm.loops import online
+from labcore.llm.nets import forward
+from labcore.llm.probes import view
+from labcore.llm.rollout import credit
+from labcore.maths.kl import k3
+from labcore.maths.logprobs import logprobs_and_entropy
+from labcore.maths.masked import masked_mean
+from tests.llm.tools import records, session, shake, weights
+
+ONLINE = ["grpo", "reinforce", "ppo"]
+
+
+def logprobs_of(started, rollout):
+    logits = online.completion_outputs(started.policy, rollout.prompts, rollout.ids).detach()
+    return logprobs_and_entropy(logits, rollout.ids, started.knobs["temperature"])[0].masked_fill(
+        ~rollout.completion_mask, 0)
+
+
+@pytest.fixture
+def after():
+    """(session, batch, rollout, the weights before): as the loop has them after an update."""
+    def make(algorithm="grpo", **knobs):
+        started = session(algorithm, prompts_per_step=8, **knobs)
+        batch = online.collect(started)
+        before = view.parameters(started.policy)
+        shake(started.policy, by=0.02)
+        started.step = 1
+        return started, batch, credit(started.knobs, batch.rollout), before
+    return make
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_groups_are_json_and_their_tokens_make_the_text(algorithm, after):
+    started, batch, rollout, _ = after(algorithm)
+    shown = json.loads(json.dumps(view.groups(started, batch, rollout), allow_nan=False))
+    assert shown["step"] == 1 and len(shown["groups"]) == 8
+    assert shown["beta"] == started.knobs["beta"] and ("clip_low" in shown) == ("clip_low" in started.knobs)
+    row = 0
+    for group, problem in zip(shown["groups"], batch.problems, strict=True):
+        assert (group["prompt"], group["answer"]) == (problem.prompt, problem.answer)
+        assert len(group["completions"]) == rollout.group_size
+        for completion in group["completions"]:
+            check_completion(completion, row, batch, rollout, started)
+            row += 1
+
+
+def check_completion(completion, row, batch, rollout, started):
+    length = int(rollout.completion_mask[row].sum())
+    end = "" if completion["truncated"] else started.tokenizer.eos_token
+    assert "".join(completion["tokens"]) == completion["text"] + end == batch.texts[row] + end
+    assert (completion["reward"], completion["exact"]) == (batch.scores[row].reward, batch.scores[row].exact)
+    columns = ["logprobs", "old_logprobs", "ref_logprobs", "advantages", "entropy", "ratio"]
+    columns += ["values"] if started.critic is not None else []
+    assert all(len(completion[name]) == length for name in [*columns, "tokens"])
+    new, old = logprobs_of(started, rollout)[row, :length], rollout.old_logprobs[row, :length]
+    for name, expected in {"logprobs": new, "old_logprobs": old, "ref_logprobs": rollout.ref_logprobs[row, :length],
+                           "ratio": (new - old).exp(), "advantages": rollout.advantages[row, :length]}.items():
+        assert completion[name] == pytest.approx(expected.tolist(), abs=2e-5), name
+    assert completion["advantage"] == pytest.approx(rollout.advantages[row, :length].mean().item(), abs=2e-5)
+
+
+def test_at_most_eight_groups():
+    started = session("grpo", prompts_per_step=10, steps=1)
+    assert len(records(started)[0].samples["groups"]) == view.GROUPS == 8
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_the_line_goes_through_the_old_and_the_new_policy(algorithm, after):
+    started, _, rollout, before = after(algorithm)
+    part = rollout.select(torch.arange(1))  # an eighth of the prompts
+    mask, advantages = part.completion_mask, part.advantages
+    shown = json.loads(json.dumps(view.line(started, rollout, before), allow_nan=False))
+    at = {alpha: {name: shown[name][n] for name in ("kl", "cpi", "clip", "kl_penalised")}
+          for n, alpha in enumerate(shown["alpha"])}
+    assert shown["tokens"] == int(mask.sum()) and shown["step"] == 1 and len(at) == 12
+    mean = masked_mean(advantages, mask).item()
+    assert at[0.0] == {"kl": pytest.approx(0, abs=1e-6), **dict.fromkeys(
+        ("cpi", "clip", "kl_penalised"), pytest.approx(mean, abs=1e-5))}
+    new = logprobs_of(started, part)
+    ratio = (new - part.old_logprobs).exp()
+    kl = masked_mean(k3(part.old_logprobs, new), mask).item()
+    low, high, beta = shown["clip_low"], shown["clip_high"], shown["beta"]
+    clipped = torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    assert kl > 1e-3
+    assert at[1.0] == {"kl": pytest.approx(kl, rel=1e-4), "cpi": pytest.approx(
+        masked_mean(ratio * advantages, mask).item(), abs=1e-5), "clip": pytest.approx(
+        masked_mean(clipped, mask).item(), abs=1e-5), "kl_penalised": pytest.approx(
+        masked_mean(ratio * advantages, mask).item() - beta * kl, abs=1e-5)}
+    assert all(kl >= -1e-6 for kl in shown["kl"]) and at[3.0]["kl"] > at[1.0]["kl"] > at[0.25]["kl"]
+    assert all(clip <= cpi + 1e-6 for clip, cpi in zip(shown["clip"], shown["cpi"], strict=True))
+
+
+def test_the_line_leaves_the_policy_as_it_was(after):
+    started, _, rollout, before = after()
+    parameters = list(started.policy.parameters())
+    places, values = [p.data_ptr() for p in parameters], weights(started.policy)
+    view.line(started, rollout, before)
+    assert torch.equal(weights(started.policy), values)
+    assert [p.data_ptr() for p in parameters] == places  # the same memory: saving and speed stay as they were
+    assert all(p.requires_grad and p.grad is None for p in parameters)
+
+
+def test_the_pictures_come_by_a_fixed_schedule():
+    assert [step for step in range(1, 16) if view.samples_due(step)] == [1, 5, 10, 15]
+    assert [done + 1 for done in range(41) if view.line_due(done)] == [1, 20, 40]
+    got = records(session("grpo", steps=6))
+    assert [r.step for r in got if r.samples] == [1, 5] and [r.step for r in got if r.line] == [1]
+
+
+@pytest.mark.parametrize("algorithm", ONLINE)
+def test_a_run_without_pictures_is_the_same_run(algorithm, monkeypatch):
+    monkeypatch.setattr(view, "line_due", lambda done: True)
+    monkeypatch.setattr(view, "samples_due", lambda step: True)
+    watched = session(algorithm, steps=3)
+    with_pictures = records(watched)
+    assert all(r.line and r.samples for r in with_pictures)
+    monkeypatch.setattr(view, "line_due", lambda done: False)
+    monkeypatch.setattr(view, "samples_due", lambda step: False)
+    alone = session(algorithm, steps=3)
+    without = records(alone)
+    assert not any(r.line or r.samples for r in without)
+    assert [r.metrics for r in with_pictures] == [r.metrics for r in without]
+    assert torch.equal(weights(watched.policy), weights(alone.policy))
+
+
+@pytest.mark.parametrize("algorithm", ["sft", "dpo"])
+def test_evaluation_groups(algorithm):
+    started = session(algorithm, steps=1)
+    record = records(started)[0]
+    shown = json.loads(json.dumps(record.samples, allow_nan=False))
+    assert shown["step"] == 1 and len(shown["groups"]) == 8
+    for group in shown["groups"]:
+        (completion,) = group["completions"]
+        end = "" if completion["truncated"] else started.tokenizer.eos_token
+        assert "".join(completion["tokens"]) == completion["text"] + end
+        assert completion["advantage"] is None and len(completion["logprobs"]) == len(completion["tokens"])
+        assert all(value < 0 for value in completion["logprobs"])
+
+
+def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
+    started, batch, rollout, before = after("grpo")
+    whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
+    monkeypatch.setattr(forward, "MAX_ELEMENTS", 1)
+    widths, path = [], forward.completion_outputs
+    monkeypatch.setattr(view, "completion_outputs", lambda *given: widths.append(len(given[2])) or path(*given))
+    parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
+    assert set(widths) == {rollout.group_size}
+    for one, other in zip(whole, parts, strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), abs=1e-4)
+
+
+def numbers(value) -> list[float]:
+    """Every number of a nested picture, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for each in value for number in numbers(each)]
+    return [float(value)] if isinstance(value, (int, float)) else []

@@ -1,0 +1,62 @@
+"""What models are called, and back."""
+
+import pytest
+
+from labcore.cli.commands import spec_of
+from labcore.cli.main import parser
+from labcore.errors import LabError
+from labcore.files.paths import home, run_folder
+from labcore.jobs.models import parse
+from labcore.spec.model_names import model_of_name, name_of_model
+from labcore.spec.run_spec import make
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The lab's home with two checkpoints of a run and a base model."""
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
+    for step in ("000100", "000200"):
+        (run_folder("grpo-sort-ab12") / "checkpoints" / f"step-{step}" / "policy").mkdir(parents=True)
+    (home() / "base" / "3fa81c" / "model").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("inside, name", [
+    ("grpo-sort-ab12/checkpoints/step-000100/policy", "grpo-sort-ab12@100"), ("base/3fa81c/model", "SFT base 3fa81c")])
+def test_what_the_lab_made_has_a_name_that_leads_back(folder, inside, name):
+    assert name_of_model(str(folder / inside)) == name
+    assert model_of_name(name) == str(folder / inside)
+
+
+def test_what_comes_with_the_lab_goes_before_a_run_that_is_called_so(folder):
+    (run_folder("tiny") / "checkpoints" / "step-000003" / "policy").mkdir(parents=True)
+    assert model_of_name("tiny") == "tiny"
+    assert model_of_name("tiny@3") == str(run_folder("tiny") / "checkpoints" / "step-000003" / "policy")
+
+
+@pytest.mark.parametrize("name, told", [
+    ("grpo-sort-ab12@7", "has no checkpoint of step 7: take one of 100, 200."),
+    ("grpo-sort-zzzz", "There is no model 'grpo-sort-zzzz'"), ("grpo-sort-zzzz@16", "There is no model 'grpo-sort-"),
+    ("ppo-cart-1f", "has no language model to start from"), ("ppo-cart-1f@5", "has no language model to start from")])
+def test_a_run_without_that_model_is_told_before_it_starts(folder, name, told):
+    (run_folder("ppo-cart-1f") / "checkpoints" / "step-000005").mkdir(parents=True)
+    assert model_of_name(name) == name
+    with pytest.raises(LabError, match=told):
+        make(algorithm_key="grpo", task_key="sort", model=name)
+
+
+@pytest.mark.parametrize("text", ["tiny", "Qwen/Qwen2.5-0.5B", "grpo-sort-ab12@7", "SFT base none", "base:3fa81c", "",
+                                  "supervisor.log@1", "../x@200", "/elsewhere/model"])
+def test_any_other_model_stays_as_it_is(folder, text):
+    assert model_of_name(text) == name_of_model(text) == text
+
+
+def test_a_base_is_not_called_as_the_playground_calls_what_a_run_started_from():
+    with pytest.raises(LabError):
+        parse(name_of_model(str(home() / "base" / "3fa81c" / "model")))
+
+
+@pytest.mark.parametrize("name, step", [("grpo-sort-ab12", 200), ("grpo-sort-ab12@100", 100)])
+def test_the_command_line_takes_a_run_and_one_of_its_steps(folder, name, step):
+    options = parser().parse_args(["run", "--algorithm", "grpo", "--task", "sort", "--model", name])
+    assert spec_of(options).model == str(run_folder("grpo-sort-ab12") / "checkpoints" / f"step-{step:06d}" / "policy")
