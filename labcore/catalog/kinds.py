@@ -16,8 +16,9 @@ from labcore.errors import LabError
 
 @dataclass(frozen=True)
 class Kind:
-    """A row. `session` ("module:class") trains a run of it, `check` ("module:function"), where there is one, says in
-    words why a task and its knobs cannot be run, `replay` lets a checkpoint act; they are imported only when called.
+    """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
+    train it, `check`, where there is one, says in words why a task and its knobs cannot be run, `replay` lets a
+    checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
@@ -36,6 +37,7 @@ class Kind:
     task_title: str
     axes: Mapping[str, str]
     speed: str
+    loops: Mapping[str, str] = field(default_factory=dict)
     check: str = ""
     replay: str = ""
     any_task: bool = False
@@ -48,7 +50,8 @@ class Kind:
 
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:Session", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
-         tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second"),
+         tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
+         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "sft")}),
     Kind("maze", "Maze", "labcore.tabular.session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",

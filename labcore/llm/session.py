@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.llm.batch import encode_prompts
-from labcore.llm.loops import online, preference, sft
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
@@ -34,7 +34,6 @@ from labcore.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
-LOOPS = {"online": online.run, "preference": preference.run, "sft": sft.run}
 
 
 @dataclass
@@ -152,7 +151,7 @@ class Session:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        yield from LOOPS[self.spec.row.loop](self)
+        yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
 
