@@ -54,15 +54,13 @@ def test_an_algorithm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogates, "soft_gate", surrogates.soft_gate)  # to be put back after the test
     exec(BLOCKS["choice"], vars(surrogates))
-    try:
-        family = replace(choices.SURROGATE, members=(*choices.SURROGATE.members, evaluated("member", choices)))
-        ratio = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
-        quantities = {"ratio": ratio, "advantages": torch.tensor([[2.0, -3.0]], dtype=torch.float64)}
-        call(member(family, "soft_gate"), quantities).sum().backward()
-        assert torch.allclose(ratio.grad, quantities["advantages"])  # at ρ = 1 the gate's slope is 1: the gradient is A
-    finally:
-        del surrogates.soft_gate
+    family = replace(choices.SURROGATE, members=(*choices.SURROGATE.members, evaluated("member", choices)))
+    ratio = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
+    tensors = {"ratio": ratio, "advantages": torch.tensor([[2.0, -3.0]], dtype=torch.float64)}
+    call(member(family, "soft_gate"), {}, tensors).sum().backward()
+    assert torch.allclose(ratio.grad, tensors["advantages"])  # at ρ = 1 the gate's slope is 1: the gradient is A
 
 
 def test_a_task_is_one_class_and_its_row(reverse: str) -> None:

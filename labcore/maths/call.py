@@ -1,4 +1,4 @@
-"""From the names in the catalog to functions, and from quantities to their parameters.
+"""From the names in the catalog to functions, and from knobs and tensors to their parameters.
 
 A step holds its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
 given those that its parameters name, so a step never asks which function it has.
@@ -45,7 +45,9 @@ def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[
 
 
 def call(function: Callable[..., Any], knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
-    """function(**what its parameters name): of `tensors` first, else of `knobs`.
+    """function(**those tensors and knobs that its parameters name).
+
+    A name in both is the tensor: `ratio` is a knob's name too, that of the kind of ratio chosen.
 
     Raises:
         TypeError: a parameter without a default is in neither.
@@ -54,7 +56,6 @@ def call(function: Callable[..., Any], knobs: Mapping[str, Any], tensors: Mappin
     missing = sorted(required - tensors.keys() - knobs.keys())
     if missing:
         raise TypeError(f"{function.__module__}.{function.__name__} needs {', '.join(missing)}; there are only the "
-                        f"knobs {', '.join(sorted(knobs)) or '(none)'} and {', '.join(sorted(tensors)) or 'nothing'}.")
-    given = {name: knobs[name] for name in names if name in knobs} | {
-        name: tensors[name] for name in names if name in tensors}
-    return function(**given)
+                        f"tensors {', '.join(sorted(tensors)) or 'none'} and the knobs "
+                        f"{', '.join(sorted(knobs)) or 'none'}.")
+    return function(**{name: value for name, value in {**knobs, **tensors}.items() if name in names})

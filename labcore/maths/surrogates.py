@@ -106,11 +106,6 @@ def cut_fractions(cut: Mapping[str, Tensor], completion_mask: Tensor) -> dict[st
     return {side: masked_mean(tokens.float(), completion_mask) for side, tokens in sides.items()}
 
 
-def clip_fractions(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
-                   clip_high: float) -> dict[str, Tensor]:
-    return cut_fractions(clip_cut(ratio, advantages, clip_low, clip_high), completion_mask)
-
-
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, completion_mask: Tensor,
                value_clip: float | None = None, total_tokens: int | None = None) -> Tensor:
     """L^V = ½ mean_mask max((V − R)², (clip(V, V_old ± ε_V) − R)²). (B, T) x 3, bool (B, T) -> ()
