@@ -30,14 +30,14 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 
 
 def lab(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
-    """Our run as the worker drives it: `Session.run` with everything that it logs."""
-    from labcore.llm.session import Session
+    """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
+    from labcore.llm.session import LlmSession
     from labcore.spec.run_spec import make
 
     spec = make(algorithm_key="grpo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, "dtype": dtype,
                        "group_size": GROUP_SIZE, "max_new_tokens": NEW_TOKENS})
-    for record in Session.start(spec).run():
+    for record in LlmSession.start(spec).run():
         if record is not None:
             turn.step_done()
 

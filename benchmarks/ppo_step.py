@@ -34,15 +34,15 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 
 
 def lab(folder: Path, dtype: str, threads: int, turn: Turn, group_size: int = 1) -> None:
-    """Our run as the worker drives it: `Session.run` with everything that it logs."""
-    from labcore.llm.session import Session
+    """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
+    from labcore.llm.session import LlmSession
     from labcore.spec.run_spec import make
 
     spec = make(algorithm_key="ppo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": KL, "learning_rate": LEARNING_RATE, "critic_learning_rate": LEARNING_RATE,
                        "prompts_per_step": COMPLETIONS // group_size, "group_size": group_size, "updates_per_batch": 1,
                        "mini_batches": 1, "max_new_tokens": NEW_TOKENS, "dtype": dtype})
-    for record in Session.start(spec).run():
+    for record in LlmSession.start(spec).run():
         if record is not None:
             turn.step_done()
 

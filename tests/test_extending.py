@@ -17,7 +17,7 @@ import torch
 from labcore.catalog import choices, maze
 from labcore.catalog.llm import algorithms, tasks
 from labcore.envs import maze_presets
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.maths import surrogates
 from labcore.maths.call import call, member
 from labcore.spec.run_spec import make
@@ -48,25 +48,23 @@ def reverse(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_an_algorithm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     row = evaluated("algorithm", algorithms)
     monkeypatch.setitem(algorithms.ALGORITHMS, row.key, row)
-    records = list(Session.start(make(algorithm_key=row.key, task_key="sort", knobs=FEW, steps=2)).run())
+    records = list(LlmSession.start(make(algorithm_key=row.key, task_key="sort", knobs=FEW, steps=2)).run())
     assert [record.step for record in records] == [1, 2]
     assert records[0].metrics["grad_norm"] >= 0
 
 
 def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogates, "soft_gate", surrogates.soft_gate)  # to be put back after the test
     exec(BLOCKS["choice"], vars(surrogates))
-    try:
-        family = replace(choices.SURROGATE, members=(*choices.SURROGATE.members, evaluated("member", choices)))
-        ratio = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
-        quantities = {"ratio": ratio, "advantages": torch.tensor([[2.0, -3.0]], dtype=torch.float64)}
-        call(member(family, "soft_gate"), quantities).sum().backward()
-        assert torch.allclose(ratio.grad, quantities["advantages"])  # at ρ = 1 the gate's slope is 1: the gradient is A
-    finally:
-        del surrogates.soft_gate
+    family = replace(choices.SURROGATE, members=(*choices.SURROGATE.members, evaluated("member", choices)))
+    ratio = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
+    tensors = {"ratio": ratio, "advantages": torch.tensor([[2.0, -3.0]], dtype=torch.float64)}
+    call(member(family, "soft_gate"), {}, tensors).sum().backward()
+    assert torch.allclose(ratio.grad, tensors["advantages"])  # at ρ = 1 the gate's slope is 1: the gradient is A
 
 
 def test_a_task_is_one_class_and_its_row(reverse: str) -> None:
-    session = Session.start(make(algorithm_key="grpo", task_key=reverse, knobs=FEW, steps=1))
+    session = LlmSession.start(make(algorithm_key="grpo", task_key=reverse, knobs=FEW, steps=1))
     (record,) = session.run()
     first = record.samples["groups"][0]
     assert first["answer"] == first["prompt"][:-1][::-1]
@@ -102,6 +100,6 @@ def _maze(monkeypatch: pytest.MonkeyPatch) -> str:
 def _walk(method: str, task: str, **knobs: float) -> None:
     """The method finds the way through the maze."""
     spec = make(kind="maze", algorithm_key=method, task_key=task, steps=100, knobs={"pace": 0, **knobs})
-    *_, last = tabular_session.Session.start(spec).run()
+    *_, last = tabular_session.LlmSession.start(spec).run()
     assert last.metrics["start_value/greedy"] == pytest.approx(last.metrics["start_value/best"])
     assert last.metrics["moves_to_goal"] >= 8

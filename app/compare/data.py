@@ -13,7 +13,7 @@ from app.compare.link import Place
 from app.lab import lab
 from app.session import missing
 from app.theme import DARK, LIGHT
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS, PANELS, ordered
 from labcore.compare import imported, tree
 from labcore.compare.reader import Reader
 from labcore.compare.table import Group, groups
@@ -188,7 +188,7 @@ def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
     """The headline metrics of the first run's charts that anybody logs, but for the one that is looked at."""
     row = next((source.spec.row for source in chosen.sources if not isinstance(source, str)), None)
     there = set().union(*chosen.logged.values())
-    heads = [PANELS[panel].metrics[0] for panel in row.panels] if row else [key for key in METRICS if key in there]
+    heads = [PANELS[panel].metrics[0] for panel in row.panels] if row else ordered(there)
     return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:most]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse
 from labcore.spec.run_spec import WHOLE

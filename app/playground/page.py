@@ -17,7 +17,7 @@ from app.playground import models, vote
 from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
 from app.playground.models import titles
 from app.tokens import literal
-from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse, spec_of
 from labcore.spec.run_spec import WHOLE, RunSpec

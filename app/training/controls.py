@@ -72,7 +72,7 @@ def words(knob: Knob, going: bool) -> str:
 def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
     """Round stops over the safe range, and those of `also`.
 
-    >>> from labcore.catalog.llm.algorithms import LEARNING_RATE
+    >>> from labcore.catalog.llm.knobs import LEARNING_RATE
     >>> log_grid(LEARNING_RATE, [0.0011])[-5:]
     [0.001, 0.0011, 0.0015, 0.002, 0.003]
     """

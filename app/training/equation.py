@@ -44,8 +44,8 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
 
 def _home_of(name: str, module: str) -> str | None:
     """The module that defines `name`: the family's own, or the one it takes it from."""
-    others = sorted(path.stem for path in MATHS.glob("*.py"))
-    return next((each for each in (module, *others) if name in _functions(f"labcore.maths.{each}")), None)
+    others = sorted(f"labcore.maths.{path.stem}" for path in MATHS.glob("*.py"))
+    return next((each for each in (module, *others) if name in _functions(each)), None)
 
 
 def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
@@ -54,7 +54,7 @@ def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
     for knob in row.knobs:
         module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))
         if module and (module := _home_of(name, module)):
-            found.append(_source(f"labcore.maths.{module}:{name}", f"{knob.label}: {name}"))
+            found.append(_source(f"{module}:{name}", f"{knob.label}: {name}"))
     return found
 
 

@@ -31,7 +31,7 @@ def setup(draft: Draft) -> None:
     with left:
         _pick(draft, "algorithm", "Algorithm", list(kind.algorithms), lambda key: kind.algorithms[key].label,
               help=draft.row.summary)
-    fitting = [key for key, row in kind.tasks.items() if draft.row.loop in row.loops]
+    fitting = [key for key, row in kind.tasks.items() if draft.row.learns(row)]
     if draft.fields["task"] not in fitting and not kind.any_task:
         draft.fields["task"] = fitting[0]
     if several:

@@ -16,7 +16,8 @@ class Algorithm:
     """A row: `loop` runs it ("online", "temporal_difference", …), `knobs` are its settings with its own defaults.
 
     `models` are the networks or tables it holds in memory. `panels` are its charts, most telling first. `source` names
-    the functions ("module:function") to show beside the equation, on top of those that its choices name.
+    the functions ("module:function") to show beside the equation, on top of those that its choices name. `verified`
+    algorithms need a verifier although their loop does not.
     """
 
     key: str
@@ -31,6 +32,11 @@ class Algorithm:
     panels: tuple[str, ...]
     steps: int = 200
     source: tuple[str, ...] = ()
+    verified: bool = False
+
+    def learns(self, task: Task) -> bool:
+        """Whether it can learn `task`."""
+        return self.loop in task.loops and (task.verifiable or not self.verified)
 
     def charts(self, task: Task) -> tuple[str, ...]:
         """The panels that a run of `task` fills: without a verifier nobody says what is right."""

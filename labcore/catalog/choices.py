@@ -1,70 +1,57 @@
-"""The five choices that make an online policy-gradient algorithm, and the functions they name.
+"""The choices that make an algorithm, family by family, and the functions that they name.
+
+    prompts → generate → reward → shape → select → credit → (ratio, surrogate, KL, aggregation) → update
 
     L(θ) = agg_mask[ −S(ρ_t(θ), Â_t) + β·KL_t ]
 
-Each choice's key is the name of a pure function in the module of `labcore.maths` given by its family. A
-function asks for what it needs by its parameter names (rewards, values, completion_mask, clip_low …).
+Each choice's key is the name of a function in its family's module. A function asks for what it needs by its parameter
+names: quantities that the family provides, and the knobs that the choice needs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from labcore.catalog.choice import Choice, Family
 
-from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
+                ("task", "problems", "texts", "completions", "rng"), (
+    Choice("verifier", "the task's verifier", r"r"),
+    Choice("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
+           needs=("reward_noise",)),
+))
 
+SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
+    Choice("none", "none", r"R"),
+    Choice("overlong", "penalty near the length limit", r"R + \lambda\,\operatorname{clip}\big(\tfrac{(L-c)-|y|}{c},"
+           r" -1, 0\big)", needs=("max_new_tokens", "overlong_buffer", "overlong_penalty")),
+    Choice("length_cost", "cost of each token", r"R - c\,|y|", needs=("length_cost",)),
+))
 
-@dataclass(frozen=True)
-class Choice:
-    """One member of a family.
+SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "truncated"), (
+    Choice("everything", "every completion", r"1"),
+    Choice("informative", "groups whose rewards differ; others are sampled again", r"\max_g R > \min_g R", group=True,
+           refills=True, needs=("resample_rounds",)),
+    Choice("best_of_group", "the best completion of each prompt", r"\arg\max_g R", group=True),
+    Choice("not_truncated", "completions that ended by themselves", r"|y| < L_{max}"),
+))
 
-    `level` says what an advantage is made from: one reward per completion ("sequence") or one per token
-    ("token"). `group` marks those that compare completions of one prompt; `critic` those that need values.
-    `needs` are the knobs that its function asks for: only algorithms that have them can choose it.
-    """
-
-    key: str
-    label: str
-    latex: str
-    level: Literal["sequence", "token"] = "token"
-    group: bool = False
-    critic: bool = False
-    needs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Family:
-    """One of the five choices: its module under `labcore.maths` and its members."""
-
-    key: str
-    label: str
-    module: str
-    members: tuple[Choice, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(member.key for member in self.members)
-
-    def __getitem__(self, key: str) -> Choice:
-        for member in self.members:
-            if member.key == key:
-                return member
-        raise LabError(f"There is no {self.label} {key!r}: {suggestion(key, self.names)}")
-
-
-ADVANTAGE = Family("advantage", "advantage", "advantages", (
+ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
+                   ("rewards", "greedy_rewards", "token_rewards", "values", "completion_mask"), (
     Choice("batch_mean", "reward − batch mean", r"R - \bar R", "sequence"),
     Choice("leave_one_out", "reward − mean of the others in its group",
            r"R_i - \tfrac{1}{G-1}\textstyle\sum_{j\ne i}R_j", "sequence", group=True),
     Choice("group_mean", "reward − group mean", r"R - \bar R_g", "sequence", group=True),
-    Choice("group_standardised", "reward − group mean, over the group's spread",
+    Choice("group_standardised", "reward − group mean, over the group's standard deviation",
            r"\frac{R - \bar R_g}{s_g + \epsilon}", "sequence", group=True),
+    Choice("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
+           rollouts=("greedy",)),
+    Choice("one", "1: imitate", r"1", "sequence"),
+    Choice("reward_to_go_whitened", "rewards from here on, whitened over the batch's tokens",
+           r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", needs=("gamma",)),
     Choice("gae", "generalised advantage estimate with a critic",
            r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, needs=("gamma", "gae_lambda")),
 ))
 
-RATIO = Family("ratio", "ratio", "ratios", (
+RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
     Choice("none", "none: the score function on policy", "1"),
     Choice("token", "per token", r"\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}"),
     Choice("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence"),
@@ -72,13 +59,19 @@ RATIO = Family("ratio", "ratio", "ratios", (
            r"\Big(\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}\Big)^{1/T}", "sequence"),
 ))
 
-SURROGATE = Family("surrogate", "surrogate", "surrogates", (
+SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates", ("ratio", "logprobs", "advantages"), (
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
-           r"1+\varepsilon_{high})\hat A\big)", needs=("clip_low", "clip_high")),
+           r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
+    Choice("detached_weight", "capped ratio as a fixed weight of the log-probability",
+           r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
+           cut="cap_cut", needs=("ratio_cap",)),
+    Choice("soft_gate", "smooth gate of the ratio in place of a clip",
+           r"\tfrac4\tau\,\sigma\big(\tau(\rho-1)\big)\hat A", needs_ratio=True,
+           needs=("gate_positive", "gate_negative")),
 ))
 
-KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "kl", (
+KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logprobs", "ref_logprobs", "ratio"), (
     Choice("k1", "k1: log-ratio", r"\log\tfrac{\pi}{\pi_{ref}}"),
     Choice("k2", "k2: half the squared log-ratio", r"\tfrac12\log^2\tfrac{\pi}{\pi_{ref}}"),
     Choice("k3", "k3: never negative", r"\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}"),
@@ -86,7 +79,8 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "kl", (
            r"\rho\big(\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}\big)"),
 ))
 
-AGGREGATION = Family("aggregation", "aggregation", "aggregation", (
+AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
+                     ("token_losses", "completion_mask", "total_rows", "total_tokens", "max_new_tokens"), (
     Choice("sequence_mean_token_mean", "mean over sequences of token means",
            r"\tfrac1B\sum_i\tfrac1{T_i}\sum_t"),
     Choice("token_mean", "mean over all tokens of the update", r"\tfrac1{\sum_i T_i}\sum_i\sum_t"),
@@ -95,11 +89,22 @@ AGGREGATION = Family("aggregation", "aggregation", "aggregation", (
     Choice("sequence_mean_token_sum", "mean over sequences of token sums", r"\tfrac1B\sum_i\sum_t"),
 ))
 
-PREFERENCE_LOSS = Family("preference_loss", "preference loss", "preferences", (
+PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
+                         ("log_ratio_chosen", "log_ratio_rejected"), (
     Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", "sequence",
            needs=("beta",)),
+    Choice("ipo", "IPO: squared distance of the difference from its target", r"\big(\Delta - \tfrac1{2\beta}\big)^2",
+           "sequence", needs=("beta",)),
 ))
 
-FAMILIES = (ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS)
+PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
+    Choice("dataset", "the task's own file", r"\mathcal D", from_file=True, needs=("pairs_per_step",)),
+    Choice("reference_once", "the reference's completions, once before the first step", r"\pi_{ref}", once=True,
+           needs=("pairs_per_step", "pair_prompts", "group_size")),
+    Choice("policy_each_step", "the policy's own completions, at every step", r"\pi_\theta",
+           needs=("pairs_per_step", "group_size")),
+))
+
+FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS, PAIRS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")

@@ -49,7 +49,7 @@ class Kind:
 
 
 _ROWS = (
-    Kind("llm", "LLM lab", "labcore.llm.session:Session", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
+    Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "sft")}),
     Kind("maze", "Maze", "labcore.tabular.session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",

@@ -5,6 +5,7 @@ Names follow TRL where it has one. A mean ends in `/mean…`, a share in `_frac`
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +56,12 @@ class Panel:
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
            "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher"),
+    Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what completions are "
+                                                              "compared "
+           "by.", r"\bar R'", better="higher"),
+    Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier gave, before any of "
+                                                                  "it "
+           "was flipped.", r"\bar r", "Rises: what the policy really earns.", better="higher"),
     Metric("reward_std", "Reward spread", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt."),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -80,12 +87,21 @@ _ALL = (
     Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate"),
     Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
            scale="rate"),
+    Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
+           "learnt from.", healthy="Well above 0: at 0 nothing is learnt.", scale="rate"),
+    Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its groups had "
+                                                            "signal.",
+           healthy="1 while most groups have signal; grows as prompts become too easy or too hard.", digits=1),
     Metric("ratio/max", "Largest ratio", "", "Largest π/π_old over the batch's tokens.", r"\max\rho",
            "Below about 2."),
     Metric("surrogate/cpi", "Surrogate, unclipped", "advantage", "Mean of ratio × advantage: conservative policy "
            "iteration's objective.", r"L^{CPI}"),
     Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped and the clipped "
            "term.", r"L^{CLIP}", "At or below the unclipped one."),
+    Metric("surrogate/detached_weight", "Surrogate, capped weight", "advantage × nats", "Mean of the capped ratio as a "
+           "fixed weight, times advantage and log-probability.", r"L^{CISPO}"),
+    Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated ratio times "
+           "advantage.", r"L^{SAPO}"),
     Metric("surrogate/kl_penalised", "Surrogate, KL-penalised", "advantage", "Unclipped surrogate minus β × KL to the "
            "old policy.", r"L^{KLPEN}"),
     Metric("completions/mean_length", "Completion length", "tokens", "Mean completion length, the end token "
@@ -183,15 +199,48 @@ _ALL = (
            about="machine", better="lower"),
 )
 
-METRICS: dict[str, Metric] = {metric.key: metric for metric in _ALL}
+_PART = "reward/"  # what a reward is made of is named by its source, which may be the user's own
+
+
+class _Metrics(Mapping[str, Metric]):
+    """The declared metrics by their keys, and `reward/<part>` for any part of a reward that is not declared itself."""
+
+    def __init__(self, declared: Iterable[Metric]):
+        self._declared = {metric.key: metric for metric in declared}
+
+    def __getitem__(self, key: str) -> Metric:
+        part = key.removeprefix(_PART)
+        if key not in self._declared and part != key and part:
+            return Metric(key, f"Reward: {part}", "reward", f"Mean of the part {part!r} of the reward.",
+                          better="higher")
+        return self._declared[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+
+METRICS: Mapping[str, Metric] = _Metrics(_ALL)
+
+
+def ordered(keys: Iterable[str]) -> list[str]:
+    """The known ones among `keys`, in the order of the table; parts of a reward that it does not declare last."""
+    known = [key for key in set(keys) if key in METRICS]
+    places = {key: place for place, key in enumerate(METRICS)}
+    return sorted(known, key=lambda key: (places.get(key, len(places)), key))
 
 _PANELS = (
-    Panel("reward", "Reward", ("reward", "reward_std")),
+    Panel("reward", "Reward", ("reward", "reward_std", "reward/shaped", "reward/verifier")),
     Panel("exact_match", "Exact match", ("exact_match", "frac_reward_zero_std")),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2")),
     Panel("entropy", "Entropy", ("entropy",)),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
-    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised")),
+    Panel("surrogate", "Surrogates", (
+        "surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised", "surrogate/detached_weight",
+        "surrogate/soft_gate")),
+    Panel("selection", "Selection", ("selection/kept_frac", "selection/rounds")),
     Panel("length", "Completion length", ("completions/mean_length",)),
     Panel("truncated", "Truncated", ("completions/truncated_frac",)),
     Panel("critic", "Critic loss", ("value_loss",)),

@@ -14,9 +14,9 @@ class Task:
 
     `source` names what makes it ("module:name"): of a text task the class with prompts, SFT examples and verdicts, of
     a maze the function that builds it, of an environment nothing; it is imported only where it is needed. `loops` are
-    the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or
-    "text". `defaults` are the task's own defaults of the algorithm's knobs, `sft` those of SFT on top. `example` is
-    "prompt → right answer", with " → wrong one" where the task brings that as well.
+    the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
+    `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs, `sft`
+    those of SFT on top. `example` is "prompt → right answer", with " → wrong one" where the task brings that as well.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Task:
     knobs: tuple[Knob, ...] = ()
     data: str = ""
     verifiable: bool = True
+    pairs: bool = False
     defaults: Mapping[str, Value] = field(default_factory=dict)
     sft: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""

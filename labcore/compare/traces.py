@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS, PANELS, ordered
 from labcore.errors import LabError
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
@@ -78,7 +78,7 @@ def setting(spec: RunSpec) -> str:
 def columns_of(steps: Sequence[Step]) -> dict[str, np.ndarray]:
     """The metrics of N rows, (N,) each, in the catalog's order; NaN where a row has none."""
     keys = {key for step in steps for key in step.metrics}
-    return {key: np.array([step.metrics.get(key, np.nan) for step in steps]) for key in METRICS if key in keys}
+    return {key: np.array([step.metrics.get(key, np.nan) for step in steps]) for key in ordered(keys)}
 
 
 def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[float], seconds: Sequence[float],
@@ -106,7 +106,7 @@ def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
     Raises:
         LabError: there is no such metric, or the runs have none in common.
     """
-    shared = {key for key in METRICS if all(key in each.metrics for each in traces)}
+    shared = set.intersection(*(set(each.metrics) for each in traces)) if traces else set()
     if wanted:
         if wanted in shared:
             return wanted
@@ -129,5 +129,4 @@ def _ranked(traces: Sequence[Trace]) -> list[str]:
 
 
 def _listed(keys: set[str]) -> str:
-    told = [key for key in METRICS if key in keys and METRICS[key].better]
-    return ", ".join(told) or "no metric"
+    return ", ".join(key for key in ordered(keys) if METRICS[key].better) or "no metric"

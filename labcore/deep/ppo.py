@@ -21,7 +21,7 @@ from labcore.deep.credit import Lesson, categorical_kl, critic_update, explained
 from labcore.deep.networks import parameters
 from labcore.deep.rollout import collect
 from labcore.maths.call import call
-from labcore.maths.surrogates import clip, clip_fractions, cpi, kl_penalised
+from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalised
 
 if TYPE_CHECKING:
     from labcore.deep.session import Session
@@ -85,9 +85,9 @@ def policy_loss(log_policy: Tensor, data: Lesson, knobs: Mapping[str, Any]) -> T
     S is the objective that `knobs` names; the entropy and the KL are sums over the actions.
     """
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    quantities = {**knobs, "ratio": (logprobs - data.old_logprobs).exp(), "advantages": data.advantages,
-                  "kl": categorical_kl(data.old_logits, log_policy)}
-    surrogate = call(OBJECTIVES[knobs["objective"]], quantities)
+    tensors = {"ratio": (logprobs - data.old_logprobs).exp(), "advantages": data.advantages,
+               "kl": categorical_kl(data.old_logits, log_policy)}
+    surrogate = call(OBJECTIVES[knobs["objective"]], knobs, tensors)
     loss = -surrogate.mean()
     if knobs["entropy_coef"]:
         loss = loss - knobs["entropy_coef"] * -(log_policy.exp() * log_policy).sum(-1).mean()
@@ -127,6 +127,6 @@ def cut_off(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> di
     """The shares of the steps whose gradient the clip cuts off. log π (N, A)"""
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
     ratio = (logprobs - data.old_logprobs).exp()
-    cut = clip_fractions(ratio, data.advantages, torch.ones_like(ratio, dtype=torch.bool), bounds["clip_low"],
-                         bounds["clip_high"])
-    return {f"clip_frac/{side}": float(share) for side, share in cut.items()}
+    cut = clip_cut(ratio, data.advantages, bounds["clip_low"], bounds["clip_high"])
+    shares = cut_fractions(cut, torch.ones_like(ratio, dtype=torch.bool))
+    return {f"clip_frac/{side}": float(share) for side, share in shares.items()}

@@ -77,7 +77,7 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
         LabError: it cannot be built, or has no start or no goal.
     """
     module, name = task.source.split(":")
-    return call(getattr(import_module(module), name), knobs).check()
+    return call(getattr(import_module(module), name), knobs, {}).check()
 
 
 @lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import ordered
 from labcore.errors import LabError
 from labcore.exports import tensorboard as event_file
 from labcore.files import checkpoints as checkpoint
@@ -87,7 +87,7 @@ def _pack(folder: Path, packed: Path) -> None:
 def write_metrics(path: Path, rows: Sequence[Step]) -> None:
     """Write one line per step: step, tokens, seconds, then every metric logged, in the catalog's order."""
     logged = {key for row in rows for key in row.metrics}
-    keys = [key for key in METRICS if key in logged]
+    keys = ordered(logged)
     env = ["env_steps"] if any(row.env_steps for row in rows) else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -16,15 +16,18 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.llm.rollout import Rollout
-from labcore.maths.call import call, member
+from labcore.maths.call import call, cut_of, member
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
-from labcore.maths.surrogates import clip, clip_fractions, cpi, kl_penalised
+from labcore.maths.surrogates import cpi, cut_fractions, kl_penalised
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Denominators of the whole optimizer step: a part of it divides by these, so that how it is cut is free."""
+    """Denominators of the whole optimizer step: a part of it divides by these, so that how it is cut is free.
+
+    What is not kept counts in none of them.
+    """
 
     total_rows: int
     total_tokens: int
@@ -32,7 +35,8 @@ class Totals:
 
     @staticmethod
     def of(rollout: Rollout, max_new_tokens: int) -> Totals:
-        return Totals(len(rollout.ids), int(rollout.completion_mask.sum()), max_new_tokens)
+        rows = len(rollout.ids) if rollout.kept is None else int(rollout.kept.sum())
+        return Totals(max(rows, 1), int(rollout.counted.sum()), max_new_tokens)
 
 
 def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: Tensor,
@@ -41,35 +45,50 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     # 0 where nothing counts, as the old and reference ones are: e^(ref − 0) there would overflow once the policy
     # finds the padding unlikely enough, and an infinite term has a NaN gradient even when it is masked out.
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
-    quantities: dict[str, Any] = {
-        **knobs, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
-        "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}
-    ratio = quantities["ratio"] = call(member(choices.RATIO, knobs["ratio"]), quantities)
-    surrogate = call(member(choices.SURROGATE, knobs["surrogate"]), quantities)
-    token_losses = -surrogate
+    tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
+               "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}
+    ratio = tensors["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, tensors)
+    token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors)
     if knobs["kl_placement"] == "loss":
-        token_losses = token_losses + knobs["beta"] * call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]),
-                                                           quantities)
+        token_losses = token_losses + knobs["beta"] * call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs,
+                                                           tensors)
     token_losses = token_losses - knobs["entropy_coef"] * entropy
     aggregate = member(choices.AGGREGATION, knobs["aggregation"])
-    return call(aggregate, {"token_losses": token_losses, "completion_mask": rollout.completion_mask,
-                            **vars(totals)}), ratio
+    return call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted,
+                                   **vars(totals)}), ratio
 
 
 @torch.no_grad()
 def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor,
              entropy: Tensor) -> dict[str, float]:
     """What an update logs about its tokens: means over the counted tokens of `rollout`."""
-    mask, advantages = rollout.completion_mask, rollout.advantages
+    mask, advantages = rollout.counted, rollout.advantages
     measured = {"entropy": masked_mean(entropy, mask)}
-    if "clip_low" in knobs:
-        bounds = knobs["clip_low"], knobs["clip_high"]
+    surrogate = choices.SURROGATE[knobs["surrogate"]]
+    if surrogate.needs_ratio:
+        tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs}
         kl_from_old = k3(rollout.old_logprobs, logprobs)
         measured |= {
-            **{f"clip_frac/{side}": share for side, share in clip_fractions(ratio, advantages, mask, *bounds).items()},
+            **{f"clip_frac/{side}": share for side, share in cut_shares(knobs, tensors, mask).items()},
             "surrogate/cpi": masked_mean(cpi(ratio, advantages), mask),
-            "surrogate/clip": masked_mean(clip(ratio, advantages, *bounds), mask),
+            f"surrogate/{surrogate.key}": masked_mean(
+                call(member(choices.SURROGATE, surrogate.key), knobs, tensors), mask),
             "surrogate/kl_penalised": masked_mean(kl_penalised(ratio, advantages, kl_from_old, knobs["beta"]), mask),
             "ratio/max": ratio.masked_fill(~mask, 0).max(),
         }
     return {key: float(value) for key, value in measured.items()}
+
+
+def cut_shares(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
+    """The share of counted tokens that the surrogate cuts off, by side and in all; empty where it cuts none."""
+    sides = cut(knobs, tensors)
+    return cut_fractions(sides, mask) if sides else {}
+
+
+def cut(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tokens that the run's surrogate cuts off, by side: {"low", "high"} of bool (B, T); empty where it cuts none.
+
+    `tensors` are the ratio and the advantages, (B, T).
+    """
+    function = cut_of(choices.SURROGATE, knobs["surrogate"])
+    return call(function, knobs, tensors) if function else {}

@@ -19,24 +19,33 @@ from labcore.maths.masked import masked_whiten
 class Rollout:
     """P prompts with G completions each; B = P·G rows, group by group.
 
-    `old_logprobs` are the sampler's, at its temperature; all log-probs are in nats and 0 where the mask
-    does not count. `credit` fills in `advantages`, and with a critic `returns`.
+    `old_logprobs` are the sampler's, at its temperature; all log-probs are in nats and 0 where the mask does not count.
+    `kept` are the rows that the updates learn from: the others stay, so that groups are whole, but count in no loss and
+    no total. `credit` fills in `advantages`, and with a critic `returns`.
     """
 
     prompts: Prompts
     ids: Tensor  # (B, T)
     completion_mask: Tensor  # (B, T)
     truncated: Tensor  # (B,)
-    rewards: Tensor  # (B,)
+    rewards: Tensor  # (B,) after shaping
     old_logprobs: Tensor  # (B, T)
     ref_logprobs: Tensor  # (B, T)
     old_values: Tensor | None = None  # (B, T)
+    kept: Tensor | None = None  # (B,) bool; None: all
+    token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
+    greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
 
     @property
     def group_size(self) -> int:
         return len(self.ids) // len(self.prompts)
+
+    @property
+    def counted(self) -> Tensor:
+        """The tokens that the updates learn from: those of the completions that are kept. (B, T)"""
+        return self.completion_mask if self.kept is None else self.completion_mask & self.kept[:, None]
 
     def select(self, prompts: Tensor) -> Rollout:
         """The rollout of some of its prompts, whole groups. prompts: (N,) indices."""
@@ -59,33 +68,38 @@ class Rollout:
 def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     """`rollout` with its advantages (B, T), and with a critic the returns (B, T) that the critic should learn.
 
-    Where the KL is paid in the reward it is subtracted before anything else: per token for advantages made from
-    token rewards, summed over the completion for those made from one reward a completion. Cheap enough to be done
-    anew at every update, so that a change of β, γ or λ counts at once.
+    A KL placed in the reward is subtracted before anything else: per token for advantages made from token rewards,
+    summed over the completion for those made from one reward a completion. Cheap enough to be done anew at every
+    update, so that a change of β, γ or λ counts at once.
     """
-    mask = rollout.completion_mask
-    penalty = _kl_penalty(knobs, rollout)
+    mask, counted = rollout.completion_mask, rollout.counted
+    token_rewards = -_kl_penalty(knobs, rollout)
+    if rollout.token_rewards is not None:
+        token_rewards = token_rewards + rollout.token_rewards * mask
     chosen = choices.ADVANTAGE[knobs["advantage"]]
     advantage = member(choices.ADVANTAGE, knobs["advantage"])
     if chosen.level == "sequence":
-        paid = (rollout.rewards - penalty.sum(1)).view(-1, rollout.group_size)
-        advantages = call(advantage, {**knobs, "rewards": paid}).reshape(-1, 1)
-        return replace(rollout, advantages=advantages * mask)
-    last = mask.sum(1, keepdim=True) - 1
-    token_rewards = (-penalty).scatter_add(1, last, rollout.rewards[:, None])
-    advantages = call(advantage, {**knobs, "token_rewards": token_rewards, "values": rollout.old_values,
-                                  "completion_mask": mask})
-    returns = None if rollout.old_values is None else (advantages + rollout.old_values) * mask
+        totals = rollout.rewards + token_rewards.sum(1)
+        greedy = rollout.greedy_rewards
+        advantages = call(advantage, knobs, {
+            "rewards": totals.view(-1, rollout.group_size),
+            "greedy_rewards": None if greedy is None else greedy.view(-1, rollout.group_size)[:, :1]}).reshape(-1, 1)
+        return replace(rollout, advantages=advantages * counted)
+    last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    token_rewards = token_rewards.scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
+    advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
+                                         "completion_mask": counted})
+    returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
-        advantages = masked_whiten(advantages, mask)
-    return replace(rollout, advantages=advantages * mask, returns=returns)
+        advantages = masked_whiten(advantages, counted)
+    return replace(rollout, advantages=advantages * counted, returns=returns)
 
 
 def _kl_penalty(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
-    """What each token pays for leaving the reference, (B, T); zero unless the KL is placed in the reward."""
+    """β × KL of each token, (B, T); zero unless the KL is placed in the reward."""
     if knobs["kl_placement"] != "reward":
         return torch.zeros_like(rollout.old_logprobs)
-    estimate = call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), {
+    estimate = call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs, {
         "logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
         "ratio": torch.ones_like(rollout.old_logprobs)})
     return knobs["beta"] * estimate * rollout.completion_mask

@@ -41,8 +41,11 @@ def draw(logprobs: Tensor, generator: Generator) -> Tensor:
 
 @torch.no_grad()
 def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: int, generator: Generator,
-           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Completions:
-    """Sample `group_size` completions of each prompt, until the end token or `max_new_tokens`."""
+           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False) -> Completions:
+    """Sample `group_size` completions of each prompt, until the end token or `max_new_tokens`.
+
+    `greedy` takes the likeliest token each time and draws no random number.
+    """
     rows = len(prompts) * group_size
     going = prompts.ids.new_ones(rows, dtype=torch.bool)
     ids, masks, logprobs = [], [], []
@@ -55,7 +58,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     logits = next(step)
     for count in range(max_new_tokens):
         scaled = (logits.float() / temperature).log_softmax(-1)
-        token = draw(keep_top(scaled, top_k, top_p), generator)
+        token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
         ids.append(token)
         masks.append(going)
         logprobs.append(scaled.gather(-1, token[:, None])[:, 0])

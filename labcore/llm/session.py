@@ -1,12 +1,12 @@
-"""A run of a language model: its networks, optimizers, random numbers and counters, and the loop that moves them.
+"""A run of a language model: its networks, optimizers, random numbers and counters.
 
 Everything that a run's future depends on lives here, so saving a session at a record and loading it again continues
-the run bit for bit. Left out: the clock, the disk layout and the controls, which belong to the worker.
+the run bit for bit. Left out: the loops, which the catalog names; the clock, the disk layout and the controls, which
+belong to the worker.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
@@ -29,6 +28,7 @@ from labcore.llm.batch import encode_prompts
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, needed
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, TextTask, make_task
@@ -37,7 +37,7 @@ CHECKED_AT_ONCE = 1024  # prompts
 
 
 @dataclass
-class Session:
+class LlmSession:
     """See the module. `knobs` is changed in place while the run goes on; `step`, `updates`, `tokens` count up.
 
     `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else.
@@ -61,15 +61,15 @@ class Session:
 
     @property
     def policy(self) -> PreTrainedModel:
-        return self.models["policy"]
+        return self.models[POLICY]
 
     @property
     def reference(self) -> PreTrainedModel:
-        return self.models["reference"]
+        return self.models[REFERENCE]
 
     @property
     def critic(self) -> Critic | None:
-        return self.models.get("critic")
+        return self.models.get(CRITIC)
 
     @property
     def context(self) -> int:
@@ -81,7 +81,7 @@ class Session:
         """Check that the length limit and every prompt of the user's file fit the context together.
 
         Raises:
-            LabError: they do not; told before the first step, not when such a prompt is drawn. A limit that is raised
+            LabError: they do not; said before the first step, not when such a prompt is drawn. A limit that is raised
                 during the run cuts the completions at the context's end instead.
         """
         room = self.context - int(self.knobs["max_new_tokens"])
@@ -96,7 +96,7 @@ class Session:
                            [f"line {row.line}" for row in rows])
 
     @staticmethod
-    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
         """Build what `spec` needs: on `base_folder`'s weights, and where `resume` is given, from that checkpoint.
 
         Raises:
@@ -110,37 +110,33 @@ class Session:
             policy = build(MODELS[source], tokenizer, spec.seed)
         else:
             policy, tokenizer = load(source)
-        session = Session(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
+        session = LlmSession(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                           dict(spec.knobs), spec.seed)
-        session._outfit()
+        session._equip()
         session.check_room()
         if resume:
             session._load(resume)
         return session
 
-    def _outfit(self) -> None:
-        """Hold the networks and optimizers that the algorithm needs: those missing begin as copies of the policy."""
-        knobs, kept = self.knobs, self.models
-        self.models = {"policy": self.policy}
-        if "reference" in self.spec.row.models:
-            self.models["reference"] = kept.get("reference") or copy.deepcopy(self.policy).requires_grad_(False)
-        if "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic:
-            self.models["critic"] = kept.get("critic") or Critic(self.policy)
+    def _equip(self) -> None:
+        """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
+        kept, policy = self.models, self.policy
+        self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        rates = {"policy": "learning_rate", "critic": "critic_learning_rate"}
+        learning = {name: NETWORKS[name].learning_rate for name in self.models if NETWORKS[name].learning_rate}
         self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
-            self.models[name].parameters(), lr=float(knobs[rate]), weight_decay=0.0, fused=True)
-            for name, rate in rates.items() if name in self.models}
+            self.models[name].parameters(), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
+            for name, rate in learning.items()}
 
-    def fork(self, spec: RunSpec) -> Session:
-        """This session as that of its fork `spec`: what both algorithms have goes on, the rest begins anew.
+    def fork(self, spec: RunSpec) -> LlmSession:
+        """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
 
         A reference that was not there before is the policy as it is now.
         """
         self.spec, self.knobs, self.finished_because = spec, dict(spec.knobs), ""
-        self._outfit()
+        self._equip()
         if spec.row.loop != "preference":
             self.pairs = []
         if not spec.twin:
@@ -177,15 +173,10 @@ class Session:
         save(self.policy, self.tokenizer, folder)
 
     def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into `folder`: safetensors and JSON only.
-
-        The reference of a run that is no fork is what it began with, and is not kept again.
-        """
-        self.export(folder / "policy")
-        if self.spec.parent and "reference" in self.models:
-            save_file(_plain(self.reference.state_dict()), folder / "reference.safetensors")
-        if self.critic is not None:
-            save_file(_plain(self.critic.state_dict()), folder / "critic.safetensors")
+        """Write a complete checkpoint into `folder`: safetensors and JSON only (see `networks` for what is in it)."""
+        self.export(folder / POLICY)
+        for name in self._saved():
+            save_file(_plain(self.models[name].state_dict()), folder / f"{name}.safetensors")
         for name, optimizer in self.optimizers.items():
             states = optimizer.state_dict()["state"]
             tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
@@ -196,6 +187,10 @@ class Session:
                  "pairs": [vars(pair) for pair in self.pairs],
                  "finished_because": self.finished_because}
         (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+
+    def _saved(self) -> list[str]:
+        """The networks beside the policy that a checkpoint holds, one file each."""
+        return [name for name in self.models if name != POLICY and NETWORKS[name].saved(self.spec)]
 
     def _load(self, folder: Path) -> None:
         try:
@@ -210,11 +205,9 @@ class Session:
     def _read(self, folder: Path) -> None:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
-        self.policy.load_state_dict(load(folder / "policy")[0].state_dict())
-        if self.spec.parent and "reference" in self.models:
-            self.reference.load_state_dict(load_file(folder / "reference.safetensors", device=str(self.device)))
-        if self.critic is not None:
-            self.critic.load_state_dict(load_file(folder / "critic.safetensors", device=str(self.device)))
+        self.policy.load_state_dict(load(folder / POLICY)[0].state_dict())
+        for name in self._saved():
+            self.models[name].load_state_dict(load_file(folder / f"{name}.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])

@@ -76,3 +76,39 @@ def batch_standardised(rewards: Tensor, eps: float = 1e-4, ddof: int = 1) -> Ten
     """
     spread = masked_var(rewards, ~rewards.isnan(), ddof).sqrt()
     return _centred(rewards, dim=1) / (spread + eps)
+
+
+def greedy_baseline(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
+    """A = R(y) − R(y_greedy), y_greedy being the prompt's greedy completion. (P, G), (P, 1) -> (P, G)
+
+    In reward. Where the greedy completion could not be scored there is nothing to compare with: 0.
+
+    Source: Li et al. 2023, arXiv:2310.10505 (ReMax).
+    """
+    advantages = rewards - greedy_rewards
+    return torch.where(advantages.isnan(), 0, advantages)
+
+
+def reward_to_go_whitened(token_rewards: Tensor, completion_mask: Tensor, gamma: float) -> Tensor:
+    """A_t = (R_t − mean R)/√(var R + 1e-8), with R_t = Σ_{s≥t} γ^{s−t} r_s. (B, T), bool (B, T) -> (B, T)
+
+    Without a unit; 0 where the mask is False. Mean and variance (ddof 1) are those of all counted tokens of the batch,
+    so long completions weigh more in them. A NaN reward leaves its completion out and gives it advantage 0.
+
+    Source: Hu et al. 2025, arXiv:2501.03262 (REINFORCE++).
+    """
+    # GAE without a critic and with λ = 1: it steps over what does not count.
+    returns = gae(token_rewards, torch.zeros_like(token_rewards), completion_mask, gamma, gae_lambda=1.0)
+    returns = torch.where(completion_mask, returns, torch.nan)
+    variance = masked_var(returns, ~returns.isnan())
+    return _centred(returns, dim=None) / (variance + 1e-8).sqrt()
+
+
+def one(rewards: Tensor) -> Tensor:
+    """A = 1. (P, G) -> (P, G)
+
+    Without a unit. With the score function it makes the loss that of supervised fine-tuning on what was selected.
+
+    Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT).
+    """
+    return (~rewards.isnan()).to(rewards.dtype)

@@ -1,29 +1,39 @@
-"""From the names in the catalog to the functions of this package, and from quantities to their parameters.
+"""From the names in the catalog to functions, and from knobs and tensors to their parameters.
 
-A loop holds its quantities in one mapping (logprobs, advantages, clip_low …). A function is given those that its
-parameters name, so a loop never asks which function it has.
+A step holds its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
+given those that its parameters name, so a step never asks which function it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import import_module
 from inspect import Parameter, signature
+from pkgutil import resolve_name
 from typing import Any
 
-from labcore.catalog.choices import Family
+from labcore.catalog.choice import Family
 
 
 @cache
 def member(family: Family, key: str) -> Callable[..., Any]:
-    """The function that `key` of `family` names: `labcore.maths.<family.module>.<key>`.
+    """The function that the choice `key` of `family` names.
 
     Raises:
         LabError: the family has no such member.
     """
-    choice = family[key]
-    return getattr(import_module(f"labcore.maths.{family.module}"), choice.key)
+    return resolve_name(f"{family.module}:{family[key].key}")
+
+
+@cache
+def cut_of(family: Family, key: str) -> Callable[..., Any] | None:
+    """The function that says what the choice `key` of `family` cuts off; None where it cuts nothing off.
+
+    Raises:
+        LabError: the family has no such member.
+    """
+    name = family[key].cut
+    return resolve_name(f"{family.module}:{name}") if name else None
 
 
 @cache
@@ -34,15 +44,18 @@ def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[
             frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty))
 
 
-def call(function: Callable[..., Any], quantities: Mapping[str, Any]) -> Any:
-    """function(**those quantities that its parameters name).
+def call(function: Callable[..., Any], knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
+    """function(**those tensors and knobs that its parameters name).
+
+    A name in both is the tensor: `ratio` is a knob's name too, that of the kind of ratio chosen.
 
     Raises:
-        TypeError: a parameter without a default is not among the quantities.
+        TypeError: a parameter without a default is in neither.
     """
     names, required = parameters(function)
-    missing = sorted(required - quantities.keys())
+    missing = sorted(required - tensors.keys() - knobs.keys())
     if missing:
-        raise TypeError(f"{function.__module__}.{function.__name__} needs {', '.join(missing)}; there are only "
-                        f"{', '.join(sorted(quantities)) or 'no quantities'}.")
-    return function(**{name: value for name, value in quantities.items() if name in names})
+        raise TypeError(f"{function.__module__}.{function.__name__} needs {', '.join(missing)}; there are only the "
+                        f"tensors {', '.join(sorted(tensors)) or 'none'} and the knobs "
+                        f"{', '.join(sorted(knobs)) or 'none'}.")
+    return function(**{name: value for name, value in {**knobs, **tensors}.items() if name in names})

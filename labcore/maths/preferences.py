@@ -19,3 +19,15 @@ def sigmoid(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float) -
     """
     delta = log_ratio_chosen - log_ratio_rejected
     return -logsigmoid(beta * delta)
+
+
+def ipo(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float) -> Tensor:
+    """L = (Δ − 1/(2β))². (B,), (B,) -> (B,)
+
+    In nats²; log-ratios in nats per sequence, `beta` in 1/nat. The margin it aims at is 1/(2β): it does not grow
+    without end where a preference is certain.
+
+    Source: Azar et al. 2023, arXiv:2310.12036, eq. 17.
+    """
+    delta = log_ratio_chosen - log_ratio_rejected
+    return (delta - 1 / (2 * beta)) ** 2

@@ -52,16 +52,16 @@ def gae_envs(rewards: Tensor, values: Tensor, next_values: Tensor, terminated: T
     """A_t = δ_t + γλ A_{t+1} within an episode, δ_t = r_t + γ V(s'_t) − V(s_t). (T, E) x 3, bool (T, E) x 2 -> (T, E)
 
     In reward. `next_values` are the values of the true next observation, before any reset. A step that terminated has
-    V(s') = 0; one that was truncated keeps it. Neither hears of the episode after it.
+    V(s') = 0; one that was truncated keeps it. Neither depends on the episode after it.
 
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16; Pardo et al. 2018, arXiv:1712.00378 (time limits).
     """
     deltas = rewards + gamma * torch.where(terminated, 0, next_values) - values
-    goes_on = ~(terminated | truncated)
+    continues = ~(terminated | truncated)
     advantages = torch.empty_like(values)
     advantage = torch.zeros_like(values[0])
     for t in reversed(range(len(values))):
-        advantage = deltas[t] + gamma * gae_lambda * torch.where(goes_on[t], advantage, 0)
+        advantage = deltas[t] + gamma * gae_lambda * torch.where(continues[t], advantage, 0)
         advantages[t] = advantage
     return advantages
 

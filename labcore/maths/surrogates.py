@@ -1,9 +1,12 @@
-"""What is maximised, per token, the critic's loss, and how much the clip cuts off.
+"""What is maximised, per token, which tokens a surrogate cuts off, and the critic's loss.
 
 Advantages are constants here: give them without a gradient. `advantages` may be (B, T) or (B, 1).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -42,6 +45,29 @@ def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -
     return torch.minimum(ratio * advantages, clipped * advantages)
 
 
+def detached_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, ratio_cap: float) -> Tensor:
+    """S = sg(min(ρ, ε_max)) A log π, sg: no gradient. (B, T), (B, T), (B, T) -> (B, T)
+
+    In reward · nat: only its gradient means something. `ratio_cap` bounds the ratio itself (5 keeps ρ up to 5); no
+    token loses its gradient.
+
+    Source: MiniMax 2025, arXiv:2506.13585, section 3.1 (CISPO), without a lower bound.
+    """
+    return ratio.detach().clamp(max=ratio_cap) * advantages * logprobs
+
+
+def soft_gate(ratio: Tensor, advantages: Tensor, gate_positive: float, gate_negative: float) -> Tensor:
+    """S = 4/τ σ(τ(ρ − 1)) A, with τ = τ_pos where A > 0, else τ_neg. (B, T), (B, T) -> (B, T)
+
+    In the unit of the advantages. Its slope in ρ is A at ρ = 1 and falls smoothly on both sides: a larger τ closes the
+    gate sooner. The value at ρ = 1 is 2A/τ.
+
+    Source: Gao et al. 2025, arXiv:2511.20347, section 3 (SAPO).
+    """
+    positive, negative = (4 / tau * torch.sigmoid(tau * (ratio - 1)) for tau in (gate_positive, gate_negative))
+    return torch.where(advantages > 0, positive, negative) * advantages
+
+
 def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> Tensor:
     """S = ρA − β KL. (B, T), (B, T), (B, T) -> (B, T)
 
@@ -52,18 +78,32 @@ def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> 
     return ratio * advantages - beta * kl
 
 
-def clip_fractions(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
-                   clip_high: float) -> dict[str, Tensor]:
-    """Shares of counted tokens that the clip cuts off. (B, T), (B, T), bool (B, T) -> {"low", "high", "region"} of ()
+def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:
+    """cut = ρ < 1 − ε_low and A < 0, or ρ > 1 + ε_high and A > 0. (B, T), (B, T) -> {"low", "high"} of bool (B, T)
 
-    low: ρ < 1 − ε_low and A < 0; high: ρ > 1 + ε_high and A > 0; region: either. On the other side of the advantage
-    the minimum in `clip` takes the unclipped term, and the gradient lives. With ratios and advantages of whole
-    sequences, give one column of each, (B, 1), for shares of sequences.
+    The tokens whose gradient `clip` cuts off. On the other side of the advantage its minimum takes the unclipped term,
+    and the gradient lives.
     """
-    low = (ratio < 1 - clip_low) & (advantages < 0)
-    high = (ratio > 1 + clip_high) & (advantages > 0)
-    return {name: masked_mean(cut.to(ratio.dtype), completion_mask)
-            for name, cut in (("low", low), ("high", high), ("region", low | high))}
+    return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > 1 + clip_high) & (advantages > 0)}
+
+
+def cap_cut(ratio: Tensor, advantages: Tensor, ratio_cap: float) -> dict[str, Tensor]:
+    """cut = ρ > ε_max and A > 0. (B, T), (B, T) -> {"high"} of bool (B, T)
+
+    The tokens with A > 0 whose weight `detached_weight` caps. Their gradient lives, with the weight ε_max. TRL logs
+    their share as `cispo_clip_ratio`; it, too, leaves out those with A < 0, which are capped as well.
+    """
+    return {"high": (ratio > ratio_cap) & (advantages > 0)}
+
+
+def cut_fractions(cut: Mapping[str, Tensor], completion_mask: Tensor) -> dict[str, Tensor]:
+    """n_cut/n over the counted tokens, for each side and for all. {side: bool (B, T)}, bool (B, T) -> {side: ()}
+
+    `cut` has at least one side; "region" is any of them. With ratios and advantages of whole sequences, give one
+    column of each, (B, 1), for shares of sequences.
+    """
+    sides = {**cut, "region": reduce(torch.logical_or, cut.values())}
+    return {side: masked_mean(tokens.float(), completion_mask) for side, tokens in sides.items()}
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, completion_mask: Tensor,

@@ -118,7 +118,7 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
 def heirs(parent: RunSpec) -> list[Algorithm]:
     """The algorithms that can go on from a checkpoint of `parent`, its own first."""
     able = [row for row in parent.kind_row.algorithms.values()
-            if row.loop in parent.task_row.loops and set(row.models) & set(parent.row.models)]
+            if row.learns(parent.task_row) and set(row.models) & set(parent.row.models)]
     return sorted(able, key=lambda row: row.key != parent.algorithm)
 
 

@@ -75,7 +75,7 @@ class RunSpec:
         try:
             fields = json.loads(text)
             fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
-            return RunSpec(**fields)
+            return _filled(RunSpec(**fields))
         except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
 
@@ -83,6 +83,22 @@ class RunSpec:
         """Twelve hex digits that name this spec and the content of its file."""
         content = Path(self.data).read_bytes() if self.data else b""
         return hashlib.sha256(self.to_json().encode() + content).hexdigest()[:12]
+
+
+def _filled(spec: RunSpec) -> RunSpec:
+    """`spec` with the knobs that came after it was written: at their defaults a run does what it did without them."""
+    missing = {key: value for key, value in _defaults(spec.kind, spec.algorithm, spec.task).items()
+               if key not in spec.knobs}
+    return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
+
+
+@cache
+def _defaults(kind: str, algorithm: str, task: str) -> Mapping[str, Value]:
+    """The defaults of a run's knobs; none of what this lab does not know, which is said where it is used."""
+    try:
+        return {knob.key: knob.default for knob in knobs_of(kinds.algorithm(algorithm, kind), kinds.task(task, kind))}
+    except LabError:
+        return {}
 
 
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
@@ -113,8 +129,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
     """
     kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
-    if row.loop not in task_row.loops:
-        fitting = [other.key for other in kind_row.algorithms.values() if other.loop in task_row.loops]
+    if not row.learns(task_row):
+        fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
                        f"use {' or '.join(fitting)}, or another task.")
     known = {knob.key: knob for knob in knobs_of(row, task_row)}
@@ -134,6 +150,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     if data and not Path(data).is_file():
         raise LabError(f"There is no file {data}: check the path.")
     check_together(row, filled)
+    _check_pairs(task_row, filled)
     model = kind_row.model if model is None else model
     if not model:
         raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
@@ -179,8 +196,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     _check_choices(row, knobs)
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
-        chosen = choices.ADVANTAGE[str(knobs["advantage"])]
-        if chosen.group and group < 2:
+        compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]
+        if group < 2 and any(choice.group for choice in compares):
             raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
         parts = int(knobs.get("mini_batches", 1))
@@ -189,10 +206,21 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
             raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
                            f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
-        if knobs["surrogate"] == "clip" and knobs["ratio"] == "none":
-            raise LabError("The clipped surrogate needs a ratio: set ratio to token, or surrogate to score_function.")
+        surrogate = choices.SURROGATE[str(knobs["surrogate"])]
+        if surrogate.needs_ratio and knobs["ratio"] == "none":
+            raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
+                           "score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
+    """Check that pairs of a file come from a task that brings them, and others from one with a verifier."""
+    if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].from_file != task_row.pairs:
+        able = " or ".join(choice.key for choice in choices.PAIRS.members if choice.from_file == task_row.pairs)
+        raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
+                        "to "
+                       f"{able}.")
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -230,7 +230,7 @@ class Store(Keeping):
             LabError: the run belongs to another process, or the disk is full.
             ValueError: a metric that the catalog does not know, or one that is not finite.
         """
-        unknown = record.metrics.keys() - METRICS.keys()
+        unknown = [key for key in record.metrics if key not in METRICS]
         if unknown:
             raise ValueError(f"metrics that the catalog does not declare: {sorted(unknown)}")
         values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,

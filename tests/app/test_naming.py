@@ -5,7 +5,7 @@ import pytest
 from app import naming
 from app.training import controls
 from labcore.catalog import kinds
-from labcore.catalog.llm.algorithms import LEARNING_RATE
+from labcore.catalog.llm.knobs import LEARNING_RATE
 from labcore.files.paths import home
 from labcore.spec.run_spec import every_knob, make
 

@@ -26,7 +26,6 @@ from labcore.deep import methods
 from labcore.envs.maze_presets import PRESETS
 from labcore.errors import LabError
 from labcore.llm.probes import view
-from labcore.llm.session import LOOPS
 from labcore.maths.call import member
 from labcore.spec.run_spec import RunSpec, knobs_of, make
 from labcore.tabular import session as tabular_session
@@ -39,11 +38,12 @@ FAMILY = {family.key: family for family in FAMILIES}
 ROWS = [(key, row) for key, of in KINDS.items() for row in of.algorithms]
 WORK = [(key, work) for key, of in KINDS.items() for work in of.tasks]
 PAIRS = [(key, row, work) for key, row in ROWS for work in KINDS[key].tasks
-         if algorithm(row, key).loop in task(work, key).loops]
+         if algorithm(row, key).learns(task(work, key))]
 # Each different declaration once.
 KNOBS = {knob: f"{key}-{row}-{work}-{knob.key}" for key, row, work in PAIRS
          for knob in knobs_of(algorithm(row, key), task(work, key))}
-LOOPS_OF = {"llm": set(LOOPS), "maze": {"planning", *tabular_session.LEARNERS}, "cartpole": {"deep"}}
+LOOPS = set(kind("llm").loops)
+LOOPS_OF = {"llm": LOOPS, "maze": {"planning", *tabular_session.LEARNERS}, "cartpole": {"deep"}}
 DATA = {"prompts": '{"prompt": "1+1=", "answer": "2"}\n', "text": "to be or not to be, " * 50,
         "preferences": '{"prompt": "a", "chosen": "b", "rejected": "c"}\n'}
 # What a number or a switch trades for what; "On: … Off: …" for a switch.

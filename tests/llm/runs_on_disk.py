@@ -5,7 +5,7 @@ from __future__ import annotations
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from tests.llm.tools import shake
 from tests.llm.tools import spec as spec_of
 
@@ -20,7 +20,7 @@ def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str
     spec = spec_of(algorithm, **given)
     folder = run_folder(run_id)
     checkpoint.write_text(folder / "spec.json", spec.to_json())
-    session = Session.start(spec)
+    session = LlmSession.start(spec)
     shake(session.policy, by=by)
     for record in session.run():
         if record is not None:

@@ -15,7 +15,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
 from labcore.llm.loops import online
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
 
 ALGORITHMS = ["grpo", "ppo", "dpo", "sft"]
@@ -66,7 +66,7 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     child.save(tmp_path)
     assert records(child) == whole
     with patch.dict(MODELS, {"tiny": TINIER}):
-        again = Session.start(replace(twin, seed=99), resume=tmp_path)  # nothing is left to the seed but what it says
+        again = LlmSession.start(replace(twin, seed=99), resume=tmp_path)  # nothing is left to the seed but what it says
     again.task = child.task
     assert records(again) == whole
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
@@ -126,7 +126,7 @@ def test_an_export_is_a_hugging_face_folder(saved, tmp_path):
 def test_a_run_starts_from_a_folder(saved):
     """As RL starts from its SFT base, and a user from a model of their own."""
     folder, taught = saved("sft")
-    by_base = Session.start(spec("ppo"), base_folder=folder / "policy")
+    by_base = LlmSession.start(spec("ppo"), base_folder=folder / "policy")
     assert torch.equal(weights(by_base.policy), weights(taught.policy))
     assert torch.equal(weights(by_base.reference), weights(taught.policy))
     assert torch.equal(weights(by_base.critic.trunk), weights(taught.policy.base_model))

@@ -21,7 +21,7 @@ from transformers import (
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.llm.batch import Prompts
 from labcore.llm.rollout import Rollout
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.tasks.task import Problem, Score
@@ -108,16 +108,16 @@ def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, d
                 knobs={**SMALL[loop], "max_new_tokens": 6, **knobs})
 
 
-def session(algorithm: str, letters: bool = True, resume=None, **given) -> Session:
+def session(algorithm: str, letters: bool = True, resume=None, **given) -> LlmSession:
     """A session on random weights, on the task that gives rewards (or, without `letters`, on its own)."""
     with patch.dict(MODELS, {"tiny": TINIER}):
-        started = Session.start(spec(algorithm, **given), resume=resume)
+        started = LlmSession.start(spec(algorithm, **given), resume=resume)
     if letters:
         started.task = Letters()
     return started
 
 
-def records(started: Session) -> list[Record]:
+def records(started: LlmSession) -> list[Record]:
     return [record for record in started.run() if record is not None]
 
 

@@ -20,7 +20,7 @@ def test_by_hand(close):
 def test_weights_of_tokens(close, batch, key):
     """The gradient by the token losses is each token's weight: a loop twin of the four formulas."""
     losses, mask = batch["logprobs"].requires_grad_(), batch["completion_mask"]
-    weights = torch.autograd.grad(call(member(AGGREGATION, key), {**batch, "token_losses": losses}), losses)[0]
+    weights = torch.autograd.grad(call(member(AGGREGATION, key), {}, {**batch, "token_losses": losses}), losses)[0]
     for i in range(6):
         length = int(mask[i].sum())
         expected = {"sequence_mean_token_mean": 1 / 6 / max(length, 1), "token_mean": 1 / batch["total_tokens"],
@@ -32,8 +32,8 @@ def test_weights_of_tokens(close, batch, key):
 @pytest.mark.parametrize("cut", [(2, 4), (1, 2, 3), (4, 1, 1), (1,) * 6])
 def test_gradient_does_not_depend_on_how_the_batch_is_cut(close, batch, key, cut):
     function, losses = member(AGGREGATION, key), batch["logprobs"].requires_grad_()
-    whole = call(function, {**batch, "token_losses": losses})
-    parts = sum(call(function, {**batch, "token_losses": part, "completion_mask": mask})
+    whole = call(function, {}, {**batch, "token_losses": losses})
+    parts = sum(call(function, {}, {**batch, "token_losses": part, "completion_mask": mask})
                 for part, mask in zip(losses.split(cut), batch["completion_mask"].split(cut), strict=True))
     close(parts, whole)
     close(torch.autograd.grad(parts, losses)[0], torch.autograd.grad(whole, losses)[0])
@@ -52,7 +52,7 @@ def test_a_mean_of_means_would_depend_on_the_cut(close, batch):
 def test_what_does_not_count_is_never_read(batch, key):
     mask = batch["completion_mask"]
     losses = torch.where(mask, batch["logprobs"], torch.nan).requires_grad_()
-    loss = call(member(AGGREGATION, key), {**batch, "token_losses": losses})
+    loss = call(member(AGGREGATION, key), {}, {**batch, "token_losses": losses})
     gradient = torch.autograd.grad(loss, losses)[0]
     assert loss.isfinite() and (gradient[~mask] == 0).all() and (gradient[mask] > 0).all()
 
@@ -61,7 +61,7 @@ def test_what_does_not_count_is_never_read(batch, key):
 def test_nothing_to_count_is_0(batch, key):
     quantities = {**batch, "token_losses": batch["logprobs"], "total_tokens": 0,
                   "completion_mask": torch.zeros_like(batch["completion_mask"])}
-    assert call(member(AGGREGATION, key), quantities) == 0
+    assert call(member(AGGREGATION, key), {}, quantities) == 0
 
 
 def test_equal_lengths_make_them_alike(close, batch):

@@ -1,24 +1,26 @@
-"""Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
+"""Whole objectives, put together from the functions as a loop does it, against TRL's losses and gradients."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from functools import wraps
 from pathlib import Path
 
 import pytest
 import torch
 
-from labcore.catalog.choices import FAMILIES
 from labcore.maths import aggregation, kl, ratios, surrogates
-from labcore.maths.call import call, member
+from labcore.maths.call import call
 from labcore.maths.masked import masked_mean
 
 FILES = Path(__file__).parents[1] / "golden"
 GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
 RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
-FAMILY = {family.key: family for family in FAMILIES}
+MODULES = {"ratio": ratios, "surrogate": surrogates, "kl_estimator": kl, "aggregation": aggregation}
 AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo": "token_mean",
-                "dr_grpo": "constant_length"}
+                "dr_grpo": "constant_length", "cispo": "token_mean", "sapo": "sequence_mean_token_mean"}
+SURROGATES = {"cispo": "detached_weight", "sapo": "soft_gate"}
 
 
 def in_the_lab(config):
@@ -36,9 +38,15 @@ IDS = [f"{n}-{case['config']['loss_type']}" for n, case in enumerate(CASES)]
 def choices(config):
     """The five choices by which the lab says a TRL configuration."""
     by_token = config["importance_sampling_level"] == "token"
-    return {"ratio": "token" if by_token else "sequence_mean", "surrogate": "clip",
+    return {"ratio": "token" if by_token else "sequence_mean",
+            "surrogate": SURROGATES.get(config["loss_type"], "clip"),
             "kl_estimator": "ratio_k3" if config["use_bias_correction_kl"] else "k3",
             "aggregation": AGGREGATIONS.get(config["loss_type"], "sequence_mean_token_sum")}
+
+
+def float32(number):
+    """TRL keeps SAPO's temperatures in float32, whatever the dtype of the rest."""
+    return float(torch.tensor(number, dtype=torch.float32))
 
 
 def quantities(config):
@@ -50,19 +58,21 @@ def quantities(config):
             "old_logprobs": inputs["old_per_token_logps"] if config["old_logps_given"] else logprobs.detach(),
             "advantages": inputs["advantages"][:, None], "completion_mask": inputs["completion_mask"].bool(),
             "clip_low": config["epsilon"], "clip_high": config["epsilon_high"], "beta": config["beta"],
-            "total_rows": 6 * parts, "total_tokens": GRPO["inputs"]["num_items_in_batch"] * parts,
+            "ratio_cap": config["epsilon_high"], "gate_positive": float32(config["sapo_temperature_pos"]),
+            "gate_negative": float32(config["sapo_temperature_neg"]), "total_rows": 6 * parts,
+            "total_tokens": GRPO["inputs"]["num_items_in_batch"] * parts,
             "max_new_tokens": config["max_completion_length"], "entropies": inputs["entropies"]}
 
 
 def objective(names, given, mutant=()):
     """L = agg[−S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
-    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
-    q = {**given, "ratio": call(functions["ratio"], given)}
-    q["token_losses"] = -call(functions["surrogate"], q).expand_as(q["logprobs"])
+    functions = {key: getattr(MODULES[key], name) for key, name in names.items()} | dict(mutant)
+    q = {**given, "ratio": call(functions["ratio"], {}, given)}
+    q["token_losses"] = -call(functions["surrogate"], {}, q).expand_as(q["logprobs"])
     if "kl_estimator" in functions and q["beta"]:
-        q["kl"] = call(functions["kl_estimator"], q)
+        q["kl"] = call(functions["kl_estimator"], {}, q)
         q["token_losses"] = q["token_losses"] + q["beta"] * q["kl"]
-    loss = call(functions["aggregation"], q)
+    loss = call(functions["aggregation"], {}, q)
     return loss, torch.autograd.grad(loss, q["logprobs"])[0], q
 
 
@@ -78,19 +88,28 @@ def check(close, case, mutant=()):
     close(entropy, case["metrics"]["entropy"])
     if config["beta"]:
         close(masked_mean(q["kl"], q["completion_mask"]), case["metrics"]["kl"])
-    check_clip_metrics(close, q, config["importance_sampling_level"] == "sequence", case["metrics"])
+    by_sequence = config["importance_sampling_level"] == "sequence"
+    if config["loss_type"] == "cispo":
+        close(shares(surrogates.cap_cut, q, by_sequence)["high"], case["metrics"]["cispo_clip_ratio"], torch.float32)
+    elif config["loss_type"] != "sapo":  # a gate cuts nothing off: TRL logs no share
+        check_clip_metrics(close, q, by_sequence, case["metrics"])
+
+
+def shares(cut, q, by_sequence, rows=slice(None)):
+    """The shares of `cut` among the counted tokens of `rows`, or among the sequences."""
+    q = {**q, "ratio": q["ratio"][rows], "advantages": q["advantages"][rows]}
+    mask = q["completion_mask"][rows]
+    if by_sequence:
+        q["ratio"], mask = q["ratio"][:, :1], torch.ones(len(mask), 1, dtype=torch.bool)
+    return surrogates.cut_fractions(call(cut, {}, q), mask)
 
 
 def check_clip_metrics(close, q, by_sequence, metrics):
     """TRL logs shares of tokens, or of sequences, and the extremes over rows; always in float32."""
-    ratio, mask = q["ratio"], q["completion_mask"]
-    if by_sequence:
-        ratio, mask = ratio[:, :1], torch.ones(len(ratio), 1, dtype=torch.bool)
-    shares = surrogates.clip_fractions(ratio, q["advantages"], mask, q["clip_low"], q["clip_high"])
+    whole = shares(surrogates.clip_cut, q, by_sequence)
     for name in ("low", "high", "region"):
-        close(shares[name], metrics[f"clip_ratio/{name}_mean"], torch.float32)
-    rows = [surrogates.clip_fractions(ratio[i], q["advantages"][i], mask[i], q["clip_low"], q["clip_high"])
-            for i in range(len(ratio))]
+        close(whole[name], metrics[f"clip_ratio/{name}_mean"], torch.float32)
+    rows = [shares(surrogates.clip_cut, q, by_sequence, slice(i, i + 1)) for i in range(len(q["ratio"]))]
     close(min(row["low"] for row in rows), metrics["clip_ratio/low_min"], torch.float32)
     close(max(row["high"] for row in rows), metrics["clip_ratio/high_max"], torch.float32)
 
@@ -101,8 +120,13 @@ def test_matches_trl_grpo(close, case):
 
 
 def test_the_cases_are_many_and_of_each_kind():
-    kinds = {case["config"]["loss_type"] for case in CASES}
-    assert len(CASES) >= 40 and kinds == {*AGGREGATIONS, "luspo"}
+    kinds = Counter(case["config"]["loss_type"] for case in CASES)
+    assert len(CASES) >= 60 and kinds.keys() == {*AGGREGATIONS, "luspo"}
+    assert kinds["cispo"] == 11 and kinds["sapo"] == 9
+    # GSPO: one ratio per sequence under the mean of token means, with its paper's bounds among them.
+    gspo = [case["config"] for case in CASES if case["config"]["loss_type"] == "grpo"
+            and case["config"]["importance_sampling_level"] == "sequence"]
+    assert len(gspo) == 4 and (3e-4, 4e-4) in {(config["epsilon"], config["epsilon_high"]) for config in gspo}
 
 
 RLOO_CHOICES = {"ratio": "sequence_sum", "surrogate": "clip", "aggregation": "sequence_mean_token_mean"}
@@ -125,14 +149,21 @@ def test_matches_trl_rloo(close, case):
     check_rloo(close, case)
 
 
-def wrong_sign(ratio, advantages, clip_low, clip_high):
-    return -surrogates.clip(ratio, advantages, clip_low, clip_high)
+def negated(function):
+    @wraps(function)  # with the parameter names, by which it is called
+    def wrong_sign(**given):
+        return -function(**given)
+    return wrong_sign
+
+
+def surrogate_of(case):
+    return choices(case["config"])["surrogate"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_wrong_sign_is_rejected_everywhere(close, case):
     with pytest.raises(AssertionError):
-        check(close, case, {"surrogate": wrong_sign})
+        check(close, case, {"surrogate": negated(getattr(surrogates, surrogate_of(case)))})
 
 
 # Mistakes that people make: each must be caught by at least one reference case.
@@ -158,6 +189,33 @@ MUTANTS = {
 }
 
 
+# The same for the surrogates that are not a clip.
+OTHER_MUTANTS = {
+    "detached_weight": {
+        "weight with a gradient": lambda ratio, logprobs, advantages, ratio_cap:
+            ratio.clamp(max=ratio_cap) * advantages * logprobs,
+        "no cap": lambda ratio, logprobs, advantages: ratio.detach() * advantages * logprobs,
+        "cap of 1 + ε": lambda ratio, logprobs, advantages, ratio_cap: surrogates.detached_weight(
+            ratio, logprobs, advantages, 1 + ratio_cap),
+        "capped for A > 0 only": lambda ratio, logprobs, advantages, ratio_cap: torch.where(
+            advantages > 0, ratio.detach().clamp(max=ratio_cap), ratio.detach()) * advantages * logprobs,
+        "capped on both sides": lambda ratio, logprobs, advantages, ratio_cap: ratio.detach().clamp(
+            2 - ratio_cap, ratio_cap) * advantages * logprobs,
+        "no weight": lambda logprobs, advantages: advantages * logprobs},
+    "soft_gate": {
+        "gates exchanged": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
+            ratio, advantages, gate_negative, gate_positive),
+        "one gate": lambda ratio, advantages, gate_positive: surrogates.soft_gate(
+            ratio, advantages, gate_positive, gate_positive),
+        "not centred on ρ = 1": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
+            ratio + 1, advantages, gate_positive, gate_negative),
+        "half the slope": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
+            ratio, advantages, gate_positive, gate_negative) / 2,
+        "a clip": lambda ratio, advantages, clip_low, clip_high: surrogates.clip(
+            ratio, advantages, clip_low, clip_high)},
+}
+
+
 def rejected(check_case, close, cases, mutant):
     count = 0
     for case in cases:
@@ -170,11 +228,18 @@ def rejected(check_case, close, cases, mutant):
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mistakes_are_rejected(close, name):
-    assert rejected(check, close, CASES, MUTANTS[name]) > 0
+    assert rejected(check, close, [case for case in CASES if surrogate_of(case) == "clip"], MUTANTS[name]) > 0
 
 
-@pytest.mark.parametrize("mutant", [{"surrogate": wrong_sign}, {"ratio": ratios.sequence_mean}, {"ratio": ratios.token},
-                                    {"aggregation": aggregation.sequence_mean_token_sum}])
+@pytest.mark.parametrize(("surrogate", "name"), [(key, name) for key, mutants in OTHER_MUTANTS.items()
+                                                 for name in mutants])
+def test_mistakes_in_other_surrogates_are_rejected(close, surrogate, name):
+    cases = [case for case in CASES if surrogate_of(case) == surrogate]
+    assert rejected(check, close, cases, {"surrogate": OTHER_MUTANTS[surrogate][name]}) > 0
+
+
+@pytest.mark.parametrize("mutant", [{"surrogate": negated(surrogates.clip)}, {"ratio": ratios.sequence_mean},
+                                    {"ratio": ratios.token}, {"aggregation": aggregation.sequence_mean_token_sum}])
 def test_rloo_mistakes_are_rejected(close, mutant):
     assert rejected(check_rloo, close, RLOO["cases"], mutant) == 2
 

@@ -54,7 +54,8 @@ def losses(config, rollout, part):
     mask, value_mask = rollout["completion_mask"][rows], rollout["value_mask"][rows]
     ratio = ratios.token(q["new_logprobs"], q["mb_logprobs"], mask)
     surrogate = surrogates.clip(ratio, q["mb_advantage"], config["cliprange"], config["cliprange"])
-    shares = surrogates.clip_fractions(ratio, q["mb_advantage"], mask, config["cliprange"], config["cliprange"])
+    cut = surrogates.clip_cut(ratio, q["mb_advantage"], config["cliprange"], config["cliprange"])
+    shares = surrogates.cut_fractions(cut, mask)
     value_loss = surrogates.value_loss(q["vpred"], q["mb_values"], q["mb_return"], value_mask,
                                        config["cliprange_value"])
     return ratio, -surrogate[mask].mean(), value_loss, shares, mask

@@ -59,3 +59,16 @@ def test_nothing_to_count_is_0():
 def test_a_single_value_whitens_to_0():
     one = torch.tensor([[True, False, False], [False, False, False]])
     assert (masked_whiten(X, one) == 0).all()
+
+
+def test_a_row_without_a_counted_token_is_0_beside_others(close):
+    mask = torch.cat([MASK, torch.zeros(1, 3, dtype=bool)])
+    values = torch.cat([X, torch.full((1, 3), torch.nan, dtype=torch.float64)]).requires_grad_()
+    close(masked_sum(values, mask, dim=1), [3, 4, 0])
+    close(masked_mean(values, mask, dim=1), [1.5, 4, 0])
+    close(masked_var(values, mask, dim=1), [0.5, 0, 0])
+    whitened = masked_whiten(values, mask)
+    assert (whitened[2] == 0).all()
+    close(whitened[:2], masked_whiten(X, MASK))
+    gradient = torch.autograd.grad(masked_mean(values, mask, dim=1).sum(), values)[0]
+    close(gradient, [[0.5, 0.5, 0], [1, 0, 0], [0, 0, 0]])

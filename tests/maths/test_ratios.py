@@ -69,3 +69,11 @@ def test_sequence_sum_is_the_importance_weight(close, generator, policy):
     rewards = torch.randn(7, generator=generator, dtype=torch.float64)
     close((p_old * ratio * rewards).sum(), (p * rewards).sum())
     close((p_old * ratio).sum(), 1)
+
+
+@pytest.mark.parametrize("function", [ratios.token, ratios.sequence_sum, ratios.sequence_mean])
+def test_a_row_without_a_counted_token_has_ratio_1_and_no_gradient(function):
+    logprobs = LOGPROBS.clone().requires_grad_()
+    ratio = function(logprobs, OLD, torch.zeros_like(MASK))
+    assert (ratio == 1).all()
+    assert (torch.autograd.grad(ratio.sum(), logprobs)[0] == 0).all()

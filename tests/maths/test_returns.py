@@ -78,6 +78,18 @@ def test_what_does_not_count_is_never_read(ragged):
     assert (poisoned[~mask] == 0).all()
 
 
+def test_a_row_without_a_counted_token_is_0():
+    rewards, values = torch.full((2, 1, 4), 3.0)
+    assert (gae(rewards, values, torch.zeros(1, 4, dtype=bool), 0.9, 0.8) == 0).all()
+
+
+def test_without_a_critic_gae_with_lambda_1_is_the_reward_to_go(close, ragged):
+    rewards, values, mask = ragged
+    counted = torch.where(mask, rewards, 0)
+    for row in range(4):  # the last has a hole, over which `gae` steps and γ does not count
+        close(gae(rewards, 0 * values, mask, 0.9, 1.0)[row], torch.where(mask, reward_to_go(counted, 0.9), 0)[row])
+
+
 def test_envs_loop_twin(close, rollout):
     rewards, values, next_values, terminated, truncated = rollout
     expected = torch.zeros(7, 2, dtype=torch.float64)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -46,18 +48,33 @@ def test_the_clipped_is_never_above_the_unclipped(batch):
 
 
 @pytest.mark.parametrize("ratio", [ratios.token, ratios.sequence_sum])
-@pytest.mark.parametrize("surrogate", [lambda rho, a: surrogates.clip(rho, a, 0.2, 0.2), surrogates.cpi])
+@pytest.mark.parametrize("surrogate", [
+    lambda rho, a: surrogates.clip(rho, a, 0.2, 0.2), lambda rho, a: surrogates.cpi(rho, a),
+    lambda rho, a: surrogates.soft_gate(rho, a, 1.0, 1.05)], ids=["clip", "cpi", "soft_gate"])
 def test_on_policy_the_gradient_is_that_of_reinforce(close, batch, ratio, surrogate):
     mask, logprobs = batch["completion_mask"], batch["logprobs"].requires_grad_()
     rho = ratio(logprobs, logprobs.detach(), mask)
     lengths = mask.sum(1, keepdim=True) if ratio is ratios.sequence_sum else 1  # its one term stands in T_i places
-    by_ratio = torch.autograd.grad(masked_sum(surrogate(rho, batch["advantages"] / lengths), mask), logprobs)[0]
+    by_ratio = torch.autograd.grad(masked_sum(surrogate(rho, batch["advantages"] / lengths), mask),
+                                   logprobs)[0]
     by_score = torch.autograd.grad(masked_sum(surrogates.score_function(logprobs, batch["advantages"]), mask),
                                    logprobs)[0]
     close(by_ratio, by_score)
 
 
-@pytest.mark.parametrize("kind", ["score_function", "clip", "cpi"])
+def test_cispo_on_policy_is_reinforce(close, batch):
+    """Value and gradient, for any cap of at least 1; a lower cap scales both."""
+    mask, logprobs = batch["completion_mask"], batch["logprobs"].requires_grad_()
+    rho = ratios.token(logprobs, logprobs.detach(), mask)
+    score = surrogates.score_function(logprobs, batch["advantages"])
+    for cap, factor in ((5.0, 1.0), (1.0, 1.0), (0.2, 0.2)):
+        weighted = surrogates.detached_weight(rho, logprobs, batch["advantages"], cap)
+        close(weighted, factor * score)
+        close(torch.autograd.grad(masked_sum(weighted, mask), logprobs)[0],
+              factor * torch.autograd.grad(masked_sum(score, mask), logprobs, retain_graph=True)[0])
+
+
+@pytest.mark.parametrize("kind", ["score_function", "clip", "cpi", "detached_weight", "soft_gate"])
 @pytest.mark.parametrize("baseline", [0.0, 2.0])
 def test_expected_gradient_is_the_policy_gradient(close, policy, kind, baseline):
     """E[∇L] = −∇J over all sequences, for a reward of the whole sequence and any baseline."""
@@ -71,7 +88,9 @@ def test_expected_gradient_is_the_policy_gradient(close, policy, kind, baseline)
     rho = ratios.token(logprobs, logprobs.detach(), mask)
     surrogate = {"score_function": lambda: surrogates.score_function(logprobs, advantages),
                  "clip": lambda: surrogates.clip(rho, advantages, 0.2, 0.2),
-                 "cpi": lambda: surrogates.cpi(rho, advantages)}[kind]()
+                 "cpi": lambda: surrogates.cpi(rho, advantages),
+                 "detached_weight": lambda: surrogates.detached_weight(rho, logprobs, advantages, 5.0),
+                 "soft_gate": lambda: surrogates.soft_gate(rho, advantages, 1.0, 1.05)}[kind]()
     loss = sequence_mean_token_sum(-p.detach()[:, None] * surrogate, mask, total_rows=1)
     gradient = torch.autograd.grad(loss, logits)[0]
     close(gradient, -true)
@@ -91,21 +110,117 @@ def test_kl_penalised_to_the_old_policy_starts_like_the_unclipped(close, batch):
               torch.where(mask, batch["advantages"], 0))
 
 
-def test_clip_fractions_by_hand(close):
+def test_cut_by_hand():
+    cut = surrogates.clip_cut(RATIO, ADVANTAGES, 0.2, 0.3)
+    assert cut["low"].tolist() == [False] * 3 + [True, False, False]
+    assert cut["high"].tolist() == [False, False, True] + [False] * 3
+    assert {side: tokens.tolist() for side, tokens in surrogates.cap_cut(RATIO, ADVANTAGES, 1.5).items()} == {
+        "high": [False, False, True] + [False] * 3}
+    for untouched in ((RATIO, 0 * ADVANTAGES, 0.2, 0.3), (0 * RATIO + 1, ADVANTAGES, 0.0, 0.0)):
+        assert not any(tokens.any() for tokens in surrogates.clip_cut(*untouched).values())
+    assert not surrogates.cap_cut(RATIO, ADVANTAGES, 2.0)["high"].any()
+
+
+def test_cut_fractions_by_hand(close):
     mask = torch.tensor([True, True, True, True, True, False])
-    shares = surrogates.clip_fractions(RATIO, ADVANTAGES, mask, 0.2, 0.3)
+    shares = surrogates.cut_fractions(surrogates.clip_cut(RATIO, ADVANTAGES, 0.2, 0.3), mask)
     close(shares["low"], 1 / 5), close(shares["high"], 1 / 5), close(shares["region"], 2 / 5)
-    assert not any(surrogates.clip_fractions(RATIO, 0 * ADVANTAGES, mask, 0.2, 0.3).values())
-    assert not any(surrogates.clip_fractions(0 * RATIO + 1, ADVANTAGES, mask, 0.0, 0.0).values())
+    assert list(shares) == ["low", "high", "region"]
+    # Sides may overlap: the region counts a token once. What the mask leaves out is in no share.
+    sides = {"a": RATIO > 1, "b": ADVANTAGES > 0}
+    shares = surrogates.cut_fractions(sides, mask)
+    close(shares["a"], 1 / 5), close(shares["b"], 3 / 5), close(shares["region"], 3 / 5)
+    only = surrogates.cut_fractions(surrogates.cap_cut(RATIO, ADVANTAGES, 1.5), mask)
+    assert only.keys() == {"high", "region"} and only["high"] == only["region"]
+    assert not any(surrogates.cut_fractions(sides, torch.zeros(6, dtype=bool)).values())
 
 
-def test_clip_fraction_is_the_share_without_a_gradient(close, batch):
+def test_the_cut_of_the_clip_is_what_has_no_gradient(close, batch):
     mask, logprobs = batch["completion_mask"], batch["logprobs"].requires_grad_()
     rho = ratios.token(logprobs, batch["old_logprobs"], mask)
     gradient = torch.autograd.grad(surrogates.clip(rho, batch["advantages"], 0.2, 0.28)[mask].sum(), logprobs)[0]
-    shares = surrogates.clip_fractions(rho, batch["advantages"], mask, 0.2, 0.28)
+    cut = surrogates.clip_cut(rho, batch["advantages"], 0.2, 0.28)
+    assert torch.equal((cut["low"] | cut["high"])[mask], gradient[mask] == 0)
+    shares = surrogates.cut_fractions(cut, mask)
     close(shares["region"], (gradient[mask] == 0).double().mean())
     close(shares["region"], shares["low"] + shares["high"])
+
+
+def test_what_the_cap_cuts_keeps_its_gradient(close, batch):
+    """CISPO: a capped token still learns, with the weight of the cap."""
+    mask, logprobs = batch["completion_mask"], batch["logprobs"].requires_grad_()
+    rho = ratios.token(logprobs, batch["old_logprobs"], mask)
+    surrogate = surrogates.detached_weight(rho, logprobs, batch["advantages"], 1.1)
+    gradient = torch.autograd.grad(surrogate[mask].sum(), logprobs)[0]
+    capped = surrogates.cap_cut(rho, batch["advantages"], 1.1)["high"]
+    assert capped.any() and (gradient[mask] != 0).all()
+    close(gradient[capped], 1.1 * batch["advantages"][capped])
+    close(gradient[mask], (rho.clamp(max=1.1) * batch["advantages"])[mask].detach())
+
+
+def test_detached_weight_by_hand(close):
+    logprobs = torch.full_like(RATIO, -2.0).requires_grad_()
+    ratio = RATIO.clone().requires_grad_()
+    surrogate = surrogates.detached_weight(ratio, logprobs, 3 * ADVANTAGES, 1.5)
+    close(surrogate, [-3, -6, -9, 3, 6, 9])
+    by_logprob, by_ratio = torch.autograd.grad(surrogate.sum(), (logprobs, ratio), allow_unused=True)
+    close(by_logprob, [1.5, 3, 4.5, -1.5, -3, -4.5])
+    assert by_ratio is None
+
+
+def test_soft_gate_by_hand(close):
+    """σ(0) = 1/2, σ(log 3) = 3/4: with τ = log 3 a ratio of 2 stands there, and one of 0 at 1/4."""
+    tau = math.log(3)
+    ratio = torch.tensor([1.0, 2.0, 0.0, 2.0], dtype=torch.float64).requires_grad_()
+    advantages = torch.tensor([2.0, 2.0, 2.0, -1.0], dtype=torch.float64)
+    surrogate = surrogates.soft_gate(ratio, advantages, tau, 2 * tau)
+    close(surrogate, [4 / tau, 6 / tau, 2 / tau, -2 / tau * 9 / 10])
+    # Slope 4 p (1 − p) A.
+    close(torch.autograd.grad(surrogate.sum(), ratio)[0], [2, 1.5, 1.5, -4 * 0.9 * 0.1])
+
+
+def test_soft_gate_loop_twin(close, batch):
+    ratio = ratios.token(batch["logprobs"], batch["old_logprobs"], batch["completion_mask"])
+    surrogate = surrogates.soft_gate(ratio, batch["advantages"], 1.0, 1.05)
+    for r, a, s in zip(ratio.flatten().tolist(), batch["advantages"].flatten().tolist(), surrogate.flatten(),
+                       strict=True):
+        tau = 1.0 if a > 0 else 1.05
+        close(s, 4 / tau / (1 + math.exp(-tau * (r - 1))) * a)
+
+
+@pytest.mark.parametrize("gate", [0.5, 1.0, 3.0])
+def test_the_gate_is_open_at_1_and_closes_on_both_sides(close, gate):
+    ratio = torch.tensor([-30.0, 0.5, 0.99, 1.0, 1.01, 1.5, 32.0], dtype=torch.float64).requires_grad_()
+    surrogate = surrogates.soft_gate(ratio, torch.full_like(ratio, 1.7), gate, 9.0)
+    slope = torch.autograd.grad(surrogate.sum(), ratio)[0] / 1.7
+    close(slope[3], 1)
+    assert (slope.diff()[:3] > 0).all() and (slope.diff()[3:] < 0).all()
+    assert slope[0] < 1e-5 and slope[-1] < 1e-5
+    # A higher temperature closes it sooner.
+    sharper = torch.autograd.grad(surrogates.soft_gate(ratio, torch.ones_like(ratio), 2 * gate, 9.0).sum(), ratio)[0]
+    assert sharper[1] < slope[1] and sharper[5] < slope[5]
+
+
+def test_an_advantage_of_0_gives_0_everywhere():
+    zero = torch.zeros_like(RATIO)
+    assert (surrogates.soft_gate(RATIO, zero, 1.0, 1.05) == 0).all()
+    assert (surrogates.detached_weight(RATIO, RATIO, zero, 5.0) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["clip", "soft_gate", "detached_weight", "score_function"])
+def test_gradients_are_those_of_finite_differences(batch, name):
+    """With the ratio a constant where a surrogate detaches it. No ratio of the batch lies at a bound."""
+    mask, advantages = batch["completion_mask"], batch["advantages"]
+    constant = ratios.token(batch["logprobs"], batch["old_logprobs"], mask)
+
+    def of(logprobs):
+        ratio = ratios.token(logprobs, batch["old_logprobs"], mask)
+        return {"clip": lambda: surrogates.clip(ratio, advantages, 0.2, 0.28),
+                "soft_gate": lambda: surrogates.soft_gate(ratio, advantages, 1.0, 1.05),
+                "detached_weight": lambda: surrogates.detached_weight(constant, logprobs, advantages, 1.5),
+                "score_function": lambda: surrogates.score_function(logprobs, advantages)}[name]()
+
+    assert torch.autograd.gradcheck(of, batch["logprobs"].requires_grad_())
 
 
 def test_value_loss_by_hand(close):

@@ -108,7 +108,7 @@ def _task(plan: Plan) -> None:
 
 
 def _fitting(plan: Plan) -> list[str]:
-    return [key for key, row in plan.kind.algorithms.items() if row.loop in plan.task_row.loops]
+    return [key for key, row in plan.kind.algorithms.items() if row.learns(plan.task_row)]
 
 
 def _algorithms(plan: Plan) -> None:

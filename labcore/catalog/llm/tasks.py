@@ -45,7 +45,9 @@ TASKS: dict[str, Task] = {
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
              "labcore.tasks.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
-             defaults=_LINES, sft=_LINES_SFT, example="a prompt → the chosen answer → the rejected one"),
+             pairs=True,
+             defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
+             example="a prompt → the chosen answer → the rejected one"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.tasks.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, ordered
 from labcore.errors import LabError
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
@@ -100,7 +100,7 @@ def first_difference(expected: Step, record: Record) -> Difference | None:
     """The first number of a step that is not the very same, its counters included."""
     counters = {"tokens": (expected.tokens, record.tokens), "env_steps": (expected.env_steps, record.env_steps)}
     before, now = compared(expected.metrics), compared(record.metrics)
-    pairs = counters | {key: (before.get(key), now.get(key)) for key in METRICS if key in before or key in now}
+    pairs = counters | {key: (before.get(key), now.get(key)) for key in ordered({*before, *now})}
     for key, (left, right) in pairs.items():
         if left is None or right is None or float(left).hex() != float(right).hex():
             return Difference(expected.step, key, left, right)

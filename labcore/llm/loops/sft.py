@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labcore.llm.batch import encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view
+from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.spec.record import Record
 
-if TYPE_CHECKING:
-    from labcore.llm.session import Session
 
-
-def run(session: Session) -> Iterator[Record | None]:
+def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per update, until the steps are done or the sampled exact match reaches the target."""
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         metrics = update(session)
@@ -25,7 +23,8 @@ def run(session: Session) -> Iterator[Record | None]:
         if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
             evaluation = evaluate(session)
             metrics |= evaluation.metrics
-            samples = view.evaluation_groups(session, *evaluation.seen)
+            samples = {"step": session.step} | view.sampled_groups(
+                session, evaluation.problems, evaluation.generated, evaluation.rewards)
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
@@ -33,7 +32,7 @@ def run(session: Session) -> Iterator[Record | None]:
         yield Record(session.step, session.tokens, metrics, samples=samples)  # its checkpoint knows that it is finished
 
 
-def update(session: Session) -> dict[str, Any]:
+def update(session: LlmSession) -> dict[str, Any]:
     """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update."""
     knobs, tokenizer = session.knobs, session.tokenizer
     problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labcore.catalog.llm.algorithms import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import BASE, Model, parse
-from labcore.llm.batch import Completions, Prompts
-from labcore.llm.loops import online
+from labcore.llm.batch import Prompts
+from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.tasks.task import Problem, Score
 
-TOP = 5  # likeliest tokens told of each position
+TOP = 5  # likeliest tokens shown at each position
 QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
 MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
 
@@ -33,7 +33,7 @@ MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
 
-    `answer` is what the verifier compares with; None: nobody judges. Also `temperature`, `top_k`, `top_p`,
+    `answer` is what the verifier compares with; None: no verifier. Also `temperature`, `top_k`, `top_p`,
     `max_new_tokens`, `seed`. Of each model `end` is its end token in words.
 
     Raises:
@@ -47,11 +47,11 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         session = reader(name, knobs, seed)
         check_known(session, problem.prompt)
         base = reader(Model(parse(name).run, BASE).name, knobs, seed)
-        prompts, completions, texts = online.complete(session, session.policy, [problem], count)
-        judged = spec.get("answer") is not None and session.spec.task_row.verifiable
-        scores = [session.task.score(problem, text) if judged else None for text in texts]
+        generated = generate(session, session.policy, [problem], count, Sampling.of(session.knobs))
+        verified = spec.get("answer") is not None and session.spec.task_row.verifiable
+        scores = [session.task.score(problem, text) if verified else None for text in generated.texts]
         columns.append({"model": name, "end": session.tokenizer.decode([session.tokenizer.eos_token_id]), "answers": [
-            _told(session, base, prompts, completions, row, texts[row], scores[row]) for row in range(count)]})
+            _answer(session, base, generated, row, scores[row]) for row in range(count)]})
         vocabularies.add(session.policy.config.get_text_config().vocab_size)
     return {"prompt": problem.prompt, "columns": columns, "twins": len(vocabularies) == 1}
 
@@ -75,10 +75,11 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
                            "choose runs of one task.")
         problems = problems or _problems(spec, session, count)
         check_known(session, "".join(problem.prompt for problem in problems))
-        _, completions, texts = online.complete(session, session.policy, problems, 1)
-        judged = session.spec.task_row.verifiable and (spec.get("prompt") is None or spec.get("answer") is not None)
-        answers = [_judged(text, session.task.score(problem, text) if judged else None, cut)
-                   for problem, text, cut in zip(problems, texts, completions.truncated.tolist(), strict=True)]
+        generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
+        verified = session.spec.task_row.verifiable and (spec.get("prompt") is None or spec.get("answer") is not None)
+        answers = [_scored(text, session.task.score(problem, text) if verified else None, cut)
+                   for problem, text, cut in zip(problems, generated.texts, generated.completions.truncated.tolist(),
+                                              strict=True)]
         columns.append({"model": name, "answers": answers})
     return {"questions": [{"prompt": problem.prompt, "answer": problem.answer} for problem in problems],
             "columns": columns}
@@ -93,13 +94,13 @@ def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
             "max_new_tokens": MAX_NEW_TOKENS.check(spec["max_new_tokens"])}
 
 
-def task_of(session: Session) -> tuple[Any, ...]:
+def task_of(session: LlmSession) -> tuple[Any, ...]:
     """What makes two sessions' problems the same: the task, its own knobs and its file."""
     spec = session.spec
     return spec.task, spec.data, *((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
 
 
-def check_known(session: Session, text: str) -> None:
+def check_known(session: LlmSession, text: str) -> None:
     """Check that the tokenizer has a token for every character. Raises LabError that names those it lacks."""
     unknown = session.tokenizer.unk_token_id
 
@@ -125,25 +126,26 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int) -> int:
     return value
 
 
-def _problems(spec: Mapping[str, Any], session: Session, count: int) -> list[Problem]:
+def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[Problem]:
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
     stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
     return session.task.problems(min(count, session.task.size or count), stream)
 
 
-def _judged(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
+def _scored(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
     return {"text": text, "truncated": truncated, "reward": score and score.reward, "exact": score and score.exact}
 
 
-def _told(session: Session, base: Session, prompts: Prompts, completions: Completions, row: int, text: str,
-          score: Score | None) -> dict[str, Any]:
+def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: int,
+            score: Score | None) -> dict[str, Any]:
     """Everything of one answer: log-probs of its tokens under model and base, and the likeliest others."""
+    completions = generated.completions
     length = int(completions.lengths[row])
     ids = completions.ids[row: row + 1, :length]
-    own, other = (log_probabilities(each, prompts, ids) for each in (session, base))  # (T, V)
+    own, other = (log_probabilities(each, generated.prompts, ids) for each in (session, base))  # (T, V)
     logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))
-    return {**_judged(text, score, bool(completions.truncated[row])),
+    return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
             "tokens": [session.tokenizer.decode([token]) for token in ids[0].tolist()],
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
@@ -153,14 +155,14 @@ def _told(session: Session, base: Session, prompts: Prompts, completions: Comple
 
 
 @torch.no_grad()
-def log_probabilities(session: Session, prompts: Prompts, ids: Tensor) -> Tensor:
+def log_probabilities(session: LlmSession, prompts: Prompts, ids: Tensor) -> Tensor:
     """log π of the whole vocabulary before each token of one completion (1, T). Returns (T, V), nats"""
     with precision(session.policy, session.knobs["dtype"]):
         logits = completion_outputs(session.policy, prompts, ids)[0]
     return (logits.float() / session.knobs["temperature"]).log_softmax(-1)
 
 
-def _likeliest(session: Session, own: Tensor, other: Tensor, chosen: int) -> list[list[Any]]:
+def _likeliest(session: LlmSession, own: Tensor, other: Tensor, chosen: int) -> list[list[Any]]:
     """[token, π, π_base] of the model's TOP tokens, the base's first, and the chosen one. (V,), (V,)"""
     wanted = dict.fromkeys([*own.topk(min(TOP, len(own))).indices.tolist(), int(other.argmax()), chosen])
     rows = [[session.tokenizer.decode([token]), float(own[token].exp()), float(other[token].exp())]

@@ -16,11 +16,11 @@ from labcore.device import pick_device
 from labcore.jobs.models import BASE, START, base_folder, parse, source
 from labcore.llm.nets.model import build, load
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.tasks.task import make_task
 
 
-def reader(name: str, knobs: Mapping[str, Any], seed: int) -> Session:
+def reader(name: str, knobs: Mapping[str, Any], seed: int) -> LlmSession:
     """A session that holds nothing but the policy `name`, with `knobs` in place of the run's and fresh randomness.
 
     Raises:
@@ -36,7 +36,7 @@ def reader(name: str, knobs: Mapping[str, Any], seed: int) -> Session:
         tokenizer = character_tokenizer(task.characters)
         policy = build(MODELS[spec.model], tokenizer, spec.seed)
     policy = policy.to(device).eval().requires_grad_(False)
-    return Session(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
+    return LlmSession(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
                    np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
 
 
@@ -45,7 +45,7 @@ def _loaded(weights: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return load(weights)
 
 
-def learner(name: str) -> Session:
+def learner(name: str) -> LlmSession:
     """The session of a run as it was at the named model: with its reference, critic and optimizers.
 
     Raises:
@@ -56,6 +56,6 @@ def learner(name: str) -> Session:
     spec = found.spec
     torch.set_num_threads(spec.threads)
     if model.stage == START:
-        return Session.start(spec)
+        return LlmSession.start(spec)
     base = None if spec.parent else base_folder(spec)  # a fork's checkpoint holds all that came of it
-    return Session.start(replace(spec, parent=None) if model.stage == BASE else spec, base, found.checkpoint)
+    return LlmSession.start(replace(spec, parent=None) if model.stage == BASE else spec, base, found.checkpoint)

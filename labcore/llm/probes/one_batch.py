@@ -3,13 +3,14 @@
 A batch is sampled once from a model and frozen. For each online row of the catalog the training loop's own code then
 gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before (μ > 1)
 the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
-Left out: mini-batches, and the entropy bonus in the push and pull of tokens, whose gradient passes by no log-prob.
+Left out: mini-batches, and the entropy bonus in −∂L/∂log π of single tokens, whose gradient passes by no log-prob.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import psutil
@@ -19,17 +20,21 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.llm.algorithms import ALGORITHMS, DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
 from labcore.jobs.models import parse
 from labcore.llm import objective
+from labcore.llm.batch import Completions
+from labcore.llm.experience import Batch, collect, seen_by
+from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
 from labcore.llm.probes.answer import whole
 from labcore.llm.probes.answer_session import learner
-from labcore.llm.probes.one_batch_view import told
+from labcore.llm.probes.one_batch_view import Inspected, as_json
 from labcore.llm.probes.trial import Trial
 from labcore.llm.rollout import Rollout, credit
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.maths.returns import explained_variance
 from labcore.runs.fork import carried
 from labcore.spec.run_spec import RunSpec, make
@@ -37,44 +42,6 @@ from labcore.spec.run_spec import RunSpec, make
 ONLINE = tuple(row for row in ALGORITHMS.values() if row.loop == "online")
 CRITIC_BATCHES, CRITIC_PASSES = 8, 4  # what a critic that the run does not have is fitted on
 _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS, DTYPE))
-
-
-@dataclass
-class Held(Session):
-    """A session whose policy stays where it is: `optimise` keeps the gradient instead of taking a step.
-
-    So does the critic, unless `critic_learns`.
-    """
-
-    critic_learns: bool = False
-    gradient: Tensor | None = field(default=None, repr=False)
-
-    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
-        if name != "policy" and self.critic_learns:
-            return super().optimise(name, learning_rate, loss)
-        model = self.models[name]
-        flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()])
-        model.zero_grad(set_to_none=True)
-        if name == "policy":
-            self.gradient = flat
-        return float(flat.norm())
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The frozen batch as one algorithm sees it: the credited rollout, what its update measures, and
-
-    `gradient` (N,) of the policy before any clipping of its norm; `unclipped`, the cosine to the gradient without the
-    surrogate's clip (None where it has none); `push` (B, T) = −∂L/∂log π of each token, 0 where nothing counts.
-    """
-
-    row: Algorithm
-    spec: RunSpec
-    rollout: Rollout
-    measured: dict[str, float]
-    gradient: Tensor
-    unclipped: float | None
-    push: Tensor
 
 
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,20 +61,21 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     stepper = str(spec.get("stepper") or own)
     if stepper not in specs:
         raise LabError(f"There is no online algorithm {stepper!r}: choose one of {', '.join(specs)}.")
-    batch = online.collect(as_of(Session, session, specs[own]))
-    values, critic = judge(session, specs.values(), batch)
+    batch = collect(as_of(session, specs[own]))
+    rollouts = {key: seen_by(as_of(session, each), batch) for key, each in specs.items()}
+    values, critic = critic_values(session, list(specs.values()), batch)
     if updates:
-        take(session, specs[stepper], batch.rollout, values, updates)
-    seen = [look(session, specs[row.key], batch.rollout, values) for row in ONLINE]
+        take(session, specs[stepper], rollouts[stepper], values, updates)
+    seen = [inspect(session, specs[row.key], rollouts[row.key], values) for row in ONLINE]
     trial = Trial.of(session, count, seed)
     length = trial.step_length([one.gradient for one in seen])
     found = {one.row.key: _effect(trial, session, one, values, length) for one in seen}
     return {"model": name, "updates": updates, "stepper": stepper, "own": own, "critic": critic, "step_length": length,
             "cosines": cosines([one.gradient for one in seen]), "before": trial.before, "effects": found,
-            **told(session, batch, seen)}
+            **as_json(session, batch, seen)}
 
 
-def spec_for(session: Session, row: Algorithm, seed: int, size: Mapping[str, int]) -> RunSpec:
+def spec_for(session: LlmSession, row: Algorithm, seed: int, size: Mapping[str, int]) -> RunSpec:
     """The spec of a fork of the session's run by `row`, with the batch's size and the run's way to sample.
 
     The run's own algorithm keeps its knobs as they were; another one has its own defaults, except for the same knobs
@@ -122,13 +90,12 @@ def spec_for(session: Session, row: Algorithm, seed: int, size: Mapping[str, int
     return replace(spec, twin=False)
 
 
-def as_of(kind: type[Session], session: Session, spec: RunSpec, **more: Any) -> Any:
-    """A session of class `kind` on the networks of `session`, as its fork by `spec` with fresh random numbers."""
-    fields = {key: value for key, value in vars(session).items() if key in Session.__dataclass_fields__}
-    return kind(**{**fields, "generator": torch.Generator(session.device), "step": 0}, **more).fork(spec)
+def as_of(session: LlmSession, spec: RunSpec) -> LlmSession:
+    """A session on the networks of `session`, as its fork by `spec` with fresh random numbers."""
+    return replace(session, generator=torch.Generator(session.device), step=0).fork(spec)
 
 
-def judge(session: Session, specs: Sequence[RunSpec], batch: online.Batch) -> tuple[Tensor | None, dict[str, Any]]:
+def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -> tuple[Tensor | None, dict[str, Any]]:
     """The critic's values of the batch (B, T), and where it comes from; `session` holds it from here on.
 
     The run's own critic where it has learnt one. Else one that is fitted to other batches of the same policy: fitted
@@ -138,55 +105,66 @@ def judge(session: Session, specs: Sequence[RunSpec], batch: online.Batch) -> tu
     if not with_critic:
         return None, {}
     fitted = session.critic is None or not session.updates
-    held = as_of(Held, session, with_critic[0], critic_learns=True)
+    learner = as_of(session, with_critic[0])
     for number in range(1, CRITIC_BATCHES + 1) if fitted else ():
-        held.step = number  # other prompts
-        rollout = credit(held.knobs, online.collect(held).rollout)
+        learner.step = number  # other prompts
+        rollout = credit(learner.knobs, collect(learner).rollout)
         for _ in range(CRITIC_PASSES):
-            online.update(held, rollout)
-    session.models["critic"], session.optimizers["critic"] = held.critic, held.optimizers["critic"]
-    values = online.value_tokens(held, batch.rollout.prompts, batch.completions)
-    returns = credit(held.knobs, replace(batch.rollout, old_values=values)).returns
+            measured = online.gradients(learner, rollout)
+            learner.policy.zero_grad(set_to_none=True)
+            learner.optimise("critic", learner.knobs["critic_learning_rate"], measured["value_loss"])
+    session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
+    values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
+    returns = credit(learner.knobs, replace(batch.rollout, old_values=values)).returns
     explained = float(explained_variance(values, returns, batch.rollout.completion_mask))
     about = {"fitted": fitted, "batches": CRITIC_BATCHES, "passes": CRITIC_PASSES,
-             "explained_variance": explained if torch.isfinite(torch.tensor(explained)) else None}
+             "explained_variance": explained if isfinite(explained) else None}
     return values, about
 
 
-def credited(session: Session, rollout: Rollout, values: Tensor | None) -> Rollout:
+def credited(session: LlmSession, rollout: Rollout, values: Tensor | None) -> Rollout:
     """The rollout with the advantages of the session's algorithm."""
     return credit(session.knobs, replace(rollout, old_values=None if session.critic is None else values))
 
 
-def take(session: Session, spec: RunSpec, rollout: Rollout, values: Tensor | None, updates: int) -> Session:
+def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None, updates: int) -> LlmSession:
     """Take `updates` steps of the training loop on the batch: the session's networks move. Returns who took them."""
-    one = as_of(Session, session, spec)
+    one = as_of(session, spec)
     for _ in range(updates):
         online.update(one, credited(one, rollout, values))
     return one
 
 
-def look(session: Session, spec: RunSpec, rollout: Rollout, values: Tensor | None) -> Seen:
+def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None) -> Inspected:
     """What the algorithm of `spec` makes of the batch; nothing is changed."""
-    held = as_of(Held, session, spec)
-    rollout = credited(held, rollout, values)
-    measured = online.update(held, rollout)
-    gradient, push = held.gradient, push_of(held, rollout)
-    bounds = [key for key in choices.SURROGATE[str(held.knobs["surrogate"])].needs if key.startswith("clip")]
-    if bounds:
-        held.knobs |= {key: spec.row.knob(key).high for key in bounds}
-        online.update(held, rollout)
-    unclipped = cosines([gradient, held.gradient])[0][1] if bounds else None
-    return Seen(spec.row, spec, rollout, measured, gradient, unclipped, push)
+    one = as_of(session, spec)
+    rollout = credited(one, rollout, values)
+    measured, gradient = _gradient(one, rollout)
+    surrogate, unclipped = choices.SURROGATE[str(one.knobs["surrogate"])], None
+    if surrogate.cut:
+        one.knobs |= {key: spec.row.knob(key).high for key in surrogate.needs}
+        unclipped = cosines([gradient, _gradient(one, rollout)[1]])[0][1]
+    push = token_gradients(as_of(session, spec), rollout)
+    return Inspected(spec.row, spec, rollout, measured, gradient, unclipped, push)
 
 
-def push_of(session: Session, rollout: Rollout) -> Tensor:
-    """−∂L/∂log π_t of every token at the session's policy: above 0 its probability is pushed up. (B, T)
+def _gradient(session: LlmSession, rollout: Rollout) -> tuple[dict[str, float], Tensor]:
+    """What an update measures, and the gradient of its policy (N,); the networks keep none."""
+    measured = online.gradients(session, rollout)
+    flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
+                                 for p in session.policy.parameters()])
+    for model in session.models.values():
+        model.zero_grad(set_to_none=True)
+    return measured, flat
+
+
+def token_gradients(session: LlmSession, rollout: Rollout) -> Tensor:
+    """−∂L/∂log π_t of every token at the session's policy: above 0 its probability is raised. (B, T)
 
     In reward/nat, or in the unit of the advantages per nat.
     """
-    completions = online.Completions(rollout.ids, rollout.completion_mask, rollout.truncated)
-    logprobs = online.score_tokens(session, session.policy, rollout.prompts, completions).requires_grad_()
+    completions = Completions(rollout.ids, rollout.completion_mask, rollout.truncated)
+    logprobs = token_logprobs(session, session.policy, rollout.prompts, completions).requires_grad_()
     totals = objective.Totals.of(rollout, int(session.knobs["max_new_tokens"]))
     loss, _ = objective.loss(session.knobs, rollout, logprobs, torch.zeros_like(logprobs), totals)
     return -torch.autograd.grad(loss, logprobs)[0]
@@ -199,13 +177,14 @@ def cosines(gradients: Sequence[Tensor]) -> list[list[float | None]]:
              for b, n in zip(gradients, norms, strict=True)] for a, m in zip(gradients, norms, strict=True)]
 
 
-def _effect(trial: Trial, session: Session, seen: Seen, values: Tensor | None, length: float | None) -> dict[str, Any]:
+def _effect(trial: Trial, session: LlmSession, seen: Inspected, values: Tensor | None,
+            length: float | None) -> dict[str, Any]:
     """What one step does: of the common length along the gradient, and as the training loop would take it."""
     equal = None if length is None else trial.along(seen.gradient, length)
     return {"equal": equal, "own": trial.measure(lambda copied: take(copied, seen.spec, seen.rollout, values, 1))}
 
 
-def _check_memory(session: Session) -> None:
+def _check_memory(session: LlmSession) -> None:
     """Raises LabError where the gradients of all algorithms and one copy of the session would not fit in memory."""
     numbers = sum(parameter.numel() for parameter in session.policy.parameters())
     needed, free = numbers * 4 * (len(ONLINE) + 4), psutil.virtual_memory().available

@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.loops import online
+from labcore.llm.generation import Sampling, generate, token_logprobs
 from labcore.llm.nets.forward import Network
-from labcore.llm.session import Session
+from labcore.llm.rewards import verified
+from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
 from labcore.tasks.task import Problem
@@ -33,7 +34,7 @@ FIRST_TRY, TRIES, FEW = 0.03, 12, 128  # the length that is tried first, how oft
 class Trial:
     """`problems` and the answers of the session's policy to them: rewards (N,) and log-probs (N, T), nats."""
 
-    session: Session
+    session: LlmSession
     problems: list[Problem]
     seed: int
     prompts: Prompts
@@ -42,12 +43,12 @@ class Trial:
     logprobs: Tensor
 
     @staticmethod
-    def of(session: Session, count: int, seed: int) -> Trial:
+    def of(session: LlmSession, count: int, seed: int) -> Trial:
         """`count` problems, drawn apart from any batch: the same ones only where they come from a file with few."""
         count = min(count, session.task.size or count)
         problems = session.task.problems(count, np.random.default_rng((seed, 2**32)))
         prompts, completions, rewards = _sampled(session, session.policy, problems, seed)
-        logprobs = online.score_tokens(session, session.policy, prompts, completions)
+        logprobs = token_logprobs(session, session.policy, prompts, completions)
         return Trial(session, problems, seed, prompts, completions, rewards, logprobs)
 
     @property
@@ -57,7 +58,7 @@ class Trial:
 
     def kl(self, model: Network) -> tuple[Tensor, Tensor]:
         """k3 of each token of the first answers, KL(before ‖ `model`), and `model`'s log-probs. (N, T), (N, T) nats"""
-        logprobs = online.score_tokens(self.session, model, self.prompts, self.completions)
+        logprobs = token_logprobs(self.session, model, self.prompts, self.completions)
         return k3(self.logprobs, logprobs) * self.completions.mask, logprobs
 
     def effect(self, model: Network) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class Trial:
         """The effect of θ − `length` · g/‖g‖; None where the gradient is 0."""
         return self.effect(moved(self.session.policy, gradient, length)) if float(gradient.norm()) else None
 
-    def measure(self, step: Callable[[Session], Session]) -> dict[str, Any]:
+    def measure(self, step: Callable[[LlmSession], LlmSession]) -> dict[str, Any]:
         """The effect of `step`, taken on a copy of the session, and how far it went: ‖Δθ‖."""
         before = parameters_to_vector(self.session.policy.parameters()).detach()
         policy = step(copy.deepcopy(self.session)).policy
@@ -123,12 +124,12 @@ def moved(policy: Network, gradient: Tensor, length: float) -> Network:
     return model
 
 
-def _sampled(session: Session, model: Network, problems: list[Problem],
+def _sampled(session: LlmSession, model: Network, problems: list[Problem],
              seed: int) -> tuple[Prompts, Completions, Tensor]:
     session.generator.manual_seed(seed)
-    prompts, completions, texts = online.complete(session, model, problems, 1)
-    rewards = [session.task.score(problem, text).reward for problem, text in zip(problems, texts, strict=True)]
-    return prompts, completions, torch.tensor(rewards, device=session.device)
+    generated = generate(session, model, problems, 1, Sampling.of(session.knobs))
+    rewards = verified(session, problems, generated).total.float().to(session.device)
+    return generated.prompts, generated.completions, rewards
 
 
 def _mean(values: Tensor) -> dict[str, float]:

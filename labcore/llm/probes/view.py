@@ -6,24 +6,27 @@ about 2 % of the training's arithmetic) and never change what is learnt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import isnan
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from labcore.llm.batch import Completions
-from labcore.llm.loops import online
+from labcore.catalog import choices
+from labcore.llm.experience import Sampled
+from labcore.llm.generation import Generated
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout
+from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, kl_penalised
-
-if TYPE_CHECKING:
-    from labcore.llm.session import Session
+from labcore.tasks.task import Problem
 
 GROUPS = 8
 SAMPLES_EVERY = 5
@@ -55,17 +58,20 @@ def _put(model: nn.Module, vector: Tensor) -> None:
 
 
 @torch.no_grad()
-def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
+def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any]:
     """Mean KL and the surrogates at θ_old + α(θ_new − θ_old), on a part of the batch; the policy is left as it was.
 
     KL(π_old ‖ π_α) is k3 of the old policy's own samples, nats/token; the surrogates are means over
-    tokens of the token ratio's terms, whatever the algorithm's own ratio.
+    tokens of the token ratio's terms, whatever the algorithm's own ratio. The algorithm's own surrogate is drawn with
+    them where it is another one that has a ratio.
     """
+    own = choices.SURROGATE[session.knobs["surrogate"]]
     part = rollout.select(torch.arange(max(1, len(rollout.prompts) // LINE_SHARE), device=session.device))
     bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
-    beta, mask = session.knobs["beta"], part.completion_mask
+    beta, mask = session.knobs["beta"], part.counted
     after = parameters(session.policy)
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
+    curves |= {own.key: []} if own.needs_ratio else {}
     for alpha in ALPHAS:
         _put(session.policy, before + alpha * (after - before))
         logprobs, _ = _logprobs_and_entropy(session, part)
@@ -73,6 +79,9 @@ def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
         kl = k3(part.old_logprobs, logprobs)
         terms = {"kl": kl, "cpi": cpi(ratio, part.advantages), "clip": clip(ratio, part.advantages, *bounds),
                  "kl_penalised": kl_penalised(ratio, part.advantages, kl, beta)}
+        if own.key not in terms and own.needs_ratio:
+            terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
+                "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs})
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
     _put(session.policy, after)
@@ -81,7 +90,7 @@ def line(session: Session, rollout: Rollout, before: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def groups(session: Session, batch: online.Batch, rollout: Rollout) -> dict[str, Any]:
+def groups(session: LlmSession, batch: Sampled, rollout: Rollout) -> dict[str, Any]:
     """The first groups of the step, token by token.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` and `entropy` are the policy's after the step's updates.
@@ -105,31 +114,39 @@ def groups(session: Session, batch: online.Batch, rollout: Rollout) -> dict[str,
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
 
 
-def _completion(session: Session, batch: online.Batch, lists: dict[str, Any], row: int) -> dict[str, Any]:
-    completions, score = batch.completions, batch.scores[row]
+def _completion(session: LlmSession, batch: Sampled, lists: dict[str, Any], row: int) -> dict[str, Any]:
+    completions = batch.completions
     length = int(completions.lengths[row])
     tokens = [session.tokenizer.decode([token]) for token in completions.ids[row, :length].tolist()]
     columns = {name: values[row][:length] for name, values in lists.items()}
     mean = sum(columns["advantages"]) / length
-    return {"text": batch.texts[row], "reward": score.reward, "exact": score.exact, "advantage": mean,
+    return {"text": batch.texts[row], **_score(batch.rewards, row), "advantage": mean,
             "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns}
 
 
-def evaluation_groups(session: Session, problems: list, completions: Completions, texts: list[str],
-                      scores: list) -> dict[str, Any]:
-    """The same picture of completions that were only sampled and scored, not trained on: no advantages."""
+def sampled_groups(session: LlmSession, problems: list[Problem], generated: Generated,
+                   rewards: Rewards) -> dict[str, Any]:
+    """The same picture of completions that were only sampled and scored: no advantages."""
+    completions, group_size = generated.completions, len(generated.texts) // len(problems)
     shown = []
-    for row, problem in enumerate(problems[:GROUPS]):
-        length = int(completions.lengths[row])
-        ids = completions.ids[row, :length].tolist()
+    for prompt, problem in enumerate(problems[:GROUPS]):
+        rows = range(prompt * group_size, (prompt + 1) * group_size)
         shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [{
-            "text": texts[row], "reward": scores[row].reward, "exact": scores[row].exact, "advantage": None,
-            "truncated": bool(completions.truncated[row]), "tokens": [session.tokenizer.decode([id]) for id in ids],
-            "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}]})
-    return {"step": session.step, "groups": shown}
+            "text": generated.texts[row], **_score(rewards, row), "advantage": None,
+            "truncated": bool(completions.truncated[row]),
+            "tokens": [session.tokenizer.decode([id]) for id in completions.ids[row, :length].tolist()],
+            "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
+            for row, length in zip(rows, completions.lengths[rows.start: rows.stop].tolist(), strict=True)]})
+    return {"groups": shown}
 
 
-def _logprobs_and_entropy(session: Session, part: Rollout) -> tuple[Tensor, Tensor]:
+def _score(rewards: Rewards, row: int) -> dict[str, Any]:
+    """The reward of a completion, None where it could not be scored, and whether it is wholly right."""
+    reward = float(rewards.total[row])
+    return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row])}
+
+
+def _logprobs_and_entropy(session: LlmSession, part: Rollout) -> tuple[Tensor, Tensor]:
     columns = []
     for some, rows in micro_batches(session.policy, len(part.prompts), *part.ids.shape):
         with precision(session.policy, session.knobs["dtype"]):

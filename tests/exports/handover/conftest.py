@@ -36,7 +36,7 @@ def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None
 
 def fitting() -> list[tuple[str, str]]:
     """Every algorithm with every task that it can learn."""
-    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.loop in task.loops]
+    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.learns(task)]
 
 
 

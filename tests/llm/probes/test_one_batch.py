@@ -22,7 +22,7 @@ from labcore.llm.probes.answer_session import learner
 from labcore.llm.probes.one_batch import Held, as_of, cosines, credited, judge, look, one_batch, push_of, spec_for, take
 from labcore.llm.probes.trial import KL_OF_A_STEP, Trial, moved
 from labcore.llm.rollout import credit
-from labcore.llm.session import Session
+from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import selective_log_softmax
 from tests.llm import tools
 from tests.llm.runs_on_disk import saved
@@ -38,7 +38,7 @@ def tiny():
         yield
 
 
-def gradient_of_the_loop(session: Session, rollout) -> torch.Tensor:
+def gradient_of_the_loop(session: LlmSession, rollout) -> torch.Tensor:
     """The policy's gradient at the moment the training loop takes its step."""
     found = {}
 
@@ -46,7 +46,7 @@ def gradient_of_the_loop(session: Session, rollout) -> torch.Tensor:
         found[name] = parameters_to_vector([p.grad for p in self.models[name].parameters()]).clone()
         self.models[name].zero_grad(set_to_none=True)
         return 0.0
-    with patch.object(Session, "optimise", optimise):
+    with patch.object(LlmSession, "optimise", optimise):
         online.update(session, credit(session.knobs, rollout))
     return found["policy"]
 
@@ -186,7 +186,7 @@ def test_the_critic_never_sees_the_batch_that_it_judges():
         batch = collect(held)
         seen.append(batch.problems)
         return batch
-    sampled = collect(as_of(Session, session, spec))
+    sampled = collect(as_of(LlmSession, session, spec))
     with patch.object(online, "collect", collected):
         judge(session, [spec], sampled)
     assert len(seen) > 1 and sampled.problems not in seen
@@ -222,7 +222,7 @@ def test_both_estimates_agree_on_a_step_that_pays(trial):
     """Along the gradient of the expected reward itself the reward rises, by either estimate."""
     session = trial.session
     spec = spec_for(session, ALGORITHMS["rloo"], 0, {"prompts_per_step": 64, "group_size": 8})
-    rollout = online.collect(as_of(Session, session, spec)).rollout
+    rollout = online.collect(as_of(LlmSession, session, spec)).rollout
     seen = look(session, spec, rollout, None)
     length = trial.step_length([seen.gradient])
     found = trial.along(seen.gradient, length)
@@ -271,7 +271,7 @@ def test_the_own_step_is_the_training_loop_s(trial):
     """Clip of the norm, AdamW and its moments included; the session itself stays where it is."""
     session = trial.session
     spec = spec_for(session, ALGORITHMS["grpo"], 0, SIZE)
-    rollout = online.collect(as_of(Session, session, spec)).rollout
+    rollout = online.collect(as_of(LlmSession, session, spec)).rollout
     before = tools.weights(session.policy)
     found = trial.measure(lambda copied: take(copied, spec, rollout, None, 1))
     assert torch.equal(tools.weights(session.policy), before)

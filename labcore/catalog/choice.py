@@ -1,0 +1,61 @@
+"""A choice: one of several functions that an algorithm may name for one part of its step, declared as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One member of a family: its key is the name of a function in the family's module.
+
+    `needs` are the knobs that its function asks for: only algorithms that have them can choose it. The other fields
+    say what a step must know of it beforehand, and each is of one family: `level`, what an advantage or a ratio is made
+    for (one number per completion, "sequence", or one per token, "token"); `group`, that an advantage compares
+    completions of one prompt; `critic`, that it asks for values; `rollouts`, further completions that it asks for;
+    `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
+    tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
+    before the first step; `from_file`, that they are the task's own.
+    """
+
+    key: str
+    label: str
+    latex: str
+    level: Literal["sequence", "token"] = "token"
+    group: bool = False
+    critic: bool = False
+    needs: tuple[str, ...] = ()
+    rollouts: tuple[Literal["greedy"], ...] = ()
+    needs_ratio: bool = False
+    cut: str = ""
+    refills: bool = False
+    once: bool = False
+    from_file: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """The choices for one part of a step: their module and its members.
+
+    `provides` are the quantities that a step has for its functions, beside the knobs that a choice needs.
+    """
+
+    key: str
+    label: str
+    module: str
+    provides: tuple[str, ...]
+    members: tuple[Choice, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(member.key for member in self.members)
+
+    def __getitem__(self, key: str) -> Choice:
+        for member in self.members:
+            if member.key == key:
+                return member
+        raise LabError(f"There is no {self.label} {key!r}: {suggestion(key, self.names)}")

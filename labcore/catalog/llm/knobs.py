@@ -1,0 +1,168 @@
+"""The knobs of language-model algorithms: those that several loops have, then each loop's own."""
+
+from __future__ import annotations
+
+from labcore.catalog import choices
+from labcore.catalog.knob import Knob
+
+LEARNING_RATE = Knob(
+    "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
+    "Lower: slow and steady.", "live", 0.0, 1.0, (1e-5, 3e-3), r"\eta", scale="log")
+MAX_GRAD_NORM = Knob(
+    "max_grad_norm", "Gradient clip", 1.0, "Longer gradients are scaled down to this norm. Higher: lets rare large "
+    "steps through; lower: damps all steps.", "live", 1e-6, 1e6, (0.1, 10), scale="log", advanced=True)
+TEMPERATURE = Knob(
+    "temperature", "Temperature", 1.0, "Higher: more varied completions, more exploration, more mistakes. Lower: "
+    "repeats what it is sure of.", "next batch", 0.05, 5.0, (0.5, 1.5), r"\tau")
+TOP_K = Knob(
+    "top_k", "Top-k", 0, "Sample among the k likeliest tokens only; 0: all. Lower: fewer slips, less exploration.",
+    "next batch", 0, 100_000, advanced=True)
+TOP_P = Knob(
+    "top_p", "Top-p", 1.0, "Sample among the likeliest tokens that hold this probability; 1: all. Lower: fewer slips, "
+    "less exploration.", "next batch", 0.01, 1.0, advanced=True)
+MAX_NEW_TOKENS = Knob(
+    "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
+    "cheaper; cut completions cannot earn what comes at the end.", "next batch", 1, 4096, unit="tokens", advanced=True)
+DTYPE = Knob(
+    "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors that have it, with "
+    "fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True)
+SFT_TARGET = Knob(
+    "sft_target", "SFT target", 0.4, "Supervised fine-tuning of the base stops at this sampled exact match. Higher: "
+    "an easier start, less left for RL to do. 1: only the step limit stops it.", low=0.0, high=1.0, unit="share",
+    advanced=True)
+EVAL_PROMPTS = Knob(
+    "eval_prompts", "Evaluation prompts", 256, "Prompts sampled at each measurement. More: a surer number, a longer "
+    "wait; 256 give a standard error of 0.03, 32 one of 0.09. Fewer: quicker.", "next batch", 1, 100_000,
+    advanced=True)
+SFT_STEPS = Knob(
+    "sft_steps", "SFT steps", 400, "Most supervised steps that a built-in model gets before this run; 0: none. "
+    "Higher: a better base; lower: more is left to RL.", low=0, high=1_000_000, advanced=True)
+
+SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
+
+ONLINE = (
+    Knob("beta", "KL price", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to move, "
+         "and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
+    LEARNING_RATE.with_default(7e-4),
+    Knob("clip_low", "Clip, low side", 0.2, "Higher: bad tokens may lose more probability per batch. Lower: more "
+         "careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
+    Knob("clip_high", "Clip, high side", 0.2, "Higher: rare good tokens may grow faster, entropy lasts longer. Lower: "
+         "more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
+    Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer groups without "
+         "signal, dearer steps. Lower: cheaper, noisier.", "next batch", 1, 1024, (4, 16), "G"),
+    Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
+         "dearer steps. Lower: cheaper, noisier.", "next batch", 1, 4096, (4, 64), "P"),
+    Knob("updates_per_batch", "Updates per batch", 1, "Passes over each batch. Higher: more learning per sample, but "
+         "off-policy: ratios leave 1 and the clip starts to work. Lower: always on policy.", "next batch", 1, 64,
+         (1, 4), r"\mu"),
+    Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
+         "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
+         "ones.", "next batch", 1, 4096, advanced=True),
+    *SAMPLING,
+    Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
+         "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
+    MAX_GRAD_NORM,
+    Knob("reward_source", "Reward source", "verifier", "Who says what a completion earns. noisy_verifier: the "
+                                                       "verifier, "
+         "but a share of its rewards is flipped, as with an unreliable judge.", choices=choices.REWARD.names,
+         advanced=True),
+    Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
+         "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
+    Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
+         "a penalty for the last tokens before the length limit; length_cost: every token costs.",
+         choices=choices.SHAPING.names, advanced=True),
+    Knob("overlong_buffer", "Overlong buffer", 1, "How many tokens before the length limit the overlong penalty "
+                                                  "begins. "
+         "Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096, (0, 4),
+         unit="tokens", advanced=True),
+    Knob("overlong_penalty", "Overlong penalty", 1.0, "The largest overlong penalty. Higher: shorter answers, even "
+                                                      "wrong "
+         "ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
+    Knob("length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
+         "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
+         unit="reward/token", advanced=True),
+    Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
+         "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended.",
+         choices=choices.SELECTION.names, advanced=True),
+    Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
+                                                    "groups "
+         "that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.", "next "
+                                                                                                         "batch", 0,
+         64, (0, 4), unit="rounds", advanced=True),
+    Knob("advantage", "Advantage", "group_standardised", "What a completion's reward is compared with: the better "
+         "the baseline, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
+    Knob("ratio", "Ratio", "token", "At which level new and old policy are compared: tokens, or the whole sequence.",
+         choices=choices.RATIO.names, advanced=True),
+    Knob("surrogate", "Surrogate", "clip", "What is maximised: the plain score function, or the clipped ratio that "
+         "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
+    Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
+         "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
+    Knob("kl_placement", "KL placement", "loss", "Where β × KL is paid. reward: subtracted from it; loss: added to "
+         "it; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
+    Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
+         "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
+    DTYPE, SFT_TARGET, SFT_STEPS,
+)
+
+GAMMA = Knob(
+    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens hear less of the final "
+    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
+RATIO_CAP = Knob(
+    "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
+    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
+GATE_POSITIVE = Knob(
+    "gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for good tokens as their ratio "
+                                                       "leaves "
+    "1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{+}")
+GATE_NEGATIVE = Knob(
+    "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens; a little higher keeps training "
+                                                        "steady.",
+    "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
+
+CRITIC = (
+    GAMMA,
+    Knob("gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic "
+         "(steady, biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda"),
+    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
+         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
+    Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
+         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
+    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and spread 1 in each batch, so "
+         "the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+)
+
+PREFERENCE = (
+    Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
+         "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
+         (0.05, 5), r"\beta", "per nat", scale="log"),
+    LEARNING_RATE,
+    Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, dearer steps. "
+         "Lower: cheaper, noisier.", "next batch", 1, 4096, (8, 128), "B"),
+    Knob("pair_prompts", "Prompts for pairs", 1024, "Prompts that the reference answers before training to make the "
+         "pairs (unused with your own pairs). More: more varied pairs, a longer wait.", low=1, high=100_000,
+         advanced=True),
+    Knob("group_size", "Samples per prompt", 8, "Completions per prompt from which pairs are made. More: more prompts "
+         "give both a right and a wrong one; a longer wait.", low=2, high=1024, symbol="G", advanced=True),
+    Knob("eval_every", "Evaluate every", 10, "Steps between two measurements by sampling. Lower: a finer curve, "
+         "slower steps.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
+    EVAL_PROMPTS,
+    *SAMPLING, MAX_GRAD_NORM,
+    Knob("pairs", "Source of pairs", "reference_once", "Where the pairs come from: the task's own file, completions "
+                                                       "of the "
+         "reference made once before training, or the policy's own completions at every step.",
+         choices=choices.PAIRS.names, advanced=True),
+    Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
+         choices=choices.PREFERENCE_LOSS.names, advanced=True),
+    DTYPE, SFT_TARGET, SFT_STEPS,
+)
+
+SFT = (
+    LEARNING_RATE,
+    Knob("sequences_per_step", "Sequences per step", 64, "Examples in a batch. Higher: steadier, dearer steps. Lower: "
+         "cheaper, noisier.", "next batch", 1, 4096, (8, 256), "B"),
+    SFT_TARGET,
+    Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
+         "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
+    EVAL_PROMPTS,
+    *SAMPLING, MAX_GRAD_NORM, DTYPE,
+)

@@ -1,0 +1,159 @@
+"""The online algorithms: each is a row of choices (`labcore.catalog.choices`) with its own defaults of the shared "
+  "knobs.
+
+A new one is a new row, plus a function where a choice does not exist yet. Left out on purpose: classes per algorithm,
+inheritance between them.
+"""
+
+from __future__ import annotations
+
+from labcore.catalog.llm.knobs import CRITIC, GAMMA, GATE_NEGATIVE, GATE_POSITIVE, RATIO_CAP
+from labcore.catalog.llm.row import CLIP, LAST_PANELS, ONLINE_PANELS, row, without_panels
+
+ROWS = (
+    row("grpo", "GRPO", "online",
+        summary="Compares each completion with its own group: no critic. Clipped ratio per token, KL in the loss.",
+        latex=r"L = \frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
+              r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
+        watch="Groups without signal: when most groups are all right or all wrong, the gradient dies. "
+              "The clip does nothing while μ = 1 and there is one mini-batch.",
+        paper="Shao et al. 2024, arXiv:2402.03300", defaults={"beta": 0.04},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("reinforce", "REINFORCE", "online",
+        summary="Reward minus the batch mean, times the log-probability. One update per batch, no ratio, no clip.",
+        latex=r"L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
+              r"\hat A_i = R_i-\beta\,k_{1,i}-\overline{(R-\beta k_1)}",
+        watch="The batch mean is a crude baseline: easy prompts look good, hard ones bad. Compare its spread "
+              "with RLOO's.",
+        paper="Williams 1992, Machine Learning 8:229", without=("clip_low", "clip_high", "updates_per_batch",
+                                                                "mini_batches"),
+        defaults={"beta": 0.02, "advantage": "batch_mean", "ratio": "none", "surrogate": "score_function",
+                  "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum"},
+        models=("policy", "reference"),
+        panels=without_panels("clip", "surrogate")),
+    row("rloo", "RLOO", "online",
+        summary="The baseline of each completion is the mean reward of the others in its group: unbiased, no critic.",
+        latex=r"L = -\frac1B\sum_i\Big[\min\big(\rho_i\hat A_i,\ \operatorname{clip}(\rho_i, 1-\varepsilon_{low}, "
+              r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad "
+              r"\hat A_i = R'_i-\frac1{G-1}\sum_{j\ne i}R'_j,\quad R' = R-\beta\sum_t k_1",
+        watch="The ratio is that of the whole sequence: with long completions it leaves the clip range after "
+              "one update.",
+        paper="Ahmadian et al. 2024, arXiv:2402.14740",
+        defaults={"beta": 0.02, "advantage": "leave_one_out", "ratio": "sequence_sum", "kl_estimator": "k1",
+                  "kl_placement": "reward", "aggregation": "sequence_mean_token_mean"},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("ppo", "PPO", "online",
+        summary="A separate critic values every token; several clipped passes over each batch in mini-batches.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
+              r"\hat A_t = \sum_l(\gamma\lambda)^l\delta_{t+l},\quad "
+              r"\delta_t = r_t+\gamma V_{t+1}-V_t,\quad r_t = -\beta\,k_1+R\,1_{last}\\ "
+              r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
+              r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)\end{gathered}",
+        watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far.",
+        paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
+        extra_knobs=CRITIC,
+        defaults={"beta": 0.02, "advantage": "gae", "kl_estimator": "k1", "kl_placement": "reward",
+                  "aggregation": "token_mean", "updates_per_batch": 2, "mini_batches": 2, "group_size": 1,
+                  "prompts_per_step": 128},
+        models=("policy", "reference", "critic"),
+        panels=(*ONLINE_PANELS, "critic", "explained_variance", *LAST_PANELS)),
+    row("dr_grpo", "Dr. GRPO", "online",
+        summary="GRPO without its two biases: no division by the group's standard deviation, none by the completion's "
+                "length.",
+        latex=r"L = -\frac1{B\,L_{max}}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad \hat A_i = R_i-\bar R_g,"
+              r"\quad g = 1\ldots G",
+        watch="Completion length: it no longer grows where answers are wrong. Each token weighs little (1/B L_max), "
+              "so the "
+              "gradient is shorter than GRPO's.",
+        paper="Liu et al. 2025, arXiv:2503.20783",
+        defaults={"advantage": "group_mean", "aggregation": "constant_length", "kl_placement": "off"},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("dapo", "DAPO", "online",
+        summary="GRPO for long answers: a higher upper clip, batches refilled until groups have signal, a soft "
+                "penalty near "
+                "the length limit, all tokens weighed alike, no KL.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
+              r"\hat A_i = \frac{R'_i-\bar R'_g}{s_g+\epsilon},\quad 0 < \#\{\text{right}\} < G",
+        watch="Resampling rounds: as prompts become easy more must be sampled for a full batch of signal. Its reward "
+              "curve "
+              "counts all that was sampled, not only what is learnt from.",
+        paper="Yu et al. 2025, arXiv:2503.14476",
+        defaults={"clip_high": 0.28, "aggregation": "token_mean", "kl_placement": "off", "selection": "informative",
+                  "resample_rounds": 3, "shaping": "overlong"},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, "selection", *LAST_PANELS)),
+    row("gspo", "GSPO", "online",
+        summary="GRPO with one ratio per sequence, the geometric mean of its tokens' ratios: a whole answer is "
+                "clipped, or "
+                "none of it.",
+        latex=r"L = -\frac1B\sum_i\Big[\min\big(s_i\hat A_i,\ \operatorname{clip}(s_i, 1-\varepsilon_{low}, "
+              r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
+              r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
+        watch="Its ratios stay nearer to 1 than those of tokens, so its ε is far smaller: the paper takes 3e-4 and "
+              "4e-4 for "
+              "large models; small models make larger steps and want more.",
+        paper="Zheng et al. 2025, arXiv:2507.18071",
+        defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("cispo", "CISPO", "online",
+        summary="No token loses its gradient: the ratio is only a fixed weight of log π, capped from above.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\operatorname{sg}\big(\min(\rho_t, \varepsilon_{max})\big)\hat "
+              r"A_i"
+              r"\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad \hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},"
+              r"\quad g = 1\ldots G",
+        watch="The share of capped tokens: these still learn, with the capped weight. The loss is not near 0 on "
+              "policy.",
+        paper="MiniMax 2025, arXiv:2506.13585", without=CLIP, extra_knobs=(RATIO_CAP,),
+        defaults={"surrogate": "detached_weight", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("sapo", "SAPO", "online",
+        summary="A smooth gate in place of the clip: a token's gradient fades as its ratio leaves 1, and never stops "
+                "at once.",
+        latex=r"L = -\frac1B\sum_i\frac1{T_i}\sum_t\Big[\frac4{\tau}\,\sigma\big(\tau(\rho_t-1)\big)\hat A_i + c_H "
+              r"H_t\Big]"
+              r",\quad \tau = \tau_{+}\ \text{if}\ \hat A_i > 0\ \text{else}\ \tau_{-},\quad g = 1\ldots G",
+        watch="The largest ratio: nothing cuts it off, the gate only weakens its pull. The loss is not near 0 on "
+              "policy.",
+        paper="Gao et al. 2025, arXiv:2511.20347", without=CLIP, extra_knobs=(GATE_POSITIVE, GATE_NEGATIVE),
+        defaults={"surrogate": "soft_gate", "kl_placement": "off"},
+        models=("policy", "reference"), panels=without_panels("clip")),
+    row("remax", "ReMax", "online",
+        summary="The baseline of each completion is the reward of the greedy completion of its prompt: no critic, no "
+                "group.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
+              r"\hat A_i = R_i-\beta\textstyle\sum_t k_1-R(y_{greedy}),\quad i = 1\ldots P\,G",
+        watch="One greedy completion per prompt comes on top of each batch. Where greedy is right, only mistakes have "
+              "signal.",
+        paper="Li et al. 2023, arXiv:2310.10505",
+        defaults={"beta": 0.02, "advantage": "greedy_baseline", "kl_estimator": "k1", "kl_placement": "reward",
+                  "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("reinforce_pp", "REINFORCE++", "online",
+        summary="PPO's clip without a critic: every token's rewards from there on, whitened over the whole batch.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ \operatorname{clip}"
+              r"(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
+              r"\hat A_t = \operatorname{whiten}\Big(\sum_{s\ge t}\gamma^{s-t}r_s\Big),\quad r_t = "
+              r"-\beta\,k_1+R\,1_{last},"
+              r"\quad i = 1\ldots P\,G\end{gathered}",
+        watch="The baseline is one number for all prompts: easy prompts look good, hard ones bad. Long answers weigh "
+              "more.",
+        paper="Hu et al. 2025, arXiv:2501.03262", extra_knobs=(GAMMA,),
+        defaults={"beta": 0.01, "advantage": "reward_to_go_whitened", "kl_estimator": "k1", "kl_placement": "reward",
+                  "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
+        models=("policy", "reference"), panels=(*ONLINE_PANELS, *LAST_PANELS)),
+    row("raft", "RAFT", "online",
+        summary="Samples several completions, keeps the best of each prompt, and imitates it.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
+              r"y_i = \arg\max_{g = 1\ldots G}R(y_g)",
+        watch="Entropy falls fast: it only ever imitates. Where the best of a prompt is still wrong, it imitates that "
+              "too.",
+        paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch"),
+        defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
+                  "aggregation": "token_mean", "selection": "best_of_group"},
+        models=("policy", "reference"), panels=(*without_panels("clip", "surrogate")[:-len(LAST_PANELS)], "selection",
+                                                *LAST_PANELS)),
+)

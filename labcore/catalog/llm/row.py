@@ -1,0 +1,30 @@
+"""How a row of the table of language-model algorithms is made: the knobs of its loop with its own defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, SFT
+
+KNOBS = {"online": ONLINE, "preference": PREFERENCE, "sft": SFT}
+
+ONLINE_PANELS = ("reward", "exact_match", "kl", "entropy", "clip", "surrogate", "length", "truncated")
+LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
+CLIP = ("clip_low", "clip_high")
+
+
+def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = MappingProxyType({}),
+        extra_knobs: tuple[Knob, ...] = (), without: tuple[str, ...] = (), **rest: Any) -> Algorithm:
+    """A row whose knobs are its loop's (and `extra_knobs`), less `without`, with `defaults` of its own."""
+    knobs = tuple(knob.with_default(defaults.get(knob.key, knob.default))
+                  for knob in (*KNOBS[loop], *extra_knobs) if knob.key not in without)
+    return Algorithm(key, label, loop, knobs=knobs, **rest)
+
+
+def without_panels(*keys: str) -> tuple[str, ...]:
+    """The panels of an online algorithm less some."""
+    return (*(panel for panel in ONLINE_PANELS if panel not in keys), *LAST_PANELS)

@@ -1,0 +1,211 @@
+"""Collecting a batch: sample, reward, shape and select, until it is full, then look up the other networks.
+
+    prompts → generate → reward → shape → select
+
+Each of them is a choice of the run's; nothing here knows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from labcore.catalog import choices
+from labcore.llm.batch import Completions, Prompts
+from labcore.llm.generation import Generated, Sampling, generate, token_logprobs, token_values
+from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.rewards import Rewards, reward
+from labcore.llm.rollout import Rollout
+from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
+from labcore.tasks.task import Problem
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """P problems with G completions each: their rewards, these after shaping (B,), and which rows are kept (B,).
+
+    `greedy_rewards` (B,) are those of the greedy completion of each row's prompt, where the advantage asks for them.
+    """
+
+    problems: list[Problem]
+    prompts: Prompts
+    completions: Completions
+    texts: list[str]
+    rewards: Rewards
+    shaped: Tensor
+    kept: Tensor
+    greedy_rewards: Tensor | None = None
+
+    @property
+    def group_size(self) -> int:
+        return len(self.texts) // len(self.problems)
+
+    @property
+    def kept_groups(self) -> Tensor:
+        """Whether any completion of each prompt is kept. (P,) bool"""
+        return self.kept.view(-1, self.group_size).any(1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the updates of a step learn from, and all that was sampled for it.
+
+    `rollout` and `batch` are the same completions, row by row; `sampled` are all rounds of sampling, of which the batch
+    is a part where groups were sampled again. `selective`: the run chose to leave something out.
+    """
+
+    batch: Sampled
+    rollout: Rollout
+    sampled: Sequence[Sampled]
+    selective: bool = False
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What all that was sampled says of the policy; the KL is that of the batch alone."""
+        whole = self.sampled[0] if len(self.sampled) == 1 else joined(self.sampled)
+        rollout, shaped = self.rollout, whole.shaped.view(-1, whole.group_size)
+        metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
+            rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask)
+        if whole.group_size > 1:
+            metrics["frac_reward_zero_std"] = zero_variance(shaped)
+        metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()}
+        if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
+            metrics["reward/shaped"] = float(shaped.nanmean())
+        if self.selective:
+            metrics |= {"selection/kept_frac": float(self.batch.kept.sum()) / len(whole.texts),
+                        "selection/rounds": float(len(self.sampled))}
+        return metrics
+
+
+def prompt_rng(session: LlmSession, round: int = 0) -> np.random.Generator:
+    """The random numbers that choose the prompts of the next step: of the seed and the step, and of nothing else.
+
+    So all algorithms of one seed get the same prompts, however many numbers they draw for other things. Every further
+    round of sampling has its own.
+    """
+    return np.random.default_rng((session.prompt_seed, session.step, round) if round
+                                 else (session.prompt_seed, session.step))
+
+
+def collect(session: LlmSession) -> Batch:
+    """Sample G completions of each of P fresh prompts, reward them, and compute reference log-probs and values.
+
+    Where the selection refills, groups of which nothing is kept are replaced by those of further rounds, at most
+    `resample_rounds` of them; what is missing then stays in the batch without being learnt from.
+    """
+    knobs = session.knobs
+    refills = choices.SELECTION[knobs["selection"]].refills
+    rounds = [sample_round(session, 0)]
+    count = len(rounds[0].problems)
+    while refills and len(rounds) <= knobs["resample_rounds"] and sum(int(r.kept_groups.sum()) for r in rounds) < count:
+        rounds.append(sample_round(session, len(rounds)))
+    batch = rounds[0] if len(rounds) == 1 else _filled(rounds, count)
+    prompts, completions = batch.prompts, batch.completions
+    rollout = Rollout(
+        prompts, completions.ids, completions.mask, completions.truncated, batch.shaped, completions.logprobs,
+        ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
+        old_values=None if session.critic is None else token_values(session, prompts, completions),
+        kept=_mask(batch.kept), token_rewards=batch.rewards.per_token, greedy_rewards=batch.greedy_rewards)
+    return Batch(batch, rollout, rounds, knobs["selection"] != "everything")
+
+
+def seen_by(session: LlmSession, batch: Batch) -> Rollout:
+    """The rollout of a batch with the shaping, the selection and the extra rollouts of the session's own choices.
+
+    The batch may have been sampled for another algorithm.
+    """
+    sampled = batch.batch
+    shaped, kept = _shape_and_select(session, sampled.rewards, sampled.completions, sampled.group_size)
+    greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
+    return replace(batch.rollout, rewards=shaped, kept=_mask(kept), greedy_rewards=greedy)
+
+
+def sample_round(session: LlmSession, round: int) -> Sampled:
+    """One round of sampling: P problems, their completions, what they earn and which are kept."""
+    knobs, sampling = session.knobs, Sampling.of(session.knobs)
+    group_size = int(knobs["group_size"])
+    problems = session.task.problems(int(knobs["prompts_per_step"]), prompt_rng(session, round))
+    generated = generate(session, session.policy, problems, group_size, sampling)
+    completions, rewards = generated.completions, reward(session, problems, generated)
+    session.tokens += int(completions.mask.sum())
+    shaped, kept = _shape_and_select(session, rewards, completions, group_size)
+    return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped, kept,
+                   _greedy_rewards(session, problems, sampling, group_size))
+
+
+def _shape_and_select(session: LlmSession, rewards: Rewards, completions: Completions,
+                      group_size: int) -> tuple[Tensor, Tensor]:
+    """The rewards after shaping (B,), and which completions are kept (B,)."""
+    knobs = session.knobs
+    shaped = call(member(choices.SHAPING, knobs["shaping"]), knobs, {
+        "rewards": rewards.total.float().to(session.device), "lengths": completions.lengths})
+    kept = call(member(choices.SELECTION, knobs["selection"]), knobs, {
+        "rewards": shaped.view(-1, group_size), "truncated": completions.truncated.view(-1, group_size)})
+    return shaped, kept.flatten() & ~shaped.isnan()
+
+
+def _mask(kept: Tensor) -> Tensor | None:
+    """None where everything is kept."""
+    return None if bool(kept.all()) else kept
+
+
+def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
+                    group_size: int) -> Tensor | None:
+    """The reward of each prompt's greedy completion, once for each row of its group; None where nothing asks for it."""
+    if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
+        return None
+    greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
+    session.tokens += int(greedy.completions.mask.sum())
+    rewards = reward(session, problems, greedy).total.float().to(session.device)
+    return rewards.repeat_interleave(group_size)
+
+
+def _filled(rounds: Sequence[Sampled], count: int) -> Sampled:
+    """`count` groups of several rounds, in the order in which they were sampled: the kept ones first of all."""
+    whole = joined(rounds)
+    kept = whole.kept_groups
+    order = torch.cat([kept.nonzero()[:, 0], (~kept).nonzero()[:, 0]])[:count].sort().values
+    return groups_of(whole, order)
+
+
+def groups_of(sampled: Sampled, prompts: Tensor) -> Sampled:
+    """The groups of some of the prompts. prompts: (N,) indices."""
+    size = sampled.group_size
+    rows = (prompts[:, None] * size + torch.arange(size, device=prompts.device)).flatten()
+    completions, on_cpu = sampled.completions, rows.cpu()
+    return Sampled(
+        [sampled.problems[prompt] for prompt in prompts.tolist()], sampled.prompts[prompts],
+        Completions(completions.ids[rows], completions.mask[rows], completions.truncated[rows],
+                    completions.logprobs[rows]),
+        [sampled.texts[row] for row in on_cpu.tolist()], sampled.rewards[on_cpu], sampled.shaped[rows],
+        sampled.kept[rows], None if sampled.greedy_rewards is None else sampled.greedy_rewards[rows])
+
+
+def joined(rounds: Sequence[Sampled]) -> Sampled:
+    """All groups of some rounds, padded to one width: prompts on the left, completions on the right."""
+    def columns(parts: Sequence[Tensor], left: bool) -> Tensor:
+        width = max(part.shape[1] for part in parts)
+        return torch.cat([pad(part, (width - part.shape[1], 0) if left else (0, width - part.shape[1]))
+                          for part in parts])
+
+    done = [each.completions for each in rounds]
+    rewards, greedy = [each.rewards for each in rounds], [each.greedy_rewards for each in rounds]
+    per_token = [each.per_token for each in rewards]
+    return Sampled(
+        [problem for each in rounds for problem in each.problems],
+        Prompts(columns([each.prompts.ids for each in rounds], True),
+                columns([each.prompts.mask for each in rounds], True)),
+        Completions(columns([each.ids for each in done], False), columns([each.mask for each in done], False),
+                    torch.cat([each.truncated for each in done]), columns([each.logprobs for each in done], False)),
+        [text for each in rounds for text in each.texts],
+        Rewards(torch.cat([each.total for each in rewards]), torch.cat([each.exact for each in rewards]),
+                {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
+                None if per_token[0] is None else columns(per_token, False)),
+        torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
+        None if greedy[0] is None else torch.cat(greedy))

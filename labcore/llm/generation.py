@@ -1,0 +1,83 @@
+"""Completions of problems, and what the networks say of each of their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labcore.errors import Diverged
+from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.nets.forward import Network, completion_outputs, micro_batches, precision
+from labcore.llm.sampler import sample
+from labcore.llm.session import LlmSession
+from labcore.maths.logprobs import selective_log_softmax
+from labcore.tasks.task import Problem
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How completions are drawn; apart from the knobs of a session, so that one session can draw in several ways."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 8
+    greedy: bool = False
+
+    @staticmethod
+    def of(knobs: Mapping[str, Any]) -> Sampling:
+        """The sampling that a run's knobs ask for."""
+        return Sampling(knobs["temperature"], knobs["top_k"], knobs["top_p"], int(knobs["max_new_tokens"]))
+
+
+@dataclass(frozen=True)
+class Generated:
+    """P prompts and their P·G completions, group by group, as tokens and as text."""
+
+    prompts: Prompts
+    completions: Completions
+    texts: list[str]
+
+
+def generate(session: LlmSession, model: Network, problems: list[Problem], group_size: int,
+             sampling: Sampling) -> Generated:
+    """`group_size` completions of each problem from `model`.
+
+    Raises:
+        LabError: a prompt is empty or too long for the model.
+        Diverged: the model's distribution is not finite.
+    """
+    prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
+                             session.device, [f"line {p.line}" if p.line else "" for p in problems])
+    limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
+    with precision(model, session.knobs["dtype"]):
+        completions = sample(model, prompts, group_size, eos=session.tokenizer.eos_token_id,
+                             generator=session.generator, **{**asdict(sampling), "max_new_tokens": limit})
+    if not completions.logprobs.isfinite().all():
+        raise Diverged(session.step + 1, "sampling distribution")
+    return Generated(prompts, completions, decode(session.tokenizer, completions))
+
+
+@torch.no_grad()
+def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, completions: Completions) -> Tensor:
+    """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
+    parts = []
+    for some, rows in micro_batches(model, len(prompts), *completions.ids.shape):
+        with precision(model, session.knobs["dtype"]):
+            logits = completion_outputs(model, prompts[some], completions.ids[rows])
+        parts.append(selective_log_softmax(logits, completions.ids[rows], session.knobs["temperature"]))
+    return torch.cat(parts).masked_fill(~completions.mask, 0)
+
+
+@torch.no_grad()
+def token_values(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
+    """The critic's value before each completion token, 0 where not counted. (B, T) reward"""
+    parts = []
+    for some, rows in micro_batches(session.critic, len(prompts), *completions.ids.shape):
+        with precision(session.critic, session.knobs["dtype"]):
+            parts.append(completion_outputs(session.critic, prompts[some], completions.ids[rows])[..., 0].float())
+    return torch.cat(parts).masked_fill(~completions.mask, 0)

@@ -1,0 +1,35 @@
+"""Numbers that several loops log of sampled completions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from labcore.llm.batch import Completions
+from labcore.llm.rewards import Rewards
+from labcore.maths import kl
+from labcore.maths.masked import masked_mean
+
+
+def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
+    """Reward, exact match and lengths of completions; those that could not be scored are left out of the rewards."""
+    scored = rewards.total[~rewards.total.isnan()].float()
+    metrics = {} if not len(scored) else {
+        "reward": float(scored.mean()), "reward_std": float(scored.std(correction=min(1, len(scored) - 1)))}
+    return {**metrics,
+            "exact_match": int(rewards.exact.sum()) / len(rewards.exact),
+            "completions/mean_length": float(completions.lengths.float().mean()),
+            "completions/truncated_frac": float(completions.truncated.float().mean())}
+
+
+def kl_metrics(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> dict[str, float]:
+    """The three estimates of KL(policy ‖ reference) from the policy's own samples, nats/token."""
+    mean = {f"kl/{estimate.__name__}": float(masked_mean(estimate(logprobs, ref_logprobs), mask))
+            for estimate in (kl.k1, kl.k2, kl.k3)}
+    return {"kl": mean["kl/k3"], **mean}
+
+
+def zero_variance(rewards: Tensor) -> float:
+    """The share of groups whose scored rewards are all equal. (P, G) -> share"""
+    scored = ~rewards.isnan()
+    return float((rewards.where(scored, -rewards.new_tensor(float("inf"))).amax(1)
+                  <= rewards.where(scored, rewards.new_tensor(float("inf"))).amin(1)).float().mean())

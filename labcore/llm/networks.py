@@ -1,0 +1,56 @@
+"""The networks that a run of a language model holds, one row each: how each begins, and what moves it.
+
+Starting, saving, loading and forking read this table; a new network (a reward model, an adapter) is a new row.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from labcore.catalog import choices
+from labcore.llm.nets.critic import Critic
+from labcore.spec.run_spec import RunSpec
+
+POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
+
+
+@dataclass(frozen=True)
+class Network:
+    """`build` makes it from the policy as it is then. `learning_rate` is the knob of its optimizer; without one it is
+    frozen. A frozen network is what the run began with, so only a fork's checkpoints hold it: a fork's parent may be
+    gone when it is resumed. The policy itself is saved as a Hugging Face folder, not as one file.
+    """
+
+    build: Callable[[PreTrainedModel], nn.Module]
+    learning_rate: str = ""
+
+    def saved(self, spec: RunSpec) -> bool:
+        """Whether a checkpoint of `spec` holds it."""
+        return bool(self.learning_rate or spec.parent)
+
+
+def _policy(policy: PreTrainedModel) -> nn.Module:
+    return policy
+
+
+def _frozen_copy(policy: PreTrainedModel) -> nn.Module:
+    return copy.deepcopy(policy).requires_grad_(False)
+
+
+NETWORKS: Mapping[str, Network] = {
+    POLICY: Network(_policy, "learning_rate"),
+    REFERENCE: Network(_frozen_copy),
+    CRITIC: Network(Critic, "critic_learning_rate"),
+}
+
+
+def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
+    """The networks that a run needs: its row's, and a critic exactly where its advantage asks for values."""
+    critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
+    return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]

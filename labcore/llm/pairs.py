@@ -1,0 +1,106 @@
+"""Where preference pairs come from: a choice of the run, named by the family PAIRS.
+
+A source is a function here of the session that gives the pairs of one update. Pairs that are made once, before the
+first step, are made by `prepare` and kept in the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from labcore.catalog import choices
+from labcore.errors import LabError
+from labcore.llm.generation import Generated, Sampling, generate
+from labcore.llm.measures import score_metrics, zero_variance
+from labcore.llm.rewards import Rewards, reward, verified
+from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
+from labcore.tasks.task import Pair, Problem, draw
+
+SAMPLED_AT_ONCE = 64  # prompts
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of one update; `metrics` and what was sampled for them, where they were made for it."""
+
+    pairs: list[Pair]
+    metrics: dict[str, float] = field(default_factory=dict)
+    sampled: tuple[list[Problem], Generated, Rewards] | None = None
+
+
+def prepare(session: LlmSession) -> None:
+    """Make what a source wants before the first step.
+
+    Raises:
+        LabError: no prompt got both a better and a worse completion.
+    """
+    if choices.PAIRS[session.knobs["pairs"]].once and not session.pairs:
+        session.pairs = sample_once(session)
+
+
+def next_pairs(session: LlmSession) -> Pairs:
+    """The pairs of the next update."""
+    return call(member(choices.PAIRS, session.knobs["pairs"]), session.knobs, {"session": session})
+
+
+def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
+    """Pairs of the task's own file, drawn at random."""
+    return Pairs(session.task.pairs(int(pairs_per_step), session.rng))
+
+
+def reference_once(session: LlmSession, pairs_per_step: int) -> Pairs:
+    """Pairs of the reference's completions, made before the first step, drawn at random."""
+    return Pairs(draw(session.pairs, int(pairs_per_step), session.rng))
+
+
+def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) -> Pairs:
+    """A pair for each of fresh prompts: the best and the worst of the policy's own completions, as it is now.
+
+    Where all of a prompt's completions have the same reward the first is the chosen one and the last the rejected.
+
+    Source: Guo et al. 2024, arXiv:2402.04792 (OAIF).
+    """
+    problems = session.task.problems(int(pairs_per_step), session.rng)
+    generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
+    session.tokens += int(generated.completions.mask.sum())
+    rewards = reward(session, problems, generated)
+    groups = rewards.total.view(len(problems), -1)
+    pairs = []
+    for index, row in enumerate(groups.nan_to_num(nan=-float("inf")).tolist()):
+        best, worst = row.index(max(row)), len(row) - 1 - row[::-1].index(min(row))
+        pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
+    metrics = score_metrics(rewards, generated.completions) | {"frac_reward_zero_std": zero_variance(groups)}
+    return Pairs(pairs, metrics, (problems, generated, rewards))
+
+
+def sample_once(session: LlmSession) -> list[Pair]:
+    """Sample from the reference, verify, and pair better completions with worse ones of the same prompt.
+
+    Completions cut at the length limit take part without an end token: were they left out, every rejected answer
+    would have ended, and the policy would learn not to end.
+
+    Raises:
+        LabError: no prompt got both a better and a worse completion.
+    """
+    group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
+    for start in range(0, asked, SAMPLED_AT_ONCE):
+        problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
+        generated = generate(session, session.reference, problems, group_size, Sampling.of(session.knobs))
+        rewards = verified(session, problems, generated).total.tolist()
+        for index, problem in enumerate(problems):
+            rows = range(index * group_size, (index + 1) * group_size)
+            ordered = sorted((row for row in rows if generated.texts[row]), key=rewards.__getitem__)
+            extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
+            pairs += [_pair(problem, generated, high, low) for high, low in extremes if rewards[high] > rewards[low]]
+    if not pairs:
+        raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
+                       "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
+    return pairs
+
+
+def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) -> Pair:
+    """The pair of two rows of completions of a problem."""
+    cut = generated.completions.truncated
+    return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
+                bool(cut[rejected]))

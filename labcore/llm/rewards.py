@@ -1,0 +1,71 @@
+"""The rewards of completions: where they come from is a choice of the run, as the loss is.
+
+A source is a function here, named by the family REWARD, that gives `Rewards`. It asks for what it needs by its
+parameters: `task`, `problems` (B, one for each completion), `texts` (B), `completions`, `rng`, or a knob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labcore.catalog import choices
+from labcore.llm.generation import Generated
+from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
+from labcore.tasks.task import Problem, TextTask
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
+    is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
+    single tokens that come on top of the total, where there are any.
+    """
+
+    total: Tensor
+    exact: Tensor
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    per_token: Tensor | None = None
+
+    def __getitem__(self, rows: Tensor) -> Rewards:
+        return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
+                       None if self.per_token is None else self.per_token[rows])
+
+
+def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
+    """R = what the task's verifier gives. (B,)"""
+    scores = [task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
+    return Rewards(torch.tensor([score.reward for score in scores], dtype=torch.float64),
+                   torch.tensor([score.exact for score in scores], dtype=torch.bool))
+
+
+def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], reward_noise: float,
+                   rng: np.random.Generator) -> Rewards:
+    """R = 1 − r with probability `reward_noise`, else r, the verifier's reward. (B,)
+
+    The part `verifier` is r, so that the run shows what it really earned beside what it was given.
+    """
+    true = verifier(task, problems, texts)
+    flipped = torch.from_numpy(rng.random(len(texts)) < reward_noise)
+    return Rewards(torch.where(flipped, 1 - true.total, true.total), true.exact, {"verifier": true.total})
+
+
+def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
+    """The rewards of the completions of `problems`, from the source that the run chose."""
+    knobs, texts = session.knobs, generated.texts
+    group_size = len(texts) // len(problems)
+    return call(member(choices.REWARD, knobs["reward_source"]), knobs, {
+        "task": session.task, "problems": [problems[row // group_size] for row in range(len(texts))], "texts": texts,
+        "completions": generated.completions, "rng": session.rng})
+
+
+def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
+    """What the task's verifier says of the completions of `problems`, whatever the run is rewarded with."""
+    group_size = len(generated.texts) // len(problems)
+    return verifier(session.task, [problems[row // group_size] for row in range(len(generated.texts))],
+                    generated.texts)

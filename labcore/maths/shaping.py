@@ -1,0 +1,43 @@
+"""What is added to the reward of a completion before it is compared with others: one function each.
+
+Rewards and lengths are (B,), one per completion; a length counts the completion's tokens. NaN stays NaN: a completion
+that could not be scored has no reward to shape.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def none(rewards: Tensor) -> Tensor:
+    """R' = R. (B,) -> (B,)"""
+    return rewards
+
+
+def overlong(rewards: Tensor, lengths: Tensor, max_new_tokens: int, overlong_buffer: int,
+             overlong_penalty: float = 1.0) -> Tensor:
+    """R' = R + λ clip(((L − c) − |y|)/c, −1, 0). (B,), int (B,) -> (B,)
+
+    In reward; λ = `overlong_penalty` in reward, L = `max_new_tokens` and c = `overlong_buffer` in tokens. No penalty
+    up to L − c tokens, then a straight line down to −λ at L, and −λ beyond. A buffer of 0 is a step after L.
+
+    Source: Yu et al. 2025, arXiv:2503.14476, section 3.4 (soft overlong punishment).
+    """
+    room = (max_new_tokens - overlong_buffer) - lengths.to(rewards.dtype)
+    return rewards + overlong_penalty * (room / max(overlong_buffer, 1)).clamp(-1, 0)
+
+
+def reward_clip(rewards: Tensor, reward_low: float, reward_high: float) -> Tensor:
+    """R' = clip(R, R_low, R_high). (B,) -> (B,)
+
+    In reward.
+    """
+    return rewards.clamp(reward_low, reward_high)
+
+
+def length_cost(rewards: Tensor, lengths: Tensor, length_cost: float) -> Tensor:
+    """R' = R − c |y|. (B,), int (B,) -> (B,)
+
+    In reward; `length_cost` in reward per token.
+    """
+    return rewards - length_cost * lengths.to(rewards.dtype)
