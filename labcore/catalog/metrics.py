@@ -237,9 +237,9 @@ _PANELS = (
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2")),
     Panel("entropy", "Entropy", ("entropy",)),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
-    Panel("surrogate", "Surrogates", (
-        "surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised", "surrogate/detached_weight",
-        "surrogate/soft_gate")),
+    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised")),
+    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised")),
+    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised")),
     Panel("selection", "Selection", ("selection/kept_frac", "selection/rounds")),
     Panel("length", "Completion length", ("completions/mean_length",)),
     Panel("truncated", "Truncated", ("completions/truncated_frac",)),

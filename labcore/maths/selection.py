@@ -37,9 +37,8 @@ def best_of_group(rewards: Tensor) -> Tensor:
 
     Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT).
     """
-    scored = ~rewards.isnan()
-    highest = torch.where(scored, rewards, -torch.inf).amax(1, keepdim=True)
-    best = scored & (rewards == highest)
+    highest = torch.where(rewards.isnan(), -torch.inf, rewards).amax(1, keepdim=True)
+    best = rewards == highest  # NaN equals nothing
     return best & (best.cumsum(1) == 1)
 
 

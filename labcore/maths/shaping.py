@@ -15,7 +15,7 @@ def none(rewards: Tensor) -> Tensor:
 
 
 def overlong(rewards: Tensor, lengths: Tensor, max_new_tokens: int, overlong_buffer: int,
-             overlong_penalty: float = 1.0) -> Tensor:
+             overlong_penalty: float) -> Tensor:
     """R' = R + λ clip(((L − c) − |y|)/c, −1, 0). (B,), int (B,) -> (B,)
 
     In reward; λ = `overlong_penalty` in reward, L = `max_new_tokens` and c = `overlong_buffer` in tokens. No penalty

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
-from labcore.llm.loops import online
+from labcore.llm.generation import Sampling, generate
 from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
 
@@ -66,7 +66,7 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     child.save(tmp_path)
     assert records(child) == whole
     with patch.dict(MODELS, {"tiny": TINIER}):
-        again = LlmSession.start(replace(twin, seed=99), resume=tmp_path)  # nothing is left to the seed but what it says
+        again = LlmSession.start(replace(twin, seed=99), resume=tmp_path)  # the seed says nothing else
     again.task = child.task
     assert records(again) == whole
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
@@ -231,8 +231,10 @@ def test_a_prompt_of_the_file_that_does_not_fit_is_told_before_the_first_step(al
 def test_a_length_limit_raised_during_the_run_cuts_at_the_end_of_the_context():
     started = session("grpo", steps=2)
     started.knobs["max_new_tokens"] = 4096
-    prompts, completions, _ = online.complete(started, started.policy, started.task.problems(4, started.rng), 2)
-    assert completions.ids.shape[1] <= started.context - prompts.ids.shape[1] < started.context
+    generated = generate(started, started.policy, started.task.problems(4, started.rng), 2,
+                         Sampling.of(started.knobs))
+    width = generated.prompts.ids.shape[1]
+    assert generated.completions.ids.shape[1] <= started.context - width < started.context
     assert len(records(started)) == 2
 
 

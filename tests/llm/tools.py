@@ -103,9 +103,11 @@ SMALL = {"online": {"prompts_per_step": 4, "group_size": 4}, "sft": {"sequences_
 
 def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, **knobs):
     """A run of `algorithm` so small that a step takes milliseconds."""
-    loop = make(algorithm_key=algorithm, task_key=task, data=data).row.loop
+    row = make(algorithm_key=algorithm, task_key=task, data=data).row
+    known = {knob.key for knob in row.knobs}
+    small = {key: value for key, value in SMALL[row.loop].items() if key in known}
     return make(algorithm_key=algorithm, task_key=task, steps=steps, seed=seed, device="cpu", data=data,
-                knobs={**SMALL[loop], "max_new_tokens": 6, **knobs})
+                knobs={**small, "max_new_tokens": 6, **knobs})
 
 
 def session(algorithm: str, letters: bool = True, resume=None, **given) -> LlmSession:

@@ -4,35 +4,37 @@ import torch
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, RATIO, SURROGATE
 from labcore.errors import LabError
 from labcore.maths import ratios, surrogates
-from labcore.maths.call import call, member, parameters
+from labcore.maths.call import call, cut_of, member, parameters
 
-# What a loop can supply. A new function may ask for these and no more, or the loops have to learn a new word.
-VOCABULARY = {
-    "shaping": {"rewards", "lengths", "max_new_tokens", "overlong_buffer", "reward_low", "reward_high",
-                "length_cost"},
-    "selection": {"rewards", "truncated"},
-    "advantage": {"rewards", "greedy_rewards", "token_rewards", "values", "completion_mask", "gamma", "gae_lambda"},
-    "ratio": {"logprobs", "old_logprobs", "completion_mask"},
-    "surrogate": {"logprobs", "ratio", "advantages", "completion_mask", "clip_low", "clip_high", "ratio_cap",
-                  "gate_positive", "gate_negative"},
-    "kl_estimator": {"logprobs", "ref_logprobs", "ratio"},
-    "aggregation": {"token_losses", "completion_mask", "total_rows", "total_tokens", "max_new_tokens"},
-    "preference_loss": {"log_ratio_chosen", "log_ratio_rejected", "beta"},
-}
-KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "ratio_cap": 5.0, "gate_positive": 1.0, "gate_negative": 1.05,
-         "overlong_buffer": 2, "reward_low": -1.0, "reward_high": 1.0, "length_cost": 0.1}
-MEMBERS = [(family, key) for family in FAMILIES for key in family.names]
+KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "ratio_cap": 5.0, "gate_positive": 1.0,
+         "gate_negative": 1.05, "beta": 0.1, "max_new_tokens": 8, "overlong_buffer": 2, "overlong_penalty": 0.5,
+         "length_cost": 0.1}
+EVERY = [(family, key) for family in FAMILIES for key in family.names]
+MEMBERS = [(family, key) for family, key in EVERY if family.module.startswith("labcore.maths.")]
+
+
+@pytest.mark.parametrize(("family", "key"), EVERY, ids=[f"{family.key}-{key}" for family, key in EVERY])
+def test_every_choice_asks_for_what_its_family_provides_and_the_knobs_it_needs(family, key):
+    """Nothing more: a wrong name fails here and not in mid-run."""
+    known = {*family.provides, *family[key].needs}
+    for function in filter(None, (member(family, key), cut_of(family, key))):
+        names, required = parameters(function)
+        assert required <= known
+        assert not (names - required) & known, "a quantity with a default may go unnoticed"
 
 
 @pytest.mark.parametrize(("family", "key"), MEMBERS, ids=[f"{family.key}-{key}" for family, key in MEMBERS])
-def test_every_choice_is_a_documented_function_of_known_quantities(family, key):
-    function = member(family, key)
-    names, required = parameters(function)
-    assert required <= VOCABULARY[family.key]
-    assert not (names - required) & set().union(*VOCABULARY.values()), "a quantity with a default may go unnoticed"
-    first_line = function.__doc__.splitlines()[0]
-    assert "->" in first_line and "=" in first_line
-    assert "return" in function.__annotations__
+def test_every_choice_is_a_documented_equation(family, key):
+    for function in filter(None, (member(family, key), cut_of(family, key))):
+        first_line = function.__doc__.splitlines()[0]
+        assert "->" in first_line and "=" in first_line
+        assert "return" in function.__annotations__
+
+
+def test_what_a_choice_cuts_off_is_a_function_beside_it():
+    assert cut_of(SURROGATE, "clip") is surrogates.clip_cut
+    assert cut_of(SURROGATE, "detached_weight") is surrogates.cap_cut
+    assert cut_of(SURROGATE, "score_function") is None
 
 
 @pytest.mark.parametrize(("family", "key"), MEMBERS, ids=[f"{family.key}-{key}" for family, key in MEMBERS])
@@ -45,8 +47,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
                 "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"]}
-    result = call(member(family, key), KNOBS | {name: value for name, value in batch.items() if name not in tensors},
-                  tensors)
+    totals = {"total_rows": batch["total_rows"], "total_tokens": batch["total_tokens"]}
+    result = call(member(family, key), KNOBS, tensors | totals)
     assert result.dtype == (torch.bool if family.key == "selection" else dtype)
     assert result.shape == (() if family.key == "aggregation" else (6, 7))
 

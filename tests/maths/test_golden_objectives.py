@@ -1,4 +1,4 @@
-"""Whole objectives, put together from the functions as a loop does it, against TRL's losses and gradients."""
+"""Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from labcore.catalog.choices import FAMILIES
 from labcore.maths import aggregation, kl, ratios, surrogates
-from labcore.maths.call import call
+from labcore.maths.call import call, member
 from labcore.maths.masked import masked_mean
 
 FILES = Path(__file__).parents[1] / "golden"
 GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
 RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
-MODULES = {"ratio": ratios, "surrogate": surrogates, "kl_estimator": kl, "aggregation": aggregation}
+FAMILY = {family.key: family for family in FAMILIES}
 AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo": "token_mean",
                 "dr_grpo": "constant_length", "cispo": "token_mean", "sapo": "sequence_mean_token_mean"}
 SURROGATES = {"cispo": "detached_weight", "sapo": "soft_gate"}
@@ -66,7 +67,7 @@ def quantities(config):
 
 def objective(names, given, mutant=()):
     """L = agg[−S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
-    functions = {key: getattr(MODULES[key], name) for key, name in names.items()} | dict(mutant)
+    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
     q = {**given, "ratio": call(functions["ratio"], {}, given)}
     q["token_losses"] = -call(functions["surrogate"], {}, q).expand_as(q["logprobs"])
     if "kl_estimator" in functions and q["beta"]:

@@ -10,8 +10,8 @@ LENGTHS = torch.tensor([1, 8, 9, 11, 12, 15])
 def test_overlong_by_hand(close):
     """L = 12, c = 4: free up to 8 tokens, then a quarter per token, −1 at 12 and beyond."""
     penalty = torch.tensor([0, 0, -0.25, -0.75, -1, -1], dtype=torch.float64)
-    close(shaping.overlong(REWARDS, LENGTHS, 12, 4), REWARDS + penalty)
-    close(shaping.overlong(REWARDS, LENGTHS, 12, 4, overlong_penalty=0.5), REWARDS + penalty / 2)
+    close(shaping.overlong(REWARDS, LENGTHS, 12, 4, 1.0), REWARDS + penalty)
+    close(shaping.overlong(REWARDS, LENGTHS, 12, 4, 0.5), REWARDS + penalty / 2)
 
 
 @pytest.mark.parametrize(("limit", "buffer"), [(12, 4), (12, 12), (9, 1), (20480, 4096)])
@@ -25,13 +25,13 @@ def test_overlong_loop_twin(close, limit, buffer):
             expected.append(((limit - buffer) - length) / buffer)
         else:
             expected.append(-1.0)
-    shaped = shaping.overlong(torch.zeros(len(lengths), dtype=torch.float64), lengths, limit, buffer)
+    shaped = shaping.overlong(torch.zeros(len(lengths), dtype=torch.float64), lengths, limit, buffer, 1.0)
     close(shaped, expected)
     assert (shaped.diff() <= 0).all() and shaped[0] <= 0 and shaped[-1] == -1
 
 
 def test_overlong_without_a_buffer_is_a_step(close):
-    close(shaping.overlong(torch.zeros(3, dtype=torch.float64), torch.tensor([11, 12, 13]), 12, 0), [0, 0, -1])
+    close(shaping.overlong(torch.zeros(3, dtype=torch.float64), torch.tensor([11, 12, 13]), 12, 0, 1.0), [0, 0, -1])
 
 
 def test_others_by_hand(close):
@@ -41,7 +41,7 @@ def test_others_by_hand(close):
 
 
 def shaped(rewards):
-    return {"none": shaping.none(rewards), "overlong": shaping.overlong(rewards, LENGTHS, 12, 4),
+    return {"none": shaping.none(rewards), "overlong": shaping.overlong(rewards, LENGTHS, 12, 4, 1.0),
             "reward_clip": shaping.reward_clip(rewards, -0.5, 0.8),
             "length_cost": shaping.length_cost(rewards, LENGTHS, 0.1)}
 

@@ -25,6 +25,6 @@ def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = Mapp
     return Algorithm(key, label, loop, knobs=knobs, **rest)
 
 
-def without_panels(*keys: str) -> tuple[str, ...]:
-    """The panels of an online algorithm less some."""
-    return (*(panel for panel in ONLINE_PANELS if panel not in keys), *LAST_PANELS)
+def online_panels(less: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The panels of an online algorithm, `less` some, with `more` before the last ones."""
+    return (*(panel for panel in ONLINE_PANELS if panel not in less), *more, *LAST_PANELS)

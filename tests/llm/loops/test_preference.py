@@ -11,7 +11,9 @@ import torch
 from labcore.catalog.kinds import algorithm, task
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import Diverged, LabError
+from labcore.llm import pairs
 from labcore.llm.batch import Completions
+from labcore.llm.generation import Generated
 from labcore.llm.loops import preference
 from labcore.llm.nets.forward import completion_outputs
 from labcore.maths.logprobs import selective_log_softmax
@@ -33,10 +35,10 @@ def sampled(texts, truncated, rewards, monkeypatch, **knobs):
     """The pairs made of given completions of one prompt."""
     started = session("dpo", pair_prompts=1, group_size=len(texts), **knobs)
     cut = torch.tensor(truncated)
-    monkeypatch.setattr(preference.online, "complete", lambda *_: (
+    monkeypatch.setattr(pairs, "generate", lambda *_: Generated(
         None, Completions(cut[:, None], cut[:, None], cut), list(texts)))
     monkeypatch.setattr(started.task, "score", lambda problem, text: Score(rewards[text], False), raising=False)
-    return preference.sample_pairs(started)
+    return pairs.sample_once(started)
 
 
 def test_the_better_is_chosen_and_the_worse_rejected(monkeypatch):
@@ -59,18 +61,18 @@ def test_a_verifier_that_sees_no_difference_is_told_in_words(monkeypatch):
 
 def test_pairs_of_a_real_run_are_judged_by_the_task():
     started = session("dpo")
-    pairs = preference.sample_pairs(started)
-    assert len(pairs) > 4
-    for pair in pairs:
+    made = pairs.sample_once(started)
+    assert len(made) > 4
+    for pair in made:
         better, worse = (started.task.score(None, text).reward for text in (pair.chosen, pair.rejected))
         assert better > worse
-    assert any(pair.rejected_truncated for pair in pairs)  # random weights seldom end within six tokens
+    assert any(pair.rejected_truncated for pair in made)  # random weights seldom end within six tokens
 
 
 def test_what_was_cut_is_not_taught_to_end():
     started = session("dpo")
-    pairs = [Pair("ab=", "ab", "ba", chosen_truncated=False, rejected_truncated=True)]
-    prompts, completions = preference.encode(started, pairs)
+    one = [Pair("ab=", "ab", "ba", chosen_truncated=False, rejected_truncated=True)]
+    prompts, completions = preference.encode(started, one)
     end = started.tokenizer.eos_token_id
     assert completions.lengths.tolist() == [3, 2] and len(prompts) == 1
     assert int(completions.ids[0, 2]) == end and end not in completions.ids[1][completions.mask[1]].tolist()
@@ -110,7 +112,7 @@ def test_the_numbers_of_an_update_worked_by_hand():
         logits = completion_outputs(model, prompts, completions.ids).detach()
         sums.append((selective_log_softmax(logits, completions.ids) * completions.mask).sum(1).view(-1, 2))
     chosen, rejected = (sums[0] - sums[1]).unbind(1)
-    metrics, shown = preference.update(started, PAIRS)
+    metrics, shown = preference.update(started, pairs.Pairs(PAIRS))
     delta = 0.3 * (chosen - rejected)
     assert delta.abs().min() > 1e-3
     for key, expected in {"loss": -torch.nn.functional.logsigmoid(delta).mean(), "rewards/margins": delta.mean(),

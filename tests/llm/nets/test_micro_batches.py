@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import AGGREGATION
+from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, sft
 from labcore.llm.nets import forward
 from labcore.llm.nets.forward import micro_batches
@@ -53,7 +54,7 @@ def check(started, update, monkeypatch, names=("policy",)):
 def prepared(algorithm, **knobs):
     """A session whose policy has moved since the batch was sampled, and that ragged batch."""
     started = session(algorithm, prompts_per_step=5, **knobs)
-    rollout = ragged(online.collect(started).rollout)
+    rollout = ragged(collect(started).rollout)
     shake(started.policy)
     return started, credit(started.knobs, rollout)
 

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from labcore.llm.experience import collect
 from labcore.llm.loops import online
 from labcore.llm.nets import forward
 from labcore.llm.probes import view
@@ -30,11 +31,11 @@ def after():
     """(session, batch, rollout, the weights before): as the loop has them after an update."""
     def make(algorithm="grpo", **knobs):
         started = session(algorithm, prompts_per_step=8, **knobs)
-        batch = online.collect(started)
+        batch = collect(started)
         before = view.parameters(started.policy)
         shake(started.policy, by=0.02)
         started.step = 1
-        return started, batch, credit(started.knobs, batch.rollout), before
+        return started, batch.batch, credit(started.knobs, batch.rollout), before
     return make
 
 
