@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ class Lab:
             "RL_LAB_HOME": str(self.home), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
             "HF_HUB_OFFLINE": "1"}
         self.worker, self.desk = (Shell(code, environment, root / name) for name in ("worker.log", "desk.log"))
+        self.desk("runs")  # from here on it answers at once
         for name, text in CASES["files"].items():
             (root / name).write_text(text, "utf-8")
 
@@ -165,32 +167,47 @@ def fork(lab: Lab, case: Case) -> Any:
     return _told(lab, case, json.loads(lab.worker(*words))["run"])
 
 
-def steer(lab: Lab, case: Case) -> Any:
-    """A run that waits after step `after`, where its knobs are turned, or where it is stopped and resumed with them."""
+def hold(lab: Lab, words: Sequence[str], after: int) -> str:
+    """Begin the run that the command makes, and have it wait after step `after`. Returns its id."""
     for _ in range(TRIES):
-        begun = lab.worker.begin(*_run_words(lab, case))
+        begun = lab.worker.begin(*words)
         while not (found := re.search(r"^run (\S+)", lab.worker.log.read_text("utf-8")[begun:], re.M)):
             time.sleep(POLL_SECONDS)
         run = found[1]
-        lab.desk("pause", run)
-        step = lab.wait(run, "paused")
-        if step <= case["after"]:
-            break
-        lab.desk("stop", run)  # it was too fast: once more
-        lab.worker.finish()
-    else:
-        raise Failed(f"{case['name']} could not be paused in time")
-    while step < case["after"]:
-        lab.desk("step", run)
-        step = lab.wait(run, "paused", step + 1)
+        with suppress(Failed):  # it has ended already
+            lab.desk("pause", run)
+            step = lab.wait(run, "paused")
+            while step < after:
+                lab.desk("step", run)
+                step = lab.wait(run, "paused", step + 1)
+            if step == after:
+                return run
+            lab.desk("stop", run)
+        lab.worker.finish()  # it was too fast: once more
+    raise Failed(f"the run could not be paused after step {after} in time: {' '.join(words)}")
+
+
+def turn(lab: Lab, run: str, knobs: dict[str, Any]) -> None:
+    """Give a waiting run other knobs, and let it go on to its end."""
+    lab.desk("set", run, *(f"{key}={value}" for key, value in knobs.items()))
+    lab.desk("resume", run)
+    lab.worker.finish()
+
+
+def stop(lab: Lab, run: str) -> None:
+    """Stop a waiting run."""
+    lab.desk("stop", run)
+    lab.worker.finish()
+
+
+def steer(lab: Lab, case: Case) -> Any:
+    """A run that waits after step `after`, where its knobs are turned, or where it is stopped and resumed with them."""
+    run = hold(lab, _run_words(lab, case), case["after"])
     if case["stop"]:
-        lab.desk("stop", run)
-        lab.worker.finish()
+        stop(lab, run)
         lab.worker("resume", run, *_set(case["change"]), "--json")
     else:
-        lab.desk("set", run, *(f"{key}={value}" for key, value in case["change"].items()))
-        lab.desk("resume", run)
-        lab.worker.finish()
+        turn(lab, run, case["change"])
     return _told(lab, case, run)
 
 
