@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import theme
-from app.compare import link, wording
+from app.compare import wording
 from app.compare.curves import sent, version
 from app.compare.data import Chosen, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
+from app.compare.place import change
 from app.compare.plane import COST, earned
 from app.compare.sweep import figures
 from app.compare.sweep.grid import Grid, grid_of, words
@@ -98,7 +99,7 @@ def _verdict(chosen: Chosen, stand: Standing | None, names: Mapping[str, str], a
             shown = held("sweep:by", criterion, tuple(able))
             st.selectbox("Judged", able, able.index(shown.value), key=shown.key, width=230,
                          label_visibility="collapsed", format_func=lambda key: f"Best {WAYS.get(key) or judged(key)}",
-                         on_change=lambda: link.change(by="" if shown.taken() == FINAL else shown.value))
+                         on_change=lambda: change(by="" if shown.taken() == FINAL else shown.value))
         st.html(f'<div class="rl-status">{html.escape(verdict(stand, chosen, names))}</div>', width="stretch")
 
 
