@@ -97,7 +97,7 @@ def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> di
     panels = [_panel(chosen, metric, big, full) for metric in metrics]
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
     return {"key": f"{scene} {chosen.axis} {' '.join(metrics)}", "scene": scene, "full": full, "main": big,
-            "axis": chosen.axis, "groups": groups, "panels": panels}
+            "legend": big, "axis": chosen.axis, "groups": groups, "panels": panels}
 
 
 def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:

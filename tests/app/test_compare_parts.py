@@ -60,7 +60,7 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
     lines = lines_of(group, 0, STEPS, {})
     longer = group.traces[0].run
     assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}
-    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0], "low": [0.0, 0.5], "high": [1.0, 1.0]}
+    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0, 2.0, 1.0], "y": [1.0, 1.0, 0.5, 0.0]}
     assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
