@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import streamlit as st
 from streamlit.navigation.page import Page
 
+from app import link
 from app.tokens import literal
 
 HOME = "home"  # what people type for the page without a name
@@ -48,7 +49,7 @@ def nearest(name: str, known: Sequence[Page]) -> tuple[Page | None, bool]:
 
 def _show(name: str, known: Sequence[Page]) -> None:
     near, sure = nearest(name, known)
-    query = st.query_params.to_dict()
+    query = link.query()
     if near and sure:
         st.switch_page(near, query_params=query)
     shown = literal(name if len(name) <= LONGEST else f"{name[:LONGEST]}…")

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
+from app import link
 from app.held import held
 from app.lab import lab
-from app.session import set_place
+from app.link import Param
 from app.shortcuts import shortcuts
 from app.theme import symbol
 from labcore.catalog.knob import Knob
@@ -33,6 +34,7 @@ PAGES = (
     ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),
 )
 
+FIND = Param("find", "")
 WORDS = (
     ("Marker", "A thin vertical line on every chart: here a knob was turned, such as β 0.04 → 0.2. No smoothing goes "
      "across it."),
@@ -96,10 +98,10 @@ def files() -> None:
 
 def words() -> None:
     """The glossary: words, metrics and knobs, all of them found by one search that the link holds."""
-    find = held("help:find", st.query_params.get("find", ""))
+    find = held("help:find", link.get(FIND))
     st.text_input("Search the words, metrics and knobs", find.value, key=find.key, type="search",
                   icon=":material/search:", placeholder="KL, clip, entropy, learning rate …",
-                  on_change=lambda: set_place("find", find.taken().strip(), ""))
+                  on_change=lambda: link.put(FIND, find.taken().strip()))
     sought = find.value.casefold()
     tables = (
         ("What is seen", ("Word", "Meaning"), [tuple(map(html.escape, row)) for row in WORDS]),

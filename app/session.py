@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
-from app import naming
+from app import link, naming
 from app.lab import active, lab
+from app.link import Param
 from app.tokens import literal
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
@@ -21,12 +21,12 @@ from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
 from labcore.store.rows import ACTIVE, RunRow
 
-# How runs are looked at, kept from run to run: the charts' axis and smoothing, the open tab, the maze's board.
-PLACES = ("x", "smooth", "tab", "heat", "arrows", "path")
 SMOOTHEST = 0.99
+RUN = Param("run", "")
+X, SMOOTH = Param("x", ""), Param("smooth", 0.0, link.number(0, SMOOTHEST))
+# How runs are looked at, kept from run to run: the charts' axis and smoothing, the open tab, the maze's board.
+KEPT = ("x", "smooth", "tab", "heat", "arrows", "path")
 RECENT = 40  # runs to choose from
-LATE_SECONDS = 5.0  # a refresh with the link of before comes no later
-MOST_DIGITS = 10  # of a whole number in a link
 PROBLEM = "problem"
 
 
@@ -47,7 +47,8 @@ def open_run(kind: str) -> RunRow | None:
     Only runs of `kind`: the link of another one leads to its own page.
     """
     state, key = st.session_state, f"open_run:{kind}"
-    if (run_id := st.query_params.get("run")) is not None:
+    said = link.query()
+    if (run_id := said.get(RUN.key)) is not None:
         run = lab().find(run_id)
         if run is None:
             state[PROBLEM] = missing(run_id)
@@ -58,11 +59,11 @@ def open_run(kind: str) -> RunRow | None:
             state[key] = run.id
         return run
     if key not in state:
-        going = [] if st.query_params else runs_of(kind, *ACTIVE)
+        going = [] if said else runs_of(kind, *ACTIVE)
         state[key] = going[0].id if going else None
     run = lab().find(state[key])
     if run:
-        st.query_params.from_dict({"run": run.id, **_view()})
+        link.settle({RUN.key: run.id, **_view()})
     return run
 
 
@@ -74,20 +75,13 @@ def runs_of(kind: str, *states: str) -> list[RunRow]:
 def show_run(run_id: str, kind: str) -> None:
     """Open a run and put it into the URL, in place of the draft."""
     st.session_state[f"open_run:{kind}"] = run_id
-    _go({"run": run_id})
+    link.go({RUN.key: run_id, **_view()})
 
 
 def close_run(kind: str) -> None:
     """Back to an empty page with the draft."""
     st.session_state[f"open_run:{kind}"] = None
-    _go({})
-
-
-def _go(link: Mapping[str, str]) -> None:
-    """To another run, or to none: what is looked at of the present one ends here."""
-    st.query_params.from_dict({**link, **_view()})
-    for key in [key for key in st.session_state if str(key).startswith("place:")]:
-        del st.session_state[key]
+    link.go(_view())
 
 
 def begin(kind: str, **fields: Any) -> None:
@@ -105,49 +99,14 @@ def forget(run_id: str) -> None:
 
 
 def _view() -> dict[str, str]:
-    return {key: value for key in PLACES if (value := place(key))}
-
-
-def place(key: str) -> str:
-    """What the link says of `key`, or this tab just now; empty where neither says anything.
-
-    A refresh that was under way when the user chose still brings the link of before: then the choice counts.
-    """
-    said = st.query_params.get(key, "")
-    value, before, until = st.session_state.get(f"place:{key}", ("", (), 0.0))
-    return value if said in before and time.monotonic() < until else said
-
-
-def whole_place(key: str) -> int | None:
-    """A whole number of the link, as `place`; None where it says none."""
-    said = place(key)
-    return int(said) if said.isdecimal() and len(said) < MOST_DIGITS else None
-
-
-def set_place(key: str, value: Any, default: Any) -> None:
-    """Put a choice of how things are looked at into the URL, unless it is the default."""
-    said = "" if value == default else str(value)
-    before = {st.query_params.get(key, ""), place(key)} - {said}
-    st.session_state[f"place:{key}"] = said, before, time.monotonic() + LATE_SECONDS
-    if said:
-        st.query_params[key] = said
-    else:
-        st.query_params.pop(key, None)
+    """What the link says of how runs are looked at."""
+    return {key: said for key, said in link.query().items() if key in KEPT and said}
 
 
 def axis(axes: Mapping[str, str]) -> str:
-    """The horizontal axis of the charts, from the URL; the first of `axes` where the URL holds none that fits."""
-    chosen = place("x")
+    """The horizontal axis of the charts, from the link; the first of `axes` where it names none of them."""
+    chosen = link.get(X)
     return chosen if chosen in axes else next(iter(axes))
-
-
-def smoothing() -> float:
-    """The smoothing of the charts, from the URL; none where the URL holds none that fits."""
-    try:
-        value = float(place("smooth") or 0.0)
-    except ValueError:
-        return 0.0
-    return value if 0 <= value <= SMOOTHEST else 0.0
 
 
 class Draft:
@@ -209,18 +168,30 @@ class Draft:
 
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
-        if not self.new or "run" in st.query_params:  # a late rerun of the form must not take a run's link away
+        if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
             return
-        found = {key: str(self.fields[key]) for key, default in defaults(self.kind).items()
-                 if self.fields[key] != default}
-        if "model" in found:
-            found["model"] = name_of_model(found["model"])
-        if self.steps != self.row.steps:
-            found["steps"] = str(self.steps)
-        usual = {knob.key: knob.default for knob in knobs_of(self.row, self.task_row)}
-        found |= {key: str(value) for key, value in self.values.items() if value != usual[key]}
-        if {**found, **_view()} != st.query_params.to_dict():
-            st.query_params.from_dict({**found, **_view()})
+        values = {**self.fields, "steps": self.steps, **self.values}
+        declared = (*_choices(self.kind, self.row.steps), *_knobs(self.row, self.task_row))
+        link.settle({**link.texts({each: values[each.key] for each in declared}), **_view()})
+
+
+def _choices(kind: Kind, steps: int = 0) -> list[Param]:
+    """What of a draft a link can hold besides its knobs; `steps` is the algorithm's own number of them."""
+    task = _some if kind.any_task else link.one_of(kind.tasks)
+    return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("task", kind.task, task),
+            Param("model", kind.model, model_of_name, name_of_model), Param("seed", 0, link.whole(*WHOLE["seed"])),
+            Param("steps", steps, link.whole(*WHOLE["steps"]))]
+
+
+def _some(said: str) -> str:
+    """Any text but none."""
+    if not said:
+        raise LabError("name one")
+    return said
+
+
+def _knobs(row: Algorithm, task_row: Task) -> list[Param]:
+    return [Param(knob.key, knob.default, knob.parse, str) for knob in knobs_of(row, task_row)]
 
 
 def _of_spec(spec: RunSpec) -> dict[str, Any]:
@@ -236,30 +207,15 @@ def defaults(kind: Kind) -> dict[str, Any]:
 
 def _of_url(kind: Kind) -> dict[str, Any]:
     """The draft that a link describes; what does not fit is left at its default and said."""
-    url, tables = st.query_params, {"algorithm": kind.algorithms, "task": kind.tasks}
-    fields: dict[str, Any] = {**defaults(kind), "steps": {}, "data": {}, "knobs": {}}
-    wrong = []
-    for key, table in tables.items():
-        if key in url and (url[key] in table or (key == "task" and kind.any_task and url[key])):
-            fields[key] = url[key]
-        elif key in url:
-            wrong.append(f"{key}={url[key]}")
-    fields["model"] = model_of_name(url.get("model", kind.model))
-    for key in ("seed", "steps"):
-        low, high = WHOLE[key]
-        if key in url and url[key].isdecimal() and len(url[key]) < 20 and low <= int(url[key]) <= high:
-            fields[key] = {fields["algorithm"]: int(url[key])} if key == "steps" else int(url[key])
-        elif key in url:
-            wrong.append(f"{key}={url[key]}")
-    kept = fields["knobs"].setdefault(f"{fields['algorithm']}:{fields['task']}", {})
-    for knob in knobs_of(kinds.algorithm(fields["algorithm"], kind.key), kinds.task(fields["task"], kind.key)):
-        if knob.key in url:
-            try:
-                kept[knob.key] = knob.parse(url[knob.key])
-            except LabError as error:
-                wrong.append(str(error).rstrip("."))
-    if wrong:
-        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(wrong)}"
+    said = link.query()
+    values, wrong = link.parsed(_choices(kind), said)
+    steps = values.pop("steps", None)
+    fields: dict[str, Any] = {**defaults(kind), **values, "data": {}}
+    algorithm, task = fields["algorithm"], fields["task"]
+    knobs, refused = link.parsed(_knobs(kinds.algorithm(algorithm, kind.key), kinds.task(task, kind.key)), said)
+    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {f"{algorithm}:{task}": knobs}}
+    if told := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
+        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(told)}"
     return fields
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.compare import link
+from app import link
 from app.compare.data import Chosen, axes_of, panel_metrics, runs_of
-from app.compare.link import CURVES
+from app.compare.place import CURVES, change
 from app.held import Held, held
 from app.session import SMOOTHEST
 from labcore.catalog.metrics import METRICS
@@ -32,13 +32,13 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
             _baseline(chosen)
             _look(chosen)
         with st.popover("Link", icon=":material/link:", help="This view's address"):
-            st.code(link.address(chosen.place), language=None, wrap_lines=True)
+            st.code(link.address(link.written(chosen.place)), language=None, wrap_lines=True)
             st.caption("Opens this view again, in any browser on this machine.")
 
 
 def moved(field: str, shown: Held, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
     """What a widget does when it is changed: `field` of the link becomes what `to` makes of its value."""
-    return lambda: link.change(**{field: to(shown.taken())})
+    return lambda: change(**{field: to(shown.taken())})
 
 
 def _metric(chosen: Chosen) -> None:

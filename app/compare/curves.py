@@ -8,9 +8,9 @@ from typing import Any
 import streamlit as st
 
 from app import theme
-from app.compare import link
 from app.compare.data import Chosen, look_of, small_panels
 from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
+from app.compare.place import change
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
 from labcore.compare.table import Group
@@ -83,7 +83,7 @@ def show(chosen: Chosen, full: bool) -> None:
     keys = small_panels(chosen)
     with right:
         data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
-        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: link.change(metric=key))
+        compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: change(metric=key))
     st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click for everything.")
 
 
@@ -97,7 +97,7 @@ def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> di
     panels = [_panel(chosen, metric, big, full) for metric in metrics]
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
     return {"key": f"{scene} {chosen.axis} {' '.join(metrics)}", "scene": scene, "full": full, "main": big,
-            "axis": chosen.axis, "groups": groups, "panels": panels}
+            "legend": big, "axis": chosen.axis, "groups": groups, "panels": panels}
 
 
 def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app import naming
-from app.compare.link import Place
+from app.compare.place import Place
 from app.lab import lab
 from app.session import missing
 from app.theme import DARK, LIGHT

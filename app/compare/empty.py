@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.compare import link
 from app.compare.data import MOST_SETTINGS
 from app.compare.launch.form import form
-from app.compare.link import Place
 from app.compare.pick import setting, sweep_words
+from app.compare.place import Place, go
 from app.lab import lab
 from labcore.runs.sweep import sweeps
 from labcore.store.rows import RunRow
@@ -65,4 +64,4 @@ def _choice(words: str, key: str, place: Place) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"entry:compare:{key}"):
         st.html(words, width="stretch")
         st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
-                  on_click=lambda: link.go(place))
+                  on_click=lambda: go(place))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from app.compare.data import Chosen, runs_of, source_of
-from app.compare.lines import Look, gap_of, lines_of
+from app.compare.lines import Line, Look, ends, gap_of, lines_of
 from app.compare.wording import going
 from app.lab import lab
 from labcore.compare import imported
@@ -84,10 +84,17 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
             run = begun[0] if len(begun) == 1 else key.partition("seed:")[2]
             said = "one seed" if alone and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
             smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
-            for name in ("y", "low", "high"):
-                told = said if name == "y" else f"{said}, {name} end"
-                for x, y in zip(line["x"], line.get(name, []), strict=False):
+            for told, xs, ys in _columns(said, line):
+                for x, y in zip(xs, ys, strict=True):
                     yield [label, run, told, look.metric, AXES[look.axis], x, y, smoothing]
+
+
+def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]]:
+    """(what, x, y) of a line, or of both ends of a band."""
+    if not line["kind"].endswith("band"):
+        return [(said, line["x"], line["y"])]
+    x, low, high = ends(line)
+    return [(f"{said}, low end", x, low), (f"{said}, high end", x, high)]
 
 
 def rows(chosen: Chosen) -> bytes:

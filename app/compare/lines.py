@@ -1,7 +1,7 @@
 """Groups of runs to the lines of a chart: means with their bands, single seeds, branches, differences. Pure.
 
-A line is plain data for the browser: {kind, group, x, y} and for bands {low, high}. Everything is computed from all
-rows and thinned last; bands and differences are never of smoothed rows.
+A line is plain data for the browser: {kind, group, x, y}; a band is an outline. Everything is computed from all rows
+and thinned last; bands and differences are never of smoothed rows.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
     kept = np.isfinite(middle)
     lines = {"gap": {"kind": "gap", "x": digits(x[kept]), "y": digits(middle[kept])}} if kept.any() else {}
     if low is not None and lines:
-        lines["gapband"] = {"kind": "gapband", "x": lines["gap"]["x"], "low": digits(low[kept]),
-                            "high": digits(high[kept])}
+        lines["gapband"] = {"kind": "gapband", **outline(lines["gap"]["x"], digits(low[kept]), digits(high[kept]))}
     return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}
 
 
@@ -117,7 +116,7 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
     if not kept.any():
         return {}
     x = digits(places[kept])
-    lines = {"band": {"kind": "band", "x": x, "low": digits(low[kept]), "high": digits(high[kept])}}
+    lines = {"band": {"kind": "band", **outline(x, digits(low[kept]), digits(high[kept]))}}
     if look.smoothing and look.faint:
         lines["raw"] = {"kind": "raw", "x": x, "y": digits(middle[kept])}
     lines["line"] = {"kind": "line", "x": x, "y": digits(smooths.mean(0)[kept] if look.smoothing else middle[kept])}
@@ -129,6 +128,25 @@ def _drawn(kind: str, x: np.ndarray, y: np.ndarray, most: int, after: float = -n
     x, y = (column[max(0, np.searchsorted(x, after, side="right") - 1):] for column in (x, y))
     kept = thin(x, y, most)
     return {"kind": kind, "x": digits(x[kept]), "y": digits(y[kept])}
+
+
+def outline(x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, list[float]]:
+    """A band as one closed line: along its upper end and back along the lower one.
+
+    >>> outline([1, 2], [0, 1], [2, 3])
+    {'x': [1, 2, 2, 1], 'y': [2, 3, 1, 0]}
+    """
+    return {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
+
+
+def ends(band: Line) -> tuple[list[float], list[float], list[float]]:
+    """(x, low, high) of an outline.
+
+    >>> ends(outline([1, 2], [0, 1], [2, 3]))
+    ([1, 2], [0, 1], [2, 3])
+    """
+    half = len(band["x"]) // 2
+    return band["x"][:half], band["y"][:half - 1:-1], band["y"][:half]
 
 
 def digits(values: np.ndarray, count: int = 6) -> list[float]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import session
-from app.compare import answers, controls, curves, data, empty, link, pick, plane, table
+from app import link, session
+from app.compare import answers, controls, curves, data, empty, pick, plane, table
 from app.compare.data import Chosen, Source
 from app.compare.one_batch import view as one_batch_view
+from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.components.compare_chart import CHART
 from app.theme import ground
@@ -25,7 +26,6 @@ class View:
     so many seconds it is drawn again while they go. `below` is drawn once, beneath it. `judges` says whether it is of
     the chosen metric, baseline and axis."""
 
-    label: str
     draw: Callable[[Chosen, bool], None]
     every: float = 1.0
     fits: Callable[[Chosen], bool] = lambda chosen: True
@@ -50,26 +50,26 @@ def _speaks(chosen: Chosen) -> bool:
     return any(isinstance(source, RunRow) and answers.speaks(source) for source in chosen.sources)
 
 
-VIEWS: dict[str, View] = {
-    "curves": View("Curves", curves.show),
-    "sweep": View("Sweep", sweep_view.show, every=2.0, fits=sweep_view.fits),
-    "table": View("Table", table.show, every=3.0, below=table.files),
-    "plane": View("Reward and KL", plane.show, every=2.0, fits=plane.fits),
-    "answers": View("Answers", _answers, every=3.0, fits=_speaks, judges=False),
-    "batch": View("One batch", _one_batch, every=3.0, fits=_speaks, judges=False),
+DRAWN: dict[str, View] = {
+    "curves": View(curves.show),
+    "sweep": View(sweep_view.show, every=2.0, fits=sweep_view.fits),
+    "table": View(table.show, every=3.0, below=table.files),
+    "plane": View(plane.show, every=2.0, fits=plane.fits),
+    "answers": View(_answers, every=3.0, fits=_speaks, judges=False),
+    "batch": View(_one_batch, every=3.0, fits=_speaks, judges=False),
 }
 
 
 def page() -> None:
     """The whole page."""
     CHART.warm()
-    place, faults = link.of(st.query_params.to_dict(), tuple(VIEWS))
+    place, faults = link.read(Place)
     session.problem()
     sources, missing = data.find(place)
     chosen, unfit = data.choose(place, sources)
-    fitting = {key: each.label for key, each in VIEWS.items() if chosen.traces and each.fits(chosen)}
+    fitting = {key: VIEWS[key] for key, each in DRAWN.items() if chosen.traces and each.fits(chosen)}
     above, beneath = st.container(key="compare_head" if fitting else None), st.container()
-    view = VIEWS[place.view if place.view in fitting else link.CURVES]
+    view = DRAWN[place.view if place.view in fitting else CURVES]
     try:
         with beneath:  # first: charts take the browser longest. The style of what is above keeps its place
             if fitting:
@@ -79,7 +79,7 @@ def page() -> None:
     finally:  # a view that fails must not take the way to another one with it
         with above:
             pick.row(place, sources)
-            for sentence in (*faults, *missing, *unfit):
+            for sentence in (*(fault.sentence for fault in faults), *missing, *unfit):
                 st.warning(literal(sentence), icon=":material/error:")
             if fitting:
                 controls.row(chosen, fitting, view.judges)
@@ -89,7 +89,7 @@ def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
     st.session_state["compare:new"] = True  # the runs were just read
     st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
-        chosen, view, sources, st.query_params.to_dict())
+        chosen, view, sources, link.query())
     view.below(chosen)
 
 
@@ -107,7 +107,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     """The runs as they are now; where the page around the view would be another one, it is run again."""
     sources, _ = data.find(chosen.place)
-    if _shape(sources) != _shape(seen) or st.query_params.to_dict() != query or (
+    if _shape(sources) != _shape(seen) or link.query() != query or (
             data.logged_by(sources) != chosen.logged):
         st.rerun()
     now = chosen.again(sources)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.compare import link
 from app.compare.controls import moved
 from app.compare.data import Source, name_of
-from app.compare.link import Place
+from app.compare.place import Place, change, go
 from app.compare.sweep import buttons
 from app.held import held
 from app.lab import lab
@@ -44,11 +43,11 @@ def _box(sources: Sequence[Source]) -> None:
         if above := parents_of(sources):
             st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
                       help="The runs that these were forked from, to see them as one tree",
-                      on_click=lambda: link.change(runs=(*above, *present)))
+                      on_click=lambda: change(runs=(*above, *present)))
         if more := other_seeds(sources):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
-                      on_click=lambda: link.change(runs=(*present, *more)))
+                      on_click=lambda: change(runs=(*present, *more)))
 
 
 def parents_of(sources: Sequence[Source]) -> list[str]:
@@ -93,8 +92,8 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
             st.html(sweep_words(place.sweep, runs), width="stretch")
             buttons.buttons(place.sweep, runs)
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
-                      on_click=lambda: link.change(sweep="", runs=tuple(run.id for run in runs)))
-        st.button("Choose others", icon=":material/close:", on_click=lambda: link.go(Place()))
+                      on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
+        st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
 
 
 def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:

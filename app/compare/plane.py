@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,32 +58,55 @@ def has_front(points: Sequence[Point]) -> bool:
     return sum(point.on_front for point in points) > 1
 
 
-def payload(chosen: Chosen, reward: str, points: list[Point], full: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Plane:
+    """How the plane is drawn: with the `ways` of the runs or only where they ended, with a legend or not.
+
+    `names` are what groups are called where not as in the legend, by label; `open` says, as HTML, why a group's mean is
+    drawn as an open marker.
+    """
+
+    ways: bool = True
+    legend: bool = True
+    height: int = 470
+    names: Mapping[str, str] = field(default_factory=dict)
+    open: Mapping[str, str] = field(default_factory=dict)
+
+
+PLANE = Plane()
+
+
+def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane: Plane = PLANE) -> dict[str, Any]:
     """What `compare_chart` draws: one panel."""
     metric, cost = METRICS[reward], METRICS[COST]
-    lines = lines_of(chosen, reward, points, sent())
+    lines = lines_of(chosen, reward, points, sent(), plane)
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
     said = ", ".join(f"{point.label} {theme.number(point.reward, 3)} at {theme.number(point.cost, 4)} {cost.unit}"
                      for point in points)
-    panel = {"key": f"plane {reward}", "title": f"{metric.label} against KL", "symbol": "", "unit": "",
+    key = f"{'plane' if plane.ways else 'front'} {reward}"
+    panel = {"key": key, "title": f"{metric.label} against KL", "symbol": "", "unit": "", "bare": not plane.legend,
              "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
-             "axis": cost.axis, "yTitle": metric.axis, "height": 470,
+             "axis": cost.axis, "yTitle": metric.axis, "height": plane.height,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
-             "caption": f"Thin: ways, smoothed; large: means over seeds{'; dotted: the front' * has_front(points)}",
+             "caption": f"{'Thin: ways, smoothed; large' if plane.ways else 'Large'}: means over seeds"
+                        f"{'; dotted: the front' * has_front(points)}",
              "range": {axis: room(lines, axis) for axis in "xy"}, "order": list(lines),
-             "lines": sent().changed(f"plane {reward}", lines, full)}
-    return {"key": f"{scene} plane {reward}", "scene": scene, "full": full, "main": True, "axis": "plane",
-            "groups": look_of(chosen), "panels": [panel]}
+             "lines": sent().changed(key, lines, full)}
+    groups = [look | {"short": plane.names.get(look["label"], look["short"])} for look in look_of(chosen)]
+    return {"key": f"{scene} {key}", "scene": scene if plane.legend else f"{scene} {key}", "full": full, "main": True,
+            "legend": plane.legend, "axis": "plane", "groups": groups, "panels": [panel]}
 
 
-def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent) -> Lines:
+def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane: Plane = PLANE) -> Lines:
     """The ways of the runs, their ends, the groups' means, and the front through these."""
     lines: Lines = {}
     ended = {point.label: point for point in points}
     for place, group in enumerate(chosen.groups):
         if point := ended.get(group.label):
-            lines |= kept.lines((place, reward, "plane"), (version(group), family_version(chosen, group)),
-                                lambda group=group, place=place, point=point: _group(group, place, point, reward))
+            why = plane.open.get(group.label, "")
+            lines |= kept.lines((place, reward, plane.ways), (version(group), family_version(chosen, group), why),
+                                lambda group=group, place=place, point=point, why=why: _group(
+                                    group, place, point, reward, plane.ways, why))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]
@@ -106,9 +130,9 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 
-def _group(group: Group, place: int, point: Point, reward: str) -> Lines:
+def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why: str) -> Lines:
     lines: Lines = {}
-    for trace in group.traces:
+    for trace in group.traces if ways else ():
         x, y = frontier.path(trace, reward, COST, SMOOTHING, MOST)
         if x.size:  # smoothing lags behind: the way is led on to where the run ended
             cost, value = next(end[1:] for end in point.runs if end[0] == trace.run)
@@ -118,11 +142,13 @@ def _group(group: Group, place: int, point: Point, reward: str) -> Lines:
     def words(name: str, cost: float, value: float) -> str:
         return f"{html.escape(name)}: {theme.number(value, 3)} at {theme.number(cost, 4)} nats/token"
 
-    lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in point.runs],
-                              "y": [value for _, _, value in point.runs], "text": [words(*end) for end in point.runs]}
+    seeds = () if why and len(point.runs) == 1 else point.runs  # a single one would fill the open marker
+    lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in seeds],
+                              "y": [value for _, _, value in seeds], "text": [words(*end) for end in seeds]}
     count = wording.seeds(len(point.runs))
+    mean = words(f"mean of {count}", point.cost, point.reward)
     lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [point.cost], "y": [point.reward],
-                                "text": [words(f"mean of {count}", point.cost, point.reward)]}
+                                "hollow": bool(why), "text": [mean + wording.not_finished(why)]}
     return lines
 
 

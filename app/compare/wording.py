@@ -215,3 +215,8 @@ def value_words(key: str, values: Sequence[Any]) -> list[str]:
     texts = ["/".join(Path(str(value)).parts[-2:]) if text in alike else text
              for value, text in zip(values, texts, strict=True)]
     return [text if len(text) <= 60 else f"{text[:59]}…" for text in texts]
+
+
+def not_finished(words: str) -> str:
+    """What is hovered of a group whose runs did not all finish, as HTML; nothing where all did."""
+    return f"<br>not finished:<br>{words}" if words else ""

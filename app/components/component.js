@@ -1,4 +1,4 @@
-// What all components share: numbers as words, and the colours of the page around them.
+// What all components share: numbers as words, the colours of the page around them, and their end.
 
 export function format(value, digits) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -17,3 +17,13 @@ export function theme(element) {
   return { dark, ground, ink: read("--st-text-color", "#1b1f24"), line: dark ? "#2B323A" : "#E6E9ED",
     mark: dark ? "#9AA4AF" : "#69727D", font: read("--st-font", "sans-serif") };
 }
+
+// A component's `dispose`: what `kept` has of an element goes, after `end` was called with it. Streamlit also calls
+// `dispose` when newer data came while `update` was waiting: then the element is still there, and so is what it shows.
+const disposing = (kept, end = () => {}) => async (parentElement) => {
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  if (parentElement.isConnected || !kept.has(parentElement)) return;
+  const found = kept.get(parentElement);
+  kept.delete(parentElement);
+  end(found);
+};

@@ -50,10 +50,12 @@ export async function savePicture(plot, { title, caption, format: kind, name }) 
   link.click();
 }
 
-// Plotly's configuration of a chart, with buttons that save it; `about` gives title, caption and name at the click. Made
-// once for a chart: another one would have Plotly begin anew, without zoom and listeners.
-export const configOf = (about) => ({ displaylogo: false, responsive: true, displayModeBar: "hover",
+// Plotly's configuration of a chart, with buttons that save it; `about` gives title, caption and name at the click,
+// `whole` zooms out where Plotly's own way would not do. Made once for a chart: another one would have Plotly begin anew,
+// without zoom and listeners.
+export const configOf = (about, whole = null) => ({ displaylogo: false, responsive: true, displayModeBar: "hover",
   modeBarButtons: [[...["png", "svg"].map((kind) => ({ name: kind,
     title: `Save the chart as ${kind.toUpperCase()}, with title and legend`,
     icon: kind === "png" ? Plotly.Icons.camera : Plotly.Icons.disk,
-    click: (plot) => savePicture(plot, { ...about(), format: kind }) })), "resetScale2d"]] });
+    click: (plot) => savePicture(plot, { ...about(), format: kind }) })),
+    whole ? { name: "whole", title: "Zoom out", icon: Plotly.Icons.home, click: whole } : "resetScale2d"]] });

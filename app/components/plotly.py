@@ -11,6 +11,8 @@ import streamlit as st
 
 from app.components.component import HERE, Component, published
 
+CURVES = sorted((HERE / "curves").glob("*.js"))  # what charts of curves that grow have in common
+
 
 @cache
 def plotly_url() -> str:

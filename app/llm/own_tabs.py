@@ -6,14 +6,18 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import charts, theme, tokens
+from app import charts, link, theme, tokens
 from app.held import held
 from app.lab import active
-from app.session import place, set_place, whole_place
+from app.link import Param
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
 from labcore.store.rows import RunRow
+
+# How the samples are looked at: inside one completion of a prompt, coloured by one of the token's numbers.
+INSIDE, COLOUR = Param("inside", False, link.switch), Param("colour", "")
+PROMPT, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 
 
 def _samples(run: RunRow, feed: Feed) -> None:
@@ -24,7 +28,7 @@ def _samples(run: RunRow, feed: Feed) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         samples = files.picker(run.id, "samples", "Samples of") or {}
         groups = samples.get("groups", [])
-        inside = _switch("inside", "Look inside one completion") if groups else False
+        inside = _switch(INSIDE, "Look inside one completion") if groups else False
     if inside:
         _inside(groups)
     if pairs := samples.get("pairs"):
@@ -39,28 +43,28 @@ def _samples(run: RunRow, feed: Feed) -> None:
         st.caption("Advantage: how much better than its baseline a completion is; blue is pushed up, orange down.")
 
 
-def _switch(key: str, title: str) -> bool:
+def _switch(which: Param[bool], title: str) -> bool:
     """A switch that the link remembers, off at first."""
-    shown = held(f"switch:{key}", place(key) == "1")
-    return st.toggle(title, shown.value, key=shown.key, on_change=lambda: set_place(key, int(shown.taken()), 0))
+    shown = held(f"switch:{which.key}", link.get(which))
+    return st.toggle(title, shown.value, key=shown.key, on_change=lambda: link.put(which, shown.taken()))
 
 
-def _choice(key: str, title: str, options: list[int], words: Callable[[int], str], width: int) -> int:
+def _choice(which: Param[int | None], title: str, options: list[int], words: Callable[[int], str], width: int) -> int:
     """One of some numbers, which the link remembers; the first at first."""
-    chosen, told = whole_place(key), {each: words(each) for each in options}
+    chosen, told = link.get(which), {each: words(each) for each in options}
     # The browser keeps the words as its value: other words, another widget.
-    shown = held(f"choice:{key}", chosen if chosen in options else options[0], of=tuple(told.items()))
+    shown = held(f"choice:{which.key}", chosen if chosen in options else options[0], of=tuple(told.items()))
     st.selectbox(title, options, options.index(shown.value), format_func=told.get, key=shown.key, width=width,
-                 on_change=lambda: set_place(key, shown.taken(), options[0]))
+                 on_change=lambda: link.put(which, shown.taken(), default=options[0]))
     return shown.value
 
 
 def _inside(groups: list[dict]) -> None:
     """One completion, token by token."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        group = groups[_choice("prompt", "Prompt", [*range(len(groups))], lambda each: groups[each]["prompt"], 220)]
+        group = groups[_choice(PROMPT, "Prompt", [*range(len(groups))], lambda each: groups[each]["prompt"], 220)]
         order = [index for index, _ in tokens.ranked(group)]
-        completion = group["completions"][_choice("completion", "Completion", order, lambda each:
+        completion = group["completions"][_choice(COMPLETION, "Completion", order, lambda each:
                                                   f"{each + 1}: {group['completions'][each]['text']!r}", 260)]
         offered = tokens.offered(completion)
         chosen = _colour(offered) if offered else None
@@ -73,11 +77,11 @@ def _inside(groups: list[dict]) -> None:
 
 
 def _colour(offered: list[str]) -> str:
-    chosen = place("colour")
+    chosen = link.get(COLOUR)
     shown = held("colour", chosen if chosen in offered else offered[0], of=tuple(offered))
     st.segmented_control("Coloured by", offered, format_func=lambda key: tokens.VIEWS[key].label, required=True,
                          default=shown.value, key=shown.key,
-                         on_change=lambda: set_place("colour", shown.taken(), offered[0]))
+                         on_change=lambda: link.put(COLOUR, shown.taken(), default=offered[0]))
     return shown.value
 
 

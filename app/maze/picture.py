@@ -9,11 +9,13 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app import link
 from app.components.maze_board import maze_board
 from app.held import held
 from app.lab import active
+from app.link import Param
 from app.maze import cell, drawing, editor
-from app.session import Draft, place, set_place, whole_place
+from app.session import Draft
 from app.training import files
 from app.training.feed import Feed
 from labcore.envs.maze import Maze
@@ -21,6 +23,8 @@ from labcore.envs.maze_presets import build
 from labcore.envs.maze_text import from_text
 from labcore.store.rows import RunRow
 
+CELL, AT = Param("cell", None, link.whole()), Param("at", 0, link.whole())  # the cell and the step looked at
+LOOK = {key: Param(key, "") for key in ("heat", "arrows", "path")}
 COLUMNS = [1.15, 1]
 FIRST_SECONDS = 0.2
 
@@ -51,8 +55,8 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     left, right = st.columns(COLUMNS, gap="medium")
     with left:
         maze_board(drawing.board(maze, run.id, sample, view, picked, steps, pinned), key="maze_board",
-                   on_picked=lambda state: set_place("cell", state, None),
-                   on_wanted=lambda step: set_place("at", step, 0))
+                   on_picked=lambda state: link.put(CELL, state),
+                   on_wanted=lambda step: link.put(AT, step))
     with right:
         if sample:
             st.html(cell.panel(maze, sample, maze.start if picked is None else picked))
@@ -68,14 +72,14 @@ def _sample(run_id: str, begun: bool) -> tuple[list[int], dict[str, Any] | None,
     until = time.monotonic() + FIRST_SECONDS * begun
     while not (steps := files.steps_of(run_id, "samples")) and time.monotonic() < until:
         time.sleep(0.01)  # a step's picture is written just after its row
-    wanted = whole_place("at")
+    wanted = link.get(AT)
     pinned = wanted in steps
     return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned
 
 
 def _picked(maze: Maze) -> int | None:
     """The state of the cell that the link names, if the maze has it."""
-    state = whole_place("cell")
+    state = link.get(CELL)
     return state if state is not None and state < maze.height * maze.width else None
 
 
@@ -102,11 +106,11 @@ def _view(sample: dict[str, Any]) -> drawing.View:
 def _kept(field: str, options: Sequence[str]) -> str:
     """A choice of how the board is looked at: the link's, else the one of before, on any page; else the first."""
     kept = st.session_state.setdefault("maze_look", {})
-    chosen = next((each for each in (place(field), kept.get(field)) if each in options), options[0])
+    chosen = next((each for each in (link.get(LOOK[field]), kept.get(field)) if each in options), options[0])
     if kept.get(field) != chosen:
         kept[field] = chosen
-    if chosen != options[0] and not place(field):  # this page's link does not say it yet
-        set_place(field, chosen, options[0])
+    if chosen != options[0] and not link.get(LOOK[field]):  # this page's link does not say it yet
+        link.put(LOOK[field], chosen, default=options[0])
     return chosen
 
 
@@ -116,7 +120,7 @@ def _switch(field: str, title: str) -> bool:
 
     def switched() -> None:
         st.session_state["maze_look"][field] = chosen = "on" if shown.taken() else "off"
-        set_place(field, chosen, "on")
+        link.put(LOOK[field], chosen, default="on")
 
     return st.toggle(title, shown.value, key=shown.key, on_change=switched)
 
@@ -127,7 +131,7 @@ def _choice(field: str, title: str, options: dict[str, str], help: str | None = 
 
     def chosen() -> None:
         st.session_state["maze_look"][field] = shown.taken()
-        set_place(field, shown.value, first)
+        link.put(LOOK[field], shown.value, default=first)
 
     st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
                          key=shown.key, on_change=chosen, help=help, label_visibility="collapsed")

@@ -10,7 +10,7 @@ import streamlit as st
 from app import naming
 from app.held import held
 from app.lab import lab
-from app.playground.link import MOST_MODELS, Place, go, now
+from app.playground.place import MOST_MODELS, Place, go, now
 from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 import streamlit as st
 
-from app import jobs, session
+from app import jobs, link, session
 from app.components.playground_view import payload, playground_view
 from app.held import held
 from app.playground import models, vote
-from app.playground.link import ANSWERS, MOST_ANSWERS, VOTE, Place, go, here, now, of
 from app.playground.models import titles
+from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
@@ -34,10 +33,10 @@ CSS = """
 
 def page() -> None:
     """The whole page."""
-    place, faults = of(here())
+    place, faults = link.read(Place)
     session.problem()
-    for sentence in faults:
-        st.warning(literal(sentence), icon=":material/error:")
+    for fault in faults:
+        st.warning(literal(fault.sentence), icon=":material/error:")
     place, runs = models.fitting(place), models.able()
     if not runs:
         _empty()
@@ -78,8 +77,7 @@ def _right(place: Place) -> None:
                              format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.get, label_visibility="collapsed",
                              on_change=lambda: go(view=shown.taken()))
         with st.popover("Link", icon=":material/link:", help="This page's address"):
-            query = urlencode(place.to_url(), safe=",:@")
-            st.code(f"{(st.context.url or '').split('?')[0]}?{query}", language=None, wrap_lines=True)
+            st.code(link.address(link.written(place)), language=None, wrap_lines=True)
             st.caption("Opens this again, in any browser on this machine.")
         if voting:
             vote.own_prompt(place)

@@ -12,8 +12,8 @@ import streamlit as st
 
 from app import jobs, session
 from app.held import held
-from app.playground.link import Place, go
 from app.playground.models import LETTERS, badge, titles
+from app.playground.place import Place, go
 from app.session import begin, page_of, tell
 from app.tokens import readable
 from labcore.compare.proportion import interval

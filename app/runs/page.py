@@ -13,7 +13,6 @@ from app.runs import actions, dialogs, table
 from app.runs.state import (
     ALL_KINDS,
     ALL_STATES,
-    NEWEST,
     SHOWN,
     STALE,
     View,
@@ -130,7 +129,7 @@ def _top(entries: Sequence[Entry], now: View) -> None:
         find = held("runs:find", now.find)
         st.text_input("Search", find.value, key=find.key, type="search", icon=":material/search:", help=HELP,
                       placeholder="Search: grpo beta>0.05 tag=paper", label_visibility="collapsed", width="stretch",
-                      on_change=lambda: put("find", find.taken().strip()))
+                      on_change=lambda: put(find=find.taken().strip()))
         with st.popover(f"Filter · {now.filters}" if now.filters else "Filter", icon=":material/filter_list:"):
             _filters(now)
         with st.popover("View", icon=":material/tune:", help="Groups and order"):
@@ -160,7 +159,7 @@ def _listed(entries: Sequence[Entry], now: View) -> Sequence[Entry]:
 
 def _show(deleted: bool) -> None:
     pick([])
-    put("view", "deleted" if deleted else "")
+    put(deleted=deleted)
     st.session_state[STALE] = True
 
 
@@ -168,12 +167,11 @@ def _filters(now: View) -> None:
     states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
                            held("runs:star", now.star))
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
-             format_func=table.NAMES.get, on_change=lambda: put("state", states.taken()))
+             format_func=table.NAMES.get, on_change=lambda: put(states=tuple(states.taken())))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
              format_func=lambda key: KINDS[key].label if key in KINDS else "Imported",
-             on_change=lambda: put("kind", kinds.taken()))
-    st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: put(
-        "star", "1" if star.taken() else ""))
+             on_change=lambda: put(kinds=tuple(kinds.taken())))
+    st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: put(star=star.taken()))
 
 
 def _arrangement(entries: Sequence[Entry], now: View) -> None:
@@ -182,15 +180,15 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else
                  naming.title(key) if key else "Nothing",
-                 on_change=lambda: put("group", group.taken()), help="A field or any knob; each group tells its means")
+                 on_change=lambda: put(group=group.taken()), help="A field or any knob; each group tells its means")
     order = held("runs:order", now.order.removeprefix("-"))
     st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,
                  format_func=lambda key: FIELDS[key].label, on_change=lambda: put(
-                     "order", ("-" if now.order.startswith("-") else "") + order.taken(), NEWEST),
+                     order=("-" if now.order.startswith("-") else "") + order.taken()),
                  help="A click on a column's head orders the table as well")
     turned = held("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
-              on_change=lambda: put("order", ("-" if turned.taken() else "") + now.order.removeprefix("-"), NEWEST))
+              on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
 
 
 def _nothing(now: View) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
+from app import link
 from app.lab import lab
-from app.session import set_place
+from app.link import param
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.shelf.entries import IMPORTED, Entry
@@ -20,7 +21,7 @@ from labcore.store.rows import STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
-NEWEST = "-started"
+NEWEST, DELETED = "-started", "deleted"
 ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
 
@@ -30,17 +31,30 @@ def shelf() -> Shelf:
     return Shelf(lab().store)
 
 
+def _order(said: str) -> str:
+    link.one_of(ORDERS)(said.removeprefix("-"))
+    return said
+
+
+def _group(said: str) -> str:
+    """What a link groups by: a field, or a knob by its key or by its own sign."""
+    keys = () if said in FIELDS else names().get(said, ())
+    if said not in GROUPS and len(keys) != 1:
+        raise LabError("choose a field or a knob")
+    return said if said in GROUPS else keys[0]
+
+
 @dataclass(frozen=True)
 class View:
     """How the list is looked at. `order` is a field, with a minus in front where the largest comes first."""
 
-    find: str = ""
-    states: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    star: bool = False
-    group: str = ""
-    order: str = NEWEST
-    deleted: bool = False
+    find: str = param("")
+    states: tuple[str, ...] = param((), link.some_of(ALL_STATES), key="state")
+    kinds: tuple[str, ...] = param((), link.some_of(ALL_KINDS), key="kind")
+    star: bool = param(False, link.switch)
+    group: str = param("", _group)
+    order: str = param(NEWEST, _order)
+    deleted: bool = param(False, lambda said: bool(link.one_of((DELETED,))(said)), lambda on: DELETED, "view")
 
     @property
     def filters(self) -> int:
@@ -50,45 +64,24 @@ class View:
 
 def view() -> View:
     """The view of the link; what does not fit is left out."""
-    url = st.query_params
-    order = url.get("order", NEWEST)
-    return View(find=url.get("find", ""), states=_of(url.get("state", ""), ALL_STATES),
-                kinds=_of(url.get("kind", ""), ALL_KINDS), star=url.get("star") == "1",
-                group=_group(url.get("group", "")), order=order if order.removeprefix("-") in ORDERS else NEWEST,
-                deleted=url.get("view") == "deleted")
+    return link.read(View)[0]
 
 
 def left_out() -> list[str]:
     """What the link says that does not fit: ["order=shoe"]."""
-    fits: dict[str, Callable[[str], bool]] = {
-        "find": lambda said: True, "state": lambda said: set(said.split(",")) <= {*ALL_STATES},
-        "kind": lambda said: set(said.split(",")) <= {*ALL_KINDS}, "star": lambda said: said == "1",
-        "group": lambda said: bool(_group(said)), "order": lambda said: said.removeprefix("-") in ORDERS,
-        "view": lambda said: said == "deleted"}
-    return [f"{key}={said}" for key, said in st.query_params.items()
-            if said and not (key in fits and fits[key](said))]
+    return [f"{fault.key}={fault.said}" for fault in link.read(View)[1]] + link.foreign(View)
 
 
 def show_all() -> None:
     """Back to the whole list, without search, filters and groups."""
     said(None)
-    st.query_params.clear()
+    link.go({})
 
 
-def _of(text: str, known: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word in known)
-
-
-def _group(said: str) -> str:
-    """What a link groups by: a field, or a knob by its key or by its own sign; empty where it is neither."""
-    keys = () if said in FIELDS else names().get(said, ())
-    return said if said in GROUPS else keys[0] if len(keys) == 1 else ""
-
-
-def put(key: str, value: Any, default: Any = "") -> None:
-    """Put a part of the view into the link."""
+def put(**parts: Any) -> None:
+    """Put parts of the view into the link."""
     said(None)
-    set_place(key, ",".join(value) if isinstance(value, (list, tuple)) else value, default)
+    link.turn(View, **parts)
 
 
 def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:

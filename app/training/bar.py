@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from urllib.parse import urlencode
 
 import streamlit as st
 
+from app import link
 from app.held import held
 from app.lab import active, lab
 from app.naming import worded
@@ -101,10 +101,9 @@ def bar(run: RunRow | None, kind: str) -> None:
             st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
                       help="An empty page; this run goes on")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
-                            on_change="rerun") as link:
-                if link.open:  # what is looked at may have changed since the page was drawn
-                    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(st.query_params.to_dict(), safe=',')}",
-                            language=None, wrap_lines=True)
+                            on_change="rerun") as opened:
+                if opened.open:  # what is looked at may have changed since the page was drawn
+                    st.code(link.address(), language=None, wrap_lines=True)
                     st.caption("Opens the same view again, in any browser on this machine.")
     forking.show(run)
 

@@ -135,10 +135,17 @@ def _panel(panel: Panel, names: Iterable[str]) -> dict[str, Any]:
     metrics = [METRICS[name] for name in names]
     first = metrics[0]
     return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
-            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "symlog": first.scale == "symlog",
-            "dots": first.key == DOTTED, "range": [0, 1] if all(metric.scale == "rate" for metric in metrics) else None,
+            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "scale": _scale(metrics),
+            "dots": first.key == DOTTED,
             "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2],
                          "unit": metric.unit, "digits": metric.digits} for metric in metrics]}
+
+
+def _scale(metrics: list[Metric]) -> str:
+    """The vertical axis of some metrics: that of the first, but from 0 to 1 only where all of them are rates."""
+    if all(metric.scale == "rate" for metric in metrics):
+        return "rate"
+    return "linear" if metrics[0].scale == "rate" else metrics[0].scale
 
 
 def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool,

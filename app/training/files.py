@@ -8,9 +8,12 @@ from typing import Any
 
 import streamlit as st
 
+from app import link
 from app.held import held
-from app.session import set_place, whole_place
+from app.link import Param
 from labcore.files.paths import run_folder
+
+STEP = {kind: Param(kind, 0, link.whole()) for kind in ("samples", "lines")}  # the step whose file is looked at
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:
@@ -54,9 +57,9 @@ def picker(run_id: str, kind: str, title: str, steps: list[int] | None = None) -
     if not steps:
         return None
     options = [0, *reversed(steps)]
-    chosen = whole_place(kind)
+    chosen = link.get(STEP[kind])
     shown = held(f"{kind}:{run_id}", chosen if chosen in options else 0)
     st.selectbox(f"{title} step {shown.value or steps[-1]:,}", options, options.index(shown.value), key=shown.key,
                  format_func=lambda step: f"step {step:,}" if step else "the newest", width=190,
-                 on_change=lambda: set_place(kind, shown.taken(), 0))
+                 on_change=lambda: link.put(STEP[kind], shown.taken()))
     return read(run_id, kind, shown.value or steps[-1])

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app import link
 from app.components.live_chart import live_chart
 from app.held import held
 from app.lab import active, lab
 from app.naming import worded
-from app.session import SMOOTHEST, axis, set_place, smoothing, tell
+from app.session import SMOOTH, SMOOTHEST, X, axis, tell
 from app.training import forking, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
@@ -67,7 +68,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=smoothing(), ended=not active(shown))
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown))
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
@@ -102,13 +103,13 @@ def _steered_elsewhere(run: RunRow) -> bool:
 
 def _view(kind: str, axes: dict[str, str]) -> None:
     """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", smoothing())
+    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
     with st.popover(axes[x.value] + (f" · {smooth.value:g}" if smooth.value else ""), icon=":material/tune:",
                     width="stretch", help="The axis and the smoothing of all charts"):
         st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
-                             key=x.key, on_change=lambda: set_place("x", x.taken(), next(iter(axes))))
+                             key=x.key, on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
-                  "fork.", on_change=lambda: set_place("smooth", smooth.taken(), 0.0))
+                  "fork.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
         st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
                    "fork from before it.")

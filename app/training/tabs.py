@@ -8,14 +8,16 @@ from datetime import datetime
 import pandas as pd
 import streamlit as st
 
+from app import link
 from app.held import held
+from app.link import Param
 from app.naming import worded
-from app.session import place, set_place
 from app.training import equation, export
 from app.training.feed import Feed
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow
 
+TAB = Param("tab", "")
 Draw = Callable[[RunRow, Feed], None]
 Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)
 
@@ -24,10 +26,10 @@ def show(run: RunRow, feed: Feed, own: Tabs) -> None:
     """The tabs of a run, its kind's own first; those that have nothing to show for its algorithm are left out."""
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
-    shown = held("why", chosen if (chosen := place("tab")) in offered else first, of=tuple(offered))
+    shown = held("why", chosen if (chosen := link.get(TAB)) in offered else first, of=tuple(offered))
     at_first = st.session_state.setdefault(f"tab:{shown.key}", shown.value)  # with another default they are other tabs
     tabs = st.tabs(list(offered), default=at_first, key=shown.key,
-                   on_change=lambda: set_place("tab", shown.taken(), first))
+                   on_change=lambda: link.put(TAB, shown.taken(), default=first))
     for name, tab in zip(offered, tabs, strict=True):
         if tab.open:
             with tab:

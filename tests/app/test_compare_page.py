@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.compare import curves, data, export, table
 from app.compare import page as compare_page
-from app.compare.link import Place
+from app.compare.place import Place
 from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.runs.sweep import queue
@@ -89,7 +89,7 @@ def test_the_parent_of_a_fork_is_one_click_away(page, lab, pair):
 def test_a_run_that_is_not_there_is_said_and_the_rest_is_shown(page, lab, pair):
     test = page("compare", runs=f"gone,{pair[0]}", x="days", metric="nonsense")
     assert len(warnings(test)) == 3, warnings(test)
-    assert "There is no run “gone” here" in warnings(test)[2] and "the metric 'nonsense'" in warnings(test)[0]
+    assert "There is no run “gone” here" in warnings(test)[2] and "metric='nonsense'" in warnings(test)[1]
     assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO"]
 
 
@@ -277,8 +277,8 @@ def ticks(monkeypatch):
     found = Ticks()
     found.drawn = []
     monkeypatch.setattr(st, "fragment", found.fragment)
-    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View(
-        "Curves", lambda chosen, full: found.drawn.append((chosen, full))))
+    monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(
+        lambda chosen, full: found.drawn.append((chosen, full))))
     return found
 
 
@@ -318,7 +318,7 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
     def gone(chosen, full):
         raise LabError("The checkpoint [x] is gone: choose another one.")
 
-    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View("Curves", gone))
+    monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(gone))
     assert [each.value for each in page("compare", runs=pair[0]).error] == [
         "The checkpoint \\[x\\] is gone: choose another one."]
 
@@ -327,7 +327,7 @@ def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkey
     def broken(chosen, full):
         raise ValueError("nobody thought of this")
 
-    monkeypatch.setitem(compare_page.VIEWS, "curves", compare_page.View("Curves", broken))
+    monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(broken))
     test = page("compare")
     test.query_params["runs"] = pair[0]
     test.run()

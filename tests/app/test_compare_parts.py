@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app import link
 from app.compare import export, wording
 from app.compare.curves import Sent
 from app.compare.data import Chosen, look_of, note
 from app.compare.lines import Look, gap_of, lines_of, marks_of
-from app.compare.link import Place, of
+from app.compare.place import Place
 from labcore.compare import tree
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
@@ -20,7 +21,6 @@ from labcore.store.store import Store
 from tests.compare import tools
 from tests.compare.test_tree import family
 
-VIEWS = ("curves", "table")
 STEPS = Look("reward", "step")
 
 
@@ -33,19 +33,21 @@ def group_of(*rewards, **more):
     Place(), Place(runs=("a", "b"), metric="kl", x="tokens", smooth=0.9, baseline="a", traces=True, view="table"),
     Place(sweep="sweep-1", by="tokens")])
 def test_a_place_and_its_link_are_one(place):
-    assert of(place.to_url(), VIEWS) == (place, [])
-    assert Place().to_url() == {} and "smooth" not in Place(runs=("a",)).to_url()
+    assert link.read(Place, link.written(place)) == (place, [])
+    assert link.written(Place()) == {} and "smooth" not in link.written(Place(runs=("a",)))
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "the axis 'days'"),
-    ({"smooth": "1.5"}, "the smoothing '1.5'"), ({"smooth": "nan"}, "the smoothing 'nan'"),
-    ({"view": "pie"}, "the view 'pie'"), ({"by": "nonsense"}, "to judge a sweep by 'nonsense'"),
-    ({"traces": "yes"}, "traces=yes")])
+    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which is left out: choose one of step,"),
+    ({"smooth": "1.5"}, "smooth='1.5', which is left out: use a number from 0 to 0.99."),
+    ({"smooth": "nan"}, "smooth='nan'"), ({"smooth": "-0.1"}, "smooth='-0.1'"), ({"smooth": "x"}, "smooth='x'"),
+    ({"view": "pie"}, "view='pie', which is left out: choose one of curves, sweep"),
+    ({"by": "nonsense"}, "by='nonsense'"),
+    ({"traces": "yes"}, "traces='yes', which is left out: use 1 or 0")])
 def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(query, words):
-    place, faults = of({"runs": "a,b,a", "baseline": "a", **query}, VIEWS)
+    place, faults = link.read(Place, {"runs": "a,b,a", "baseline": "a", **query})
     assert place == Place(runs=("a", "b"), baseline="a")
-    assert len(faults) == 1 and words in faults[0]
+    assert len(faults) == 1 and words in faults[0].sentence
 
 
 def test_one_seed_is_a_line_without_a_band():
@@ -58,7 +60,7 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
     lines = lines_of(group, 0, STEPS, {})
     longer = group.traces[0].run
     assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}
-    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0], "low": [0.0, 0.5], "high": [1.0, 1.0]}
+    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0, 2.0, 1.0], "y": [1.0, 1.0, 0.5, 0.0]}
     assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]

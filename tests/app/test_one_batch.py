@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.compare.one_batch import charts
-from app.compare.one_batch.link import Batch, of
+from app.compare.one_batch.batch import Batch, of
 from labcore.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import html, link, ran
@@ -138,5 +138,5 @@ def test_pairs_that_show_one_figure_are_named_together(cosines, words):
 
 def test_a_part_of_a_batch_s_link_that_cannot_be_is_said(page, lab, asked):
     test = page("compare", runs=trained(lab.store), view="batch", batch="model=RUN@3;updates=99")
-    assert [text in each.value for text, each in zip(("model=RUN@3", "updates=99"), test.warning, strict=True)] == [
-        True, True]
+    told = [each.value for each in test.warning]
+    assert [text in each for text, each in zip(("updates='99'", "model='RUN@3'"), told, strict=True)] == [True, True]

@@ -5,6 +5,7 @@ import json
 import pytest
 import streamlit as st
 
+from app import link as address
 from app import session
 from app.runs.state import PICKED
 from app.status import STATES
@@ -262,7 +263,7 @@ def test_a_refresh_with_the_link_of_before_does_not_undo_a_choice(page, lab, mon
         return [slider.value for slider in ran(test).slider if slider.label == "Smoothing"]
 
     assert shown() == [0.5]
-    monkeypatch.setattr(session.time, "monotonic", lambda: float("inf"))  # much later: a new link
+    monkeypatch.setattr(address.time, "monotonic", lambda: float("inf"))  # much later: a new link
     assert shown() == [0.0]
 
 

@@ -66,7 +66,7 @@ def test_the_charts_of_an_algorithm_are_its_row_s(algorithm):
     for panel in data["panels"]:
         rates = all(key.endswith(("match", "frac", "zero_std", "accuracies", "accuracy", "region", "low", "high"))
                     or "frac" in key for key in PANELS[panel["key"]].metrics)
-        assert (panel["range"] == [0, 1]) == rates, panel["key"]
+        assert (panel["scale"] == "rate") == rates, panel["key"]
 
 
 def test_an_ended_run_shows_no_chart_without_values():

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from app import link as address
 from app.components.playground_view import payload, reach
-from app.playground.link import Place, of
+from app.playground.place import Place
 from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.spec.run_spec import make
@@ -33,19 +34,20 @@ def by_key(elements, start: str):
 def test_a_link_and_back():
     query = {"runs": "a,b@40,base:c", "prompt": "x=", "answer": "y", "t": "0.5", "top_k": "3", "top_p": "0.9",
              "seed": "7", "n": "2", "max": "9", "view": "vote", "own": "1"}
-    place, faults = of(query)
-    assert not faults and place.to_url() == query
+    place, faults = address.read(Place, query)
+    assert not faults and address.written(place) == query
     assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote", True)
-    assert of({"runs": "a"})[0].to_url() == {"runs": "a"}
+    assert address.written(address.read(Place, {"runs": "a"})[0]) == {"runs": "a"}
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"t": "9"}, "t='9', which is left out: temperature is 9, outside its bounds"), ({"n": "99"}, "n must be a whole"),
-    ({"seed": "-1"}, "seed must be"), ({"view": "x"}, "view must be"), ({"runs": "../x"}, "names no model"),
+    ({"t": "9"}, "t='9', which is left out: temperature is 9, outside its bounds"),
+    ({"n": "99"}, "n='99', which is left out: use a whole number from 1 to 8"),
+    ({"seed": "-1"}, "seed='-1'"), ({"view": "x"}, "choose one of answers, vote"), ({"runs": "../x"}, "names no model"),
     ({"runs": "a,b,c,d,e"}, "3 models answer side by side: d, e are left out")])
 def test_what_does_not_fit_in_a_link_is_said(query, words):
-    place, faults = of({"runs": "a", **query})
-    assert words in faults[0] and len(place.models) <= 3
+    place, faults = address.read(Place, {"runs": "a", **query})
+    assert words in faults[0].sentence and len(place.models) <= 3
 
 
 # ---------------------------------------------------------------- the page

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
+from app import link as address
 from app.runs import table as runs_table
 from app.runs.actions import volume
 from app.runs.details import differences
 from app.runs.dialogs import FILES, UPLOADS
-from app.runs.state import PICKED, View, chosen, steady, view
+from app.runs.state import PICKED, View, chosen, steady
 from labcore.catalog.kinds import KINDS
 from labcore.compare import imported
 from labcore.errors import LabError
@@ -151,9 +152,8 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     ({"state": "running,nothing", "kind": "maze"}, View(states=("running",), kinds=("maze",))),
     ({"order": "last", "group": "beta"}, View(order="last", group="beta")), ({"group": "β"}, View(group="beta")),
     ({"group": "best"}, View()), ({"order": "-shoe"}, View())])
-def test_the_view_of_a_link(monkeypatch, query, found):
-    monkeypatch.setattr(st, "query_params", query)
-    assert view() == found
+def test_the_view_of_a_link(query, found):
+    assert address.read(View, query)[0] == found
 
 
 def test_chosen_entries_are_those_of_the_view_in_its_order():

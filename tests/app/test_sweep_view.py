@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+import streamlit as st
 from plotly.graph_objects import Figure
 
+from app.compare import plane
+from app.compare.data import Chosen
 from app.compare.lines import Look, lines_of
+from app.compare.place import Place
 from app.compare.sweep import figures
 from app.compare.sweep.grid import grid_of, title, words
 from app.compare.sweep.multiples import multiples
@@ -62,6 +66,14 @@ def of(store, sweep_id):
 def looks(made, note="3 seeds"):
     return [{"label": group.label, "short": group.label, "note": note, "colour": ["#000001", "#fffff1"],
              "dash": "solid"} for group in made]
+
+
+def front(made, points, monkeypatch, **how):
+    """The picture of reward against KL as it is sent to the browser."""
+    monkeypatch.setattr(st, "session_state", {})
+    traces = tuple(trace for group in made for trace in group.traces)
+    chosen = Chosen(Place(), (), traces, tuple(made), "reward", "updates", {})
+    return plane.payload(chosen, "reward", points, True, plane.Plane(ways=False, **how))
 
 
 def drawn(made, grid, notes=None):
@@ -148,15 +160,18 @@ def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
     assert {trace.y[0] for trace in figure.data} == {"GRPO", "RLOO"} and figure.data[0].error_x.array[0] > 0
 
 
-def test_the_front_has_a_point_for_each_setting(lab):
+def test_the_front_has_a_point_for_each_setting(lab, monkeypatch):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     made, _ = of(lab.store, sweep_id)
     points = frontier.points(made)
     names = {group.label: f"β {group.config['beta']}" for group in made}
-    figure = figures.front(points, looks(made), names, "reward", "kl", "light")
-    assert [trace.text[0] for trace in figure.data if trace.mode == "markers+text"] == ["β 0.0", "β 0.1", "β 0.2"]
-    assert len(figure.data[0].x) == 2  # β 0.1 is beaten by none; β 0 earns less for more
+    data = front(made, points, monkeypatch, names=names)
+    panel, = data["panels"]
+    assert [group["short"] for group in data["groups"]] == ["β 0.0", "β 0.1", "β 0.2"]
+    assert [len(panel["lines"][f"{place}:ends"]["x"]) for place in range(3)] == [3, 3, 3]
+    assert len(panel["lines"]["front"]["x"]) == 2  # β 0.1 is beaten by none; β 0 earns less for more
+    assert not any("path" in key for key in panel["lines"])
 
 
 def test_the_view_says_what_is_best_and_links_each_run(page, lab):
@@ -249,16 +264,15 @@ def test_settings_that_did_not_finish_are_hollow_and_not_in_the_line(lab, half):
     assert "not finished" not in "".join(line.text) and 0.3 not in seeds.x  # it would fill the open marker
 
 
-def test_the_front_is_made_of_settings_that_finished(lab, half):
+def test_the_front_is_made_of_settings_that_finished(lab, half, monkeypatch):
     made, _ = of(lab.store, half)
     hollow = figures.unfinished(made)
     points = frontier.points(made, beside=hollow)
-    figure = figures.front(points, looks(made), {group.label: group.label for group in made}, "reward", "kl", "light",
-                           hollow)
-    assert figure.data[0].x == pytest.approx((0.2, 0.3))  # β 0.2 would beat both
-    shown = [trace for trace in figure.data if trace.mode == "markers+text"]
-    assert [trace.marker.symbol for trace in shown] == ["circle", "circle", "circle-open", "circle-open"]
-    assert ["not finished" in trace.hovertemplate for trace in shown] == [False, False, True, True]
+    panel, = front(made, points, monkeypatch, open=hollow)["panels"]
+    assert panel["lines"]["front"]["x"] == pytest.approx([0.2, 0.3])  # β 0.2 would beat both
+    means = [panel["lines"][f"{place}:centre"] for place in range(4)]
+    assert [mean["hollow"] for mean in means] == [False, False, True, True]
+    assert ["not finished" in mean["text"][0] for mean in means] == [False, False, True, True]
 
 
 def test_a_map_and_dots_show_what_did_not_finish(lab):

@@ -7,10 +7,12 @@ from typing import Any
 
 import streamlit as st
 
-from app import naming, session
+from app import link, naming, session
 from app.compare.launch import planning
+from app.compare.place import CURVES, Place, go
 from app.held import held
 from app.lab import lab
+from app.link import Param
 from app.plan import Plan
 from app.status import duration
 from app.tokens import literal
@@ -25,7 +27,7 @@ from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
-NEW = "new"  # the link's key
+PLAN = Param("new", {}, planning.of_link)
 EARLIER = 200  # runs that an estimate looks at
 
 
@@ -50,11 +52,10 @@ def form() -> None:
 def _opened() -> dict[str, str]:
     """The plan of the link, where it holds one."""
     place = st.session_state["launch"] = {"way": "algorithms", "kind": "llm"}
-    try:
-        found = planning.of_link(st.query_params[NEW]) if NEW in st.query_params else {}
-    except LabError as error:
-        st.warning(literal(str(error)), icon=":material/error:")
-        return place
+    values, faults = link.parsed([PLAN], link.query())
+    for fault in faults:
+        st.warning(literal(fault.why), icon=":material/error:")
+    found = values.get(PLAN.key, {})
     place |= {key: found.pop(key) for key in tuple(place) if key in found}
     found |= {key: model_of_name(found[key]) for key in ("model",) if key in found}
     Plan(place["kind"]).fields.update(found)
@@ -64,10 +65,9 @@ def _opened() -> dict[str, str]:
 def _to_url(place: dict[str, str], plan: Plan) -> None:
     """Every choice that is not usual, so that a copied link opens the same form."""
     fields = plan.fields | {"model": name_of_model(plan.fields["model"])}
-    link = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
-    wanted = {NEW: link} if link else {}
-    if not set(st.query_params) - {NEW} and st.query_params.to_dict() != wanted:
-        st.query_params.from_dict(wanted)
+    told = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
+    if not set(link.query()) - {PLAN.key}:
+        link.settle({PLAN.key: told or None})
 
 
 def _choose(place: dict[str, str], field: str, title: str, options: dict[str, str]) -> None:
@@ -216,7 +216,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         many = f"{len(specs)} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
                      disabled=not specs, key="launch:start"):
-            _launch(specs, "sweep" if specs_of is _of_axes else "")
+            _launch(specs, "sweep" if specs_of is _of_axes else CURVES)
             st.rerun()  # the whole page, not this form
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
@@ -244,4 +244,4 @@ def _launch(specs: list[RunSpec], view: str) -> None:
     except LabError as error:
         session.tell(str(error))
         return
-    st.query_params.from_dict({"sweep": sweep_id} | ({"view": view} if view else {}))
+    go(Place(sweep=sweep_id, view=view))

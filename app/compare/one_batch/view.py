@@ -9,18 +9,18 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, theme
+from app import jobs, link, theme
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
-from app.compare.one_batch.link import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, faults, of, read
+from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
 from app.held import Held, held
+from app.link import Param
 from app.playground.models import title
-from app.session import place, set_place
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.jobs.models import BASE, Model, offered, parse, spec_of
 
-KEY = "batch"  # of the link
+BATCH = Param("batch", "")
 CSS = """
 <style>
 .st-key-one_batch_stale{opacity:.45}
@@ -44,19 +44,20 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
     models = list(dict.fromkeys(models))
-    for sentence in faults(place(KEY), models):
-        st.warning(literal(sentence), icon=":material/error:")
-    batch = of(place(KEY), models)
+    asked, faults = read(link.get(BATCH), models)
+    for fault in faults:
+        st.warning(literal(fault.sentence), icon=":material/error:")
+    batch = of(link.get(BATCH), models)
     above = st.container()
-    choice = tuple(run.id for run in runs), read(place(KEY), models).spec()
+    choice = tuple(run.id for run in runs), asked.spec()
     found, fresh = jobs.result(batch.spec(), "The batch is sampled, and every algorithm takes its gradient and a step",
                                "one_batch", choice, parse(batch.model).run, polled)
     batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
 
     def to(**changes: Any) -> None:
-        now = of(place(KEY), [batch.model, *models])  # another control may have been moved since this was drawn
+        now = of(link.get(BATCH), [batch.model, *models])  # another control may have been moved since this was drawn
         looked = {} if set(changes) <= set(LOOKED) else dict.fromkeys(LOOKED, USUAL)  # another batch has other ones
-        set_place(KEY, replace(now, **looked, **changes).to_text(), "")
+        link.put(BATCH, replace(now, **looked, **changes).to_text())
 
     with above:
         _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],

@@ -1,4 +1,4 @@
-"""The figures of a sweep: what came of each value, and reward against KL. Pure."""
+"""What came of each value of a sweep: its figure. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import plotly.graph_objects as go
 
 from app import theme
 from app.charts import finish
+from app.compare import wording
+from app.compare.lines import outline
 from app.compare.sweep.grid import Grid, title
 from app.compare.sweep.multiples import Look
 from app.status import STATES
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.metrics import Metric
 from labcore.compare.best import Standing
-from labcore.compare.frontier import Point
 from labcore.compare.table import Group
 from labcore.compare.traces import Trace
 
@@ -71,9 +72,10 @@ def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: St
     figure = go.Figure()
     banded = [(value, stand.means[label]) for value, label in whole if stand.means[label].low is not None]
     if banded:
-        figure.add_scatter(x=[value for value, _ in banded] + [value for value, _ in banded[::-1]],
-                           y=[mean.high for _, mean in banded] + [mean.low for _, mean in banded[::-1]], mode="lines",
-                           fill="toself", fillcolor=colour, opacity=0.18, line={"width": 0}, hoverinfo="skip")
+        area = outline([value for value, _ in banded], [mean.low for _, mean in banded],
+                       [mean.high for _, mean in banded])
+        figure.add_scatter(**area, mode="lines", fill="toself", fillcolor=colour, opacity=0.18, line={"width": 0},
+                           hoverinfo="skip")
     # A single seed would fill the open marker.
     seeds = [(value, each) for value, label in found for each in stand.values[label]
              if label not in hollow or len(stand.values[label]) > 1]
@@ -181,57 +183,4 @@ def _cell(mean: Any, metric: Metric) -> str:
 def _said(means: Sequence[Any], metric: Metric, short: Sequence[str]) -> list[str]:
     """What is hovered; `short` says which runs did not finish."""
     return [f"{_cell(mean, metric).replace('<br>', ' ')}, {mean.count} seed{'s' if mean.count > 1 else ''}"
-            + _short(words) for mean, words in zip(means, short, strict=True)]
-
-
-def _short(words: str) -> str:
-    return f"<br>not finished:<br>{words}" if words else ""
-
-
-def front(points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str], reward: str, cost: str,
-          kind: str, hollow: Hollow = NO_HOLLOW) -> go.Figure:
-    """Reward against KL: where each group ended, and the front that no other one beats at both.
-
-    The groups of `hollow` are drawn as open markers.
-    """
-    named, figure = {look["label"]: look for look in looks}, go.Figure()
-    ahead = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
-    figure.add_scatter(x=[point.cost for point in ahead], y=[point.reward for point in ahead], mode="lines",
-                       line={"color": theme.layout(kind)["font"]["color"], "width": 1, "dash": "dot"},
-                       hoverinfo="skip")
-    sides = _sides(points, names)
-    for point in points:
-        colour, name = named[point.label]["colour"][kind == "dark"], html.escape(names[point.label])
-        seeds = () if point.label in hollow and len(point.runs) == 1 else point.runs  # it would fill the open marker
-        figure.add_scatter(x=[each for _, each, _ in seeds], y=[each for _, _, each in seeds],
-                           mode="markers", hoverinfo="skip", marker={"size": 6, "color": colour, "opacity": 0.35})
-        figure.add_scatter(x=[point.cost], y=[point.reward], mode="markers+text", text=[name],
-                           textposition=sides[point.label], cliponaxis=False,
-                           marker=_marker(11, colour, point.label in hollow),
-                           hovertemplate=f"{name}<br>{METRICS[reward].label} %{{y:.3f}}"
-                                         f"<br>KL %{{x:.4f}}{_short(hollow.get(point.label, ''))}<extra></extra>")
-    finish(figure, kind, 300)
-    figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text=METRICS[cost].axis, showgrid=True)
-    _value_axis(figure, METRICS[reward], "y")
-    return figure
-
-
-def _sides(points: Sequence[Point], names: Mapping[str, str], width: int = 520, height: int = 230) -> dict[str, str]:
-    """Where each point's name stands so that none lies over another, as far as there is room."""
-    ends = [(cost, value) for point in points for _, cost, value in point.runs]
-    (left, right), (low, high) = ((min(column), max(column)) for column in zip(*ends, strict=True))
-    at = {point.label: (width * (point.cost - left) / (right - left or 1),
-                        height * (high - point.reward) / (high - low or 1)) for point in points}
-    boxes = [(x - 7, x + 7, y - 7, y + 7) for x, y in at.values()]
-    sides = {}
-    for label, (x, y) in at.items():
-        long = 6.8 * len(names[label])
-        places = {"top center": (x - long / 2, x + long / 2, y - 25, y - 9),
-                  "bottom center": (x - long / 2, x + long / 2, y + 9, y + 25),
-                  "middle right": (x + 9, x + 9 + long, y - 8, y + 8),
-                  "middle left": (x - 9 - long, x - 9, y - 8, y + 8)}
-        sides[label] = next((side for side, (a, b, c, d) in places.items() if all(
-            b < other[0] or a > other[1] or d < other[2] or c > other[3] for other in boxes)), "top center")
-        boxes.append(places[sides[label]])
-    return sides
+            + wording.not_finished(words) for mean, words in zip(means, short, strict=True)]

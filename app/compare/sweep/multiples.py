@@ -106,8 +106,8 @@ def _traces(look: Look, lines: Lines, kind: str) -> list[dict[str, Any]]:
 def _trace(line: Line, colour: str, name: str) -> dict[str, Any]:
     x, base = line["x"], {"type": "scatter", "mode": "lines", "name": name, "hoverinfo": "skip", "showlegend": False}
     if line["kind"] == "band":
-        return base | {"x": [*x, *x[::-1]], "y": [*line["high"], *line["low"][::-1]], "fill": "toself",
-                       "fillcolor": colour, "opacity": 0.18, "line": {"width": 0}}
+        return base | {"x": x, "y": line["y"], "fill": "toself", "fillcolor": colour, "opacity": 0.18,
+                       "line": {"width": 0}}
     if line["kind"] != "line":
         return base | {"x": x, "y": line["y"], "opacity": 0.3, "line": {"color": colour, "width": 1}}
     return base | {"x": x, "y": line["y"], "mode": "lines+markers" if len(x) == 1 else "lines", "hoverinfo": "all",

@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import theme
-from app.compare import link, wording
-from app.compare.curves import sent, version
+from app.compare import wording
+from app.compare.curves import resync, sent, version
 from app.compare.data import Chosen, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
-from app.compare.plane import COST, earned
+from app.compare.place import change
+from app.compare.plane import COST, Plane, earned, has_front, payload
 from app.compare.sweep import figures
 from app.compare.sweep.grid import Grid, grid_of, words
 from app.compare.sweep.multiples import Look, common_note, multiples
+from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.held import held
 from app.status import STATES
@@ -65,7 +67,7 @@ def show(chosen: Chosen, full: bool) -> None:
         _values(chosen, grid, looks, stand, names, kind, hollow if stand.place is None else {})
     if right:
         with right:
-            _front(chosen, points, looks, names, kind, hollow)
+            _front(chosen, points, names, hollow, full)
     st.html(wording.CSS + table(chosen, stand, names, looks))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 
@@ -98,7 +100,7 @@ def _verdict(chosen: Chosen, stand: Standing | None, names: Mapping[str, str], a
             shown = held("sweep:by", criterion, tuple(able))
             st.selectbox("Judged", able, able.index(shown.value), key=shown.key, width=230,
                          label_visibility="collapsed", format_func=lambda key: f"Best {WAYS.get(key) or judged(key)}",
-                         on_change=lambda: link.change(by="" if shown.taken() == FINAL else shown.value))
+                         on_change=lambda: change(by="" if shown.taken() == FINAL else shown.value))
         st.html(f'<div class="rl-status">{html.escape(verdict(stand, chosen, names))}</div>', width="stretch")
 
 
@@ -173,17 +175,16 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
                      stand.means.items()))
 
 
-def _front(chosen: Chosen, points: Sequence[Point], looks: Sequence[Look], names: Mapping[str, str],
-           kind: str, hollow: figures.Hollow) -> None:
+def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, full: bool) -> None:
     reward = METRICS[earned(chosen)]
     title, caption = f"{reward.label} against KL", "at the end"
-    if sum(point.on_front for point in points) > 1:
+    if has_front(points):
         caption += "; dotted: the front, which no other beats at both"
     if any(point.label in hollow for point in points):
         caption += f"; hollow{UNFINISHED}"
     _head(title, caption)
-    figure_chart(figures.front(points, looks, names, reward.key, COST, kind, hollow), "sweep_front", title=title,
-                 caption=f"Means over seeds {caption}", alt=f"{title}, at the end")
+    compare_chart(payload(chosen, reward.key, points, full, Plane(False, False, 300, names, hollow)), "sweep_front",
+                  on_resync=resync)
 
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look]) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.components.component import HERE
-from app.components.plotly import Chart
+from app.components.plotly import CURVES, Chart
 
-CHART = Chart(Path(__file__).parent, HERE / "curves.js")
+CHART = Chart(Path(__file__).parent, *CURVES)
 
 
 def compare_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],

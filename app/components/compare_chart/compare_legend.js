@@ -1,31 +1,4 @@
-// What the charts of one page share: which groups are hidden, how far they are zoomed, and the names to click.
-
-const scenes = new Map(); // scene -> { hidden, zoom, charts }
-
-function sceneOf(name) {
-  if (!scenes.has(name)) scenes.set(name, { hidden: new Set(), zoom: null, charts: new Set() });
-  return scenes.get(name);
-}
-
-function redraw(scene, except = null) {
-  scene.charts.forEach((chart) => chart !== except && render(chart, true));
-}
-
-function toggle(scene, group) {
-  if (!scene.hidden.delete(group)) scene.hidden.add(group);
-  redraw(scene);
-}
-
-// Show one group alone; the one that is alone already brings all the others back.
-function isolate(scene, group, count) {
-  const others = [...Array(count).keys()].filter((each) => each !== group);
-  const alone = !scene.hidden.has(group) && others.every((each) => scene.hidden.has(each));
-  scene.hidden = new Set(alone ? [] : others);
-  redraw(scene);
-}
-
-const colourOf = (chart, index) => chart.groups[index].colour[chart.theme.dark ? 1 : 0];
-const DASH_ARRAYS = { solid: "", dot: "2 3", dash: "6 3", dashdot: "6 2 2 2" };
+// The names of the groups: to click above the charts, and at the ends of their lines.
 
 // A button for each group: a click hides it, a double click isolates it. They stay when a group is hidden: what is
 // clicked once must still be there for the second click.

@@ -25,11 +25,4 @@ export async function update({ data, parentElement }) {
   await Plotly.react(figure.plot, data.figure.data, { ...data.figure.layout, uirevision: true }, figure.config);
 }
 
-// Streamlit also calls this when newer data came meanwhile: then the figure lives on.
-export async function dispose(parentElement) {
-  await new Promise((resolve) => setTimeout(resolve, 0));
-  if (parentElement.isConnected) return;
-  const figure = figures.get(parentElement);
-  figures.delete(parentElement);
-  if (figure) Plotly?.purge(figure.plot);
-}
+export const dispose = disposing(figures, (figure) => Plotly?.purge(figure.plot));

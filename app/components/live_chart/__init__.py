@@ -7,10 +7,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.components.component import HERE
-from app.components.plotly import Chart
+from app.components.plotly import CURVES, Chart
 
-CHART = Chart(Path(__file__).parent, HERE / "curves.js")
+CHART = Chart(Path(__file__).parent, *CURVES)
 
 
 def live_chart(data: dict, key: str, on_resync: Callable[[], None], on_marker: Callable[[str, int], None]) -> None:

@@ -122,12 +122,7 @@ export function update(component) {
   if (board.hover !== null) say(board, board.hover);
 }
 
-// Streamlit also calls this when newer data came meanwhile: then the board lives on.
-export async function dispose(parentElement) {
-  await new Promise((resolve) => setTimeout(resolve, 0));
-  if (parentElement.isConnected) return;
-  const board = boards.get(parentElement);
-  boards.delete(parentElement);
-  board?.observer.disconnect();
-  for (const timer of [board?.timer, board?.refused, board?.asking]) clearTimeout(timer);
-}
+export const dispose = disposing(boards, (board) => {
+  board.observer.disconnect();
+  for (const timer of [board.timer, board.refused, board.asking]) clearTimeout(timer);
+});

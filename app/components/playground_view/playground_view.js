@@ -179,7 +179,4 @@ export function update({ data, parentElement }) {
   draw(view);
 }
 
-export async function dispose(parentElement) {
-  await new Promise((resolve) => setTimeout(resolve, 0));
-  if (!parentElement.isConnected) views.delete(parentElement);
-}
+export const dispose = disposing(views);

@@ -90,10 +90,7 @@ export function update({ data, parentElement }) {
   if (!clips.has(parentElement)) clips.set(parentElement, make(parentElement, data));
 }
 
-export function dispose(parentElement) {
-  const clip = clips.get(parentElement);
-  if (!clip) return;
+export const dispose = disposing(clips, (clip) => {
   cancelAnimationFrame(clip.frame);
   clip.sizes.disconnect();
-  clips.delete(parentElement);
-}
+});

@@ -196,11 +196,7 @@ export function update({ data, parentElement }) {
   draw(player);
 }
 
-export async function dispose(parentElement) {
-  await new Promise((resolve) => setTimeout(resolve, 0));
-  if (parentElement.isConnected) return;
-  const player = players.get(parentElement);
-  players.delete(parentElement);
-  player?.observer.disconnect();
-  if (player) cancelAnimationFrame(player.frame);
-}
+export const dispose = disposing(players, (player) => {
+  player.observer.disconnect();
+  cancelAnimationFrame(player.frame);
+});

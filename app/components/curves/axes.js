@@ -1,5 +1,4 @@
-// What charts of curves share: symlog axes, round ends, markers with their words, and the page's looks. Served as one
-// with each chart's scripts.
+// Symlog axes, round ends, markers with their words, and the page's looks.
 
 const KL_LINEAR = 1e-3; // symlog: linear within ±0.001, logarithmic beyond
 const LEVELS = 3; // of marker words above a chart; the ones that find no place keep their line
@@ -49,9 +48,9 @@ function power10(tick) {
   return (tick < 0 ? "−" : "") + words;
 }
 
-// Dotted verticals at `marks` ({ x, text, colour, more }), their words above the plot, whose x axis shows `range` on so
-// many pixels: on as many levels as near neighbours need, the rightmost lowest. `more` is what else an annotation has;
-// `worded` are the marks with words, in the order of the annotations; `top` is the margin that they need.
+// Dotted verticals at `marks` ({ x, text, colour, more }), their words above the plot, whose x axis shows
+// `range` on so many pixels: on as many levels as near neighbours need, the rightmost lowest. `more` is what else an
+// annotation has; `worded` are the marks with words, in the order of the annotations; `top` is the margin they need.
 function markLayout(marks, range, pixels, words = true) {
   const shapes = [], annotations = [], worded = [], levels = [];
   const perPixel = (range[1] - range[0]) / pixels;

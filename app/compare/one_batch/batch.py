@@ -1,0 +1,60 @@
+"""What of a link is the affair of the view "One batch": which batch it is, and what is done to it first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app import link
+from app.link import Fault, param
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.spec.run_spec import WHOLE
+
+ONLINE = tuple(key for key, row in ALGORITHMS.items() if row.loop == "online")
+UPDATES, OTHERS = (0, 1, 2, 4), (128, 256, 512, 1024, 2048)
+BOUNDS = {"prompts": (2, 256), "group_size": (2, 32), "seed": WHOLE["seed"]}
+LOOKED, USUAL, MOST_LOOKED = ("first", "second"), -1, 99  # the completions whose tokens are looked at, by their places
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The job's spec, but for an empty `model` or `stepper`, for which the runs decide, and for LOOKED."""
+
+    model: str = param("")
+    updates: int = param(0, link.whole(among=UPDATES))
+    stepper: str = param("", link.one_of(ONLINE))
+    prompts: int = param(16, link.whole(*BOUNDS["prompts"]))
+    group_size: int = param(8, link.whole(*BOUNDS["group_size"]))
+    seed: int = param(0, link.whole(*BOUNDS["seed"]))
+    eval_prompts: int = param(512, link.whole(among=OTHERS))
+    first: int = param(USUAL, link.whole(0, MOST_LOOKED))
+    second: int = param(USUAL, link.whole(0, MOST_LOOKED))
+
+    def to_text(self) -> str:
+        """What is no default, as "updates=2;stepper=ppo"."""
+        return ";".join(f"{key}={said}" for key, said in link.written(self).items())
+
+    def spec(self) -> dict[str, Any]:
+        """The job that makes it."""
+        given = {key: value for key, value in vars(self).items() if key not in LOOKED}
+        if not (self.updates and self.stepper):
+            del given["stepper"]
+        return {"job": "one_batch", **given}
+
+
+def read(text: str, models: Sequence[str]) -> tuple[Batch, list[Fault]]:
+    """The batch that a link names, with no model where it names none of `models`, and what of it cannot be."""
+    parts = {key: said for key, _, said in (part.partition("=") for part in text.split(";") if part)}
+    batch, faults = link.read(Batch, parts)
+    faults += [Fault(key, said, "there is no such choice") for key, said in parts.items() if key not in vars(Batch())]
+    if batch.model and batch.model not in models:
+        faults.append(Fault("model", batch.model, f"choose one of {', '.join(models)}"))
+        batch = replace(batch, model="")
+    return batch, faults
+
+
+def of(text: str, models: Sequence[str]) -> Batch:
+    """The same, from the first of `models` where it names none of them."""
+    batch, _ = read(text, models)
+    return batch if batch.model else replace(batch, model=models[0])

@@ -1,0 +1,47 @@
+"""What a link to the Compare page says: which runs, and how they are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app import link
+from app.link import param
+from app.session import SMOOTHEST
+from labcore.catalog.metrics import METRICS
+from labcore.compare.best import CRITERIA
+from labcore.compare.traces import AXES
+
+CURVES = "curves"
+VIEWS = {CURVES: "Curves", "sweep": "Sweep", "table": "Table", "plane": "Reward and KL", "answers": "Answers",
+         "batch": "One batch"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Runs by their ids, or all those of a `sweep`. Where `metric` or `x` is empty the runs decide. `batch` is the
+    affair of the view of that name, `by` what a sweep is judged by.
+
+    `baseline` is a run of the group that the others are measured against; `traces`: each seed is drawn as well.
+    """
+
+    runs: tuple[str, ...] = param((), link.names)
+    sweep: str = param("")
+    metric: str = param("", link.one_of(METRICS))
+    x: str = param("", link.one_of(AXES))
+    smooth: float = param(0.0, link.number(0, SMOOTHEST))
+    baseline: str = param("")
+    traces: bool = param(False, link.switch)
+    view: str = param(CURVES, link.one_of(VIEWS))
+    batch: str = param("")
+    by: str = param("", link.one_of(CRITERIA))
+
+
+def change(**parts: Any) -> None:
+    """Other parts of the place that the link names by now."""
+    link.turn(Place, **parts)
+
+
+def go(place: Place) -> None:
+    """To another place."""
+    link.go(link.written(place))

@@ -1,0 +1,112 @@
+// Panels of curves: drawn once, grown where only points were added, zoomed together. A chart has
+//
+//   groups  [{ colour: [light, dark], short, dash, bold, muted }]
+//   panels  Map key -> { title, symbol, unit, help, scale, digits, axis, height, caption, alt, marks, order, lines }
+//   lines   Map key -> { kind, group, x, y } and, where they differ from the group's, name, metric, dash, width, digits
+//   form    one of FORMS; theme; scene; xmax, the end of the horizontal axis
+//
+// and may have `above()`, called before its panels are drawn, and `drawn(panel)`, called after each of them.
+
+const charts = new WeakMap();
+
+const DATA = ["x", "y", "customdata"];
+
+const linesOf = (panel) => panel.order.map((key) => panel.lines.get(key));
+
+function chartAt(parentElement, root) {
+  let chart = charts.get(parentElement);
+  if (!chart) {
+    chart = { panels: new Map(), observer: new ResizeObserver(() => resized(chart)) };
+    charts.set(parentElement, chart);
+    chart.observer.observe(root);
+  }
+  return Object.assign(chart, { root });
+}
+
+// Plotly follows the width by itself; names and words are placed by hand.
+function resized(chart) {
+  chart.panels.forEach((panel) => {
+    panel.changed ||= panel.width !== undefined && panel.plot.clientWidth !== panel.width;
+  });
+  render(chart);
+}
+
+function about(panel) {
+  const unit = panel.unit.toLowerCase() === panel.title.toLowerCase() ? "" : panel.unit;
+  return { title: [panel.title, unit && `(${unit})`].filter(Boolean).join(" "),
+    caption: panel.caption, name: panel.title.toLowerCase().replace(/\W+/g, "-") };
+}
+
+// What traces have beyond those of `panel` that are drawn, as Plotly.extendTraces takes it; null where more is new.
+function added(panel, traces) {
+  const indices = [], update = { x: [], y: [], customdata: [] };
+  if (panel.plot.data?.length !== traces.length) return null;
+  for (const [index, trace] of traces.entries()) {
+    const { x, y } = panel.plot.data[index];
+    if (x.length > trace.x.length || x.some((each, at) => each !== trace.x[at] || y[at] !== trace.y[at])) return null;
+    if (x.length === trace.x.length) continue;
+    indices.push(index);
+    DATA.forEach((name) => update[name].push(trace[name].slice(x.length)));
+  }
+  return { indices, update };
+}
+
+function draw(chart, panel) {
+  const layout = layoutOf(chart, panel), traces = tracesOf(chart, panel);
+  const looks = JSON.stringify([layout, traces.map((trace) => ({ ...trace, x: 0, y: 0, customdata: 0 }))]);
+  const more = looks === panel.looks ? added(panel, traces) : null;
+  panel.config ??= { ...configOf(() => about(panel), () => whole(chart.scene)), doubleClick: false };
+  panel.plot.style.height = `${layout.height}px`; // on a narrow screen it is lower
+  if (!more) Plotly.react(panel.plot, traces, layout, panel.config);
+  else if (more.indices.length) Plotly.extendTraces(panel.plot, more.update, more.indices);
+  Object.assign(panel, { looks, changed: false, width: panel.plot.clientWidth });
+  panel.plot.setAttribute("aria-label", panel.alt);
+  if (!panel.listening) listen(chart, panel);
+  chart.drawn?.(panel);
+}
+
+function listen(chart, panel) {
+  panel.listening = true;
+  panel.plot.on("plotly_relayout", (change) => {
+    const range = (axis) => (`${axis}.range[0]` in change ? [change[`${axis}.range[0]`], change[`${axis}.range[1]`]]
+      : null);
+    panel.zoom = range("yaxis") ?? panel.zoom;
+    panel.gapZoom = range("yaxis2") ?? panel.gapZoom;
+    const across = range("xaxis");
+    if (!across) return;
+    if (panel.plane) panel.xZoom = across;
+    else {
+      chart.scene.zoom = across;
+      redraw(chart.scene);
+    }
+  });
+  panel.plot.on("plotly_doubleclick", () => whole(chart.scene));
+  panel.plot.on("plotly_clickannotation", ({ index }) => panel.worded[index]?.click?.());
+}
+
+// Back to everything, on every chart.
+function whole(scene) {
+  scene.zoom = null;
+  scene.charts.forEach((chart) => chart.panels.forEach((one) => { one.zoom = one.xZoom = one.gapZoom = null; }));
+  redraw(scene);
+}
+
+// One chart after the other, so that the page is painted in between: the first is there long before the last.
+async function render(chart, all = false) {
+  if (all) chart.panels.forEach((panel) => { panel.changed = true; });
+  if (!Plotly || !chart.groups) return;
+  const turn = chart.turn = Symbol("turn");
+  chart.above?.();
+  for (const panel of chart.panels.values()) {
+    if ((panel.box?.hidden ?? true) || !panel.changed) continue;
+    draw(chart, panel);
+    if (chart.panels.size > 1) await new Promise((resolve) => setTimeout(resolve, 0));
+    if (chart.turn !== turn || !chart.root.isConnected) return;
+  }
+}
+
+export const dispose = disposing(charts, (chart) => {
+  chart.scene?.charts.delete(chart);
+  chart.observer.disconnect();
+  chart.panels.forEach((panel) => panel.plot && Plotly?.purge(panel.plot));
+});

@@ -1,0 +1,74 @@
+// Axes, markers and margins of a panel.
+
+// How much room the panels of a chart have: margins, ticks, and whether words of markers stand above them.
+const FORMS = {
+  main: { left: 50, right: 12, bottom: 40, across: 8, up: 7, rates: [0, 0.25, 0.5, 0.75, 1], words: true, title: 4 },
+  small: { left: 50, right: 12, bottom: 26, across: 4, up: 4, rates: [0, 0.25, 0.5, 0.75, 1], words: false },
+  live: { left: 46, right: 10, bottom: 34, across: 6, up: 5, rates: [0, 0.5, 1], words: true, title: 2 },
+};
+
+function xRange(chart, panel) {
+  return panel.plane ? undefined : chart.scene.zoom ?? [0, chart.xmax]; // a plane has its own, which the server chose
+}
+
+function yAxis(chart, panel, axis, pixels) {
+  const y = { ...axis, gridcolor: chart.theme.line, nticks: chart.form.up, automargin: false };
+  if (panel.scale === "rate") Object.assign(y, { range: [-0.03, 1.03], tickvals: chart.form.rates });
+  if (panel.scale === "symlog") {
+    const values = linesOf(panel).filter((line) => !chart.scene.hidden.has(hiderOf(line))).flatMap((line) => line.y);
+    Object.assign(y, symlogAxis(values.length ? values : [0], pixels));
+  }
+  if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
+  if (panel.zoom) {
+    Object.assign(y, { range: panel.zoom, autorange: false });
+    if (panel.scale === "rate") delete y.tickvals;
+  }
+  if (panel.yTitle) y.title = { text: panel.yTitle, standoff: 4, font: { size: 12 } };
+  return y;
+}
+
+// Markers within the range, in their group's colour.
+function marksOf(chart, panel, range) {
+  return panel.marks.filter(({ x, group }) => !chart.scene.hidden.has(group) && x >= range[0] && x <= range[1])
+    .map((mark) => ({ ...mark, colour: mark.group === undefined ? chart.theme.mark : colourOf(chart, mark.group) }));
+}
+
+function layoutOf(chart, panel) {
+  const { ink, line, ground } = chart.theme;
+  const form = chart.form;
+  const axis = { tickfont: { size: 12 }, zeroline: false, linecolor: line, tickcolor: line };
+  const width = panel.plot.clientWidth || 400;
+  panel.room = panel.ends && width > 560 && panel.names ? Math.min(130, width * 0.17) : 0;
+  const margin = { l: panel.yTitle ? 64 : form.left, r: panel.room || form.right, b: form.bottom };
+  const range = xRange(chart, panel);
+  const { shapes, annotations, worded, top } = range
+    ? markLayout(marksOf(chart, panel, range), range, Math.max(width - margin.l - margin.r, 120), form.words)
+    : { shapes: [], annotations: [], worded: [], top: 8 };
+  panel.worded = worded; // of the annotations, in their order
+  panel.plot.style.setProperty("--rl-words", `${top - 8}px`); // a chart's buttons can stand below them
+  const strip = panel.order.some((key) => String(key).includes(":gap"));
+  const height = Math.min(panel.height, Math.max(150, 0.85 * width));
+  const inside = height - top - margin.b;
+  const low = strip ? 110 / inside : 0;
+  const looks = looksOf(chart.theme);
+  const layout = { ...looks, height, margin: { ...margin, t: top }, shapes, annotations,
+    hoversort: "value descending", hovermode: range ? "x unified" : "closest",
+    hoverlabel: { ...looks.hoverlabel, namelength: 40 },
+    xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: form.across, anchor: strip ? "y2" : "y",
+      ...(range && { range, unifiedhovertitle: { text: `%{x} ${panel.axis}` } }),
+      ...(form.title && { title: { text: panel.axis, standoff: form.title, font: { size: 12 } } }) },
+    yaxis: { ...yAxis(chart, panel, axis, inside * (1 - low)), domain: [low ? low + 22 / inside : 0, 1] } };
+  if (panel.plane && panel.range.x) {
+    panel.inside = [width - margin.l - margin.r, inside];
+    Object.assign(layout.xaxis, { range: panel.xZoom ?? panel.range.x, autorange: false });
+    if (!panel.zoom) Object.assign(layout.yaxis, { range: panel.range.y, autorange: false });
+  }
+  if (strip) {
+    layout.yaxis2 = { ...axis, gridcolor: line, nticks: 4, domain: [0, low - 6 / inside], zeroline: true,
+      zerolinecolor: chart.theme.mark, zerolinewidth: 1.5, ...(panel.gapZoom && { range: panel.gapZoom }) };
+    layout.annotations.push({ text: escaped(panel.strip), xref: "paper", x: 0, xanchor: "left", yref: "paper",
+      y: low, yanchor: "bottom", showarrow: false, font: { size: 12, color: ink }, xshift: -2,
+      borderpad: 1, bgcolor: ground });
+  }
+  return layout;
+}

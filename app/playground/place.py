@@ -1,0 +1,67 @@
+"""What a link to the Playground says: which models answer what, and how they draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app import link
+from app.link import param
+from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.errors import LabError
+from labcore.jobs.models import parse
+from labcore.spec.run_spec import WHOLE
+
+MOST_MODELS, MOST_ANSWERS = 3, 8
+ANSWERS, VOTE = "answers", "vote"
+
+
+def _models(said: str) -> tuple[str, ...]:
+    """Up to three models by their names."""
+    kept, wrong = [], []
+    for name in filter(None, said.split(",")):
+        try:
+            kept.append(parse(name).name)
+        except LabError as error:
+            wrong.append(str(error))
+    if beyond := kept[MOST_MODELS:]:
+        wrong.append(f"{MOST_MODELS} models answer side by side: {', '.join(beyond)} "
+                     f"{'is' if len(beyond) == 1 else 'are'} left out.")
+    if wrong:
+        raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong))
+    return tuple(kept)
+
+
+def _temperature(said: str) -> float:
+    return 0.0 if said in ("0", "0.0") else float(TEMPERATURE.parse(said))
+
+
+@dataclass(frozen=True)
+class Place:
+    """`models` as `labcore.jobs.models` names them. `prompt` None: the task's first; `answer` None: the task's own,
+    "": nobody judges.
+
+    `limit` None is the length limit of the first run. `own`: each vote is on the prompt.
+    """
+
+    models: tuple[str, ...] = param((), _models, key="runs")
+    prompt: str | None = param(None)
+    answer: str | None = param(None)
+    temperature: float = param(1.0, _temperature, key="t")
+    top_k: int = param(0, TOP_K.parse)
+    top_p: float = param(1.0, TOP_P.parse)
+    seed: int = param(0, link.whole(*WHOLE["seed"]))
+    count: int = param(3, link.whole(1, MOST_ANSWERS), key="n")
+    limit: int | None = param(None, MAX_NEW_TOKENS.parse, key="max")
+    view: str = param(ANSWERS, link.one_of((ANSWERS, VOTE)))
+    own: bool = param(False, link.switch)
+
+
+def now() -> Place:
+    """Where the tab is at this moment, which a widget's closure cannot know: it was drawn before."""
+    return link.read(Place)[0]
+
+
+def go(**changes: Any) -> None:
+    """Put other values of these fields into the link; the others stay as they are by now."""
+    link.turn(Place, **changes)
