@@ -14,11 +14,10 @@ from app.lab import lab
 from app.link import Param
 from app.shortcuts import shortcuts
 from app.theme import symbol
-from labcore.catalog.knob import Knob
+from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.files.paths import home, max_runs
-from labcore.runs.steering import shown
 from labcore.spec.run_spec import every_knob
 from labcore.store.schema import shown as place
 

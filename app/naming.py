@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labcore.catalog.knob import Knob
-from labcore.runs.steering import shown
+from labcore.catalog.knob import Knob, shown
 from labcore.spec.model_names import name_of_model, without_folders
 from labcore.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.store.rows import RunRow

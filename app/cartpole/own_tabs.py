@@ -22,7 +22,7 @@ UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy cost
 
 def surrogate(run: RunRow, feed: Feed) -> None:
     """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
-    objectives = feed.values_of("objective")
+    objectives = feed.history.values_of("objective")
     clips = "clip" in objectives
     if objectives and not clips:
         st.caption(UNCLIPPED)
@@ -89,8 +89,7 @@ def value(run: RunRow, feed: Feed) -> None:
 
 def variance(run: RunRow, feed: Feed) -> None:
     """The gradient's variance for each choice of Ψ_t, on one batch."""
-    knobs = feed.knobs()
-    count = int(knobs["environments"])
+    count = int(run.spec.knobs["environments"])
     if count < 2:
         st.caption("A variance needs two environments or more: with one, a step has a single gradient and nothing to "
                    "compare it with. Start a new run with more environments.")
@@ -101,7 +100,7 @@ def variance(run: RunRow, feed: Feed) -> None:
         st.caption("Measured at the first step and then every so many; nothing is here yet.")
         return
     measured = {key.removeprefix(begin): value for key, value in step.metrics.items() if key.startswith(begin)}
-    st.plotly_chart(figures.variance_figure(measured, str(knobs["psi"]), theme.ground()), theme=None,
+    st.plotly_chart(figures.variance_figure(measured, str(feed.knobs(step.step)["psi"]), theme.ground()), theme=None,
                     key="variance", config=PLAIN, alt="Gradient variance of the four choices of Ψ, on a log axis")
     st.caption(f"{figures.variance_words(measured)} Step {step.step:,}: trace of the covariance of the "
                f"gradients of {count} episodes, the same {count} for each choice, before any normalisation. The filled "

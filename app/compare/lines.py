@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from labcore.catalog.knob import shown
 from labcore.compare import statistics, tree
 from labcore.compare.curves import MOST, interpolate, places_of, smoothed, thin
 from labcore.compare.table import Group
 from labcore.compare.traces import Trace
-from labcore.runs.steering import shown
 from labcore.spec.run_spec import knobs_of
 
 Line = dict[str, Any]

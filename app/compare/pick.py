@@ -16,6 +16,7 @@ from app.held import held
 from app.lab import lab
 from app.status import STATES
 from labcore.compare import imported
+from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import unusual
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -74,8 +75,8 @@ def other_seeds(sources: Sequence[Source]) -> list[str]:
     found = {}
     for run in lab().store.runs(limit=OFFERED):
         if run.step and run.spec.parent is None and run.spec.seed not in settings.get(setting(run), {run.spec.seed}):
-            found.setdefault((setting(run), run.spec.seed), run.id)
-    return [run for run in found.values() if not any(event.kind == "knob" for event in lab().store.events_after(run))]
+            found.setdefault((setting(run), run.spec.seed), run)
+    return [run.id for run in found.values() if not KnobHistory(run.spec, lab().store.events_after(run.id)).changes]
 
 
 def setting(run: RunRow) -> tuple:

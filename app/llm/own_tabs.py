@@ -103,9 +103,9 @@ def _surrogate(run: RunRow, feed: Feed) -> None:
 
 
 def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
-    knobs = feed.knobs()
-    low, high = float(knobs["clip_low"]), float(knobs["clip_high"])
     samples = files.picker(run.id, "samples", "Tokens of") or {}
+    knobs = feed.knobs(samples.get("step"))
+    low, high = float(knobs["clip_low"]), float(knobs["clip_high"])
     st.plotly_chart(charts.surrogate_figure(samples, low, high, kind), theme=None, key="clip",
                     config={"displayModeBar": False}, alt="L CLIP against the ratio, one dot per token of the samples")
     counts = charts.branch_counts(charts.token_points(samples), low, high)

@@ -14,10 +14,11 @@ from app.session import page_of
 from app.status import STATES, duration, volume
 from app.theme import number
 from app.tokens import literal
+from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
 from labcore.files.paths import run_folder
-from labcore.runs.fork import Branch, knobs_at, lineage
-from labcore.runs.steering import shown
+from labcore.runs.fork import Branch, lineage
+from labcore.runs.knob_history import KnobHistory
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.spec.run_spec import RunSpec, knobs_of
 
@@ -56,8 +57,8 @@ def _outcome(entry: Entry) -> None:
         rows.append(("on disk", volume(digest.size)))
     if entry.sweep:
         rows.append(("sweep", entry.sweep))
-    rows += [("turned", f"{event.payload['text']} at step {event.step:,}")
-             for event in lab().store.events_after(entry.id) if event.kind == "knob"]
+    changes = KnobHistory(lab().store.run(entry.id).spec, lab().store.events_after(entry.id)).changes
+    rows += [("turned", f"{change.text} at step {change.step:,}") for change in changes]
     if rows:
         st.markdown("**Outcome**")
         st.html(_table(rows))
@@ -116,7 +117,7 @@ def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
 
 def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
     """What a fork changed: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
-    before = knobs_at(parent, lab().store.events_after(child.parent[0]), step)
+    before = KnobHistory(parent, lab().store.events_after(child.parent[0])).at(step)
     found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
     for knob in knobs_of(child.row, child.task_row):
         if knob.key in before and before[knob.key] != child.knobs[knob.key]:

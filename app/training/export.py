@@ -20,7 +20,6 @@ from labcore.exports.handover.plan import Plan, fits
 from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
-from labcore.runs.fork import knobs_at
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
@@ -117,7 +116,7 @@ def _further(run: RunRow, feed: Feed) -> None:
         chosen = TOOLS[st.segmented_control("Tool", list(TOOLS), format_func=lambda key: TOOLS[key].label,
                                             key="further", default="trl", required=True,
                                             label_visibility="collapsed")]
-        script = _script(chosen.key, run.id, replace(run.spec, knobs=knobs_at(run.spec, feed.events, feed.last_step)))
+        script = _script(chosen.key, run.id, replace(run.spec, knobs=feed.knobs(feed.last_step)))
         st.download_button("Download script", script, chosen.file(run.id), "text/plain", icon=":material/code:",
                            on_click="ignore", key=f"script:{chosen.key}:{run.id}")
     st.caption(f"The same training with {chosen.label} {chosen.version}, on this run's checkpoint or a large model: "

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.theme import DARK, LIGHT, symbol
-from labcore.catalog.knob import Value
+from labcore.catalog.knob import Value, shown
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
-from labcore.runs.fork import knobs_at, movable
-from labcore.runs.steering import shown
+from labcore.runs.fork import movable
+from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, Step
 
@@ -83,16 +83,14 @@ class Feed:
                 return step.metrics[key]
         return None
 
-    def knobs(self, at: int | None = None) -> dict[str, Value]:
-        """The knobs as they are now, or were at the end of step `at`: those of the spec, changed by the events."""
-        changed = {event.payload["knob"]: event.payload["to"] for event in self.events
-                   if event.kind == "knob" and (at is None or event.step < at)}
-        return {**self.spec.knobs, **changed}
+    @property
+    def history(self) -> KnobHistory:
+        """Which value of a knob counted at which step."""
+        return KnobHistory(self.spec, self.events)
 
-    def values_of(self, knob: str) -> set[Value]:
-        """All that a knob has been in this run; nothing where the run has no such knob."""
-        return ({self.spec.knobs[knob]} if knob in self.spec.knobs else set()) | {
-            event.payload["to"] for event in self.events if event.kind == "knob" and event.payload["knob"] == knob}
+    def knobs(self, at: int | None = None) -> dict[str, Value]:
+        """The knobs as they are now, or were in the last update of step `at`."""
+        return self.history.at(at)
 
     @property
     def walks(self) -> bool:
@@ -169,10 +167,9 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
                         "after": after,
                         "rows": [root] * bool(root and root[0] > after) + feed.rows(after)}
         feed.sent = feed.last_step
-        # An event's step is the first that it counts for: the marker stands before it, where the smoothing ends.
-        markers += [{"run": run_id, "step": event.step - 1, "update": event.payload.get("update"),
-                     "text": event.payload["text"], "event": event.id} for event in feed.events
-                    if event.kind == "knob"]
+        # The marker stands before the first step that the change counts in, where the smoothing ends.
+        markers += [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
+                     "event": change.event} for change in feed.history.changes]
         if root:
             markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})
@@ -194,7 +191,7 @@ def branch(spec: RunSpec, parent: Feed) -> str:
     """What a fork began with that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
-    before = knobs_at(parent.spec, parent.events, spec.parent[1])
+    before = parent.knobs(spec.parent[1])
     told = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
             if spec.knobs[knob.key] != before[knob.key]]
     return f": {', '.join(told[:2])}{' …' if told[2:] else ''}" if told else "" if spec.twin else ": fresh"

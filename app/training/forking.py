@@ -14,12 +14,12 @@ from app.status import STATES
 from app.theme import DARK, LIGHT, ground
 from app.tokens import literal
 from app.training import controls
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
-from labcore.runs.steering import shown
+from labcore.runs.knob_history import Change, KnobHistory
 from labcore.spec.run_spec import WHOLE, RunSpec
-from labcore.store.rows import Event, RunRow
+from labcore.store.rows import RunRow
 
 OPEN, ASKED = "fork", "fork_asked"
 MOST_ANCESTORS = 4
@@ -74,32 +74,32 @@ def _close() -> None:
 
 
 def _form(run: RunRow, found: Wish) -> None:
-    there, events = found.steps, lab().store.events_after(run.id)
+    there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).changes
     if not there:
         st.info(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step." if active(run)
                 else f"{run.id} ended before its first checkpoint, where a fork could begin: start a new run.")
         return
-    event = next((each for each in events if each.id == found.event_id), None)
+    marked = next((each for each in changes if each.event == found.event_id), None)
     scope = f"fork:{run.id}:{found.event_id}"
     left, right = st.columns(2)
-    step = left.selectbox("From step", there[::-1], index=there[::-1].index(_usual(there, events, event)),
-                          format_func=lambda at: _about(at, there, events), key=f"{scope}:step:{there}")
-    heirs = {row.key: row.label for row in fork.heirs(run.spec)}
-    algorithm = right.selectbox("Go on with", list(heirs), format_func=heirs.get, key=f"{scope}:algorithm")
-    if event and not any(at < event.step for at in there):
-        st.info(f"No checkpoint is left from before {literal(event.payload['text'])} at step {event.step:,}: the first "
+    step = left.selectbox("From step", there[::-1], index=there[::-1].index(_usual(there, changes, marked)),
+                          format_func=lambda at: _about(at, there, changes), key=f"{scope}:step:{there}")
+    compatible = {row.key: row.label for row in fork.compatible(run.spec)}
+    algorithm = right.selectbox("Algorithm", list(compatible), format_func=compatible.get, key=f"{scope}:algorithm")
+    if marked and not any(at < marked.step for at in there):
+        st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first "
                 f"is that of step {there[0]:,}, where the change has been made.")
     base = _base(run, step, algorithm)
     if base is None:
         return
-    values = _values(f"{scope}:{step}:{algorithm}", base, event)
-    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step, event)
+    values = _values(f"{scope}:{step}:{algorithm}", base, marked)
+    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step, marked)
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
                                   key=f"{scope}:twin", help="The same: what comes out differently is due to what you "
                                   "change, not to luck. Fresh: another draw from the same state.")
     steps = right.number_input("Until step", step + 1, WHOLE["steps"][1], base.steps, 10, key=f"{scope}:until:{step}")
-    later = [each.payload["text"] for each in events if each.kind == "knob" and each.step > step]
+    later = [each.text for each in changes if each.step > step]
     st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))
     if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
                  shortcut="Ctrl+Enter"):
@@ -107,21 +107,19 @@ def _form(run: RunRow, found: Wish) -> None:
                steps)
 
 
-def _usual(there: Sequence[int], events: list[Event], event: Event | None) -> int:
+def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None) -> int:
     """Where to fork if nothing is chosen: right before the marker, or the last one; else at the newest checkpoint."""
-    moved = [each for each in events if each.kind == "knob"]
-    event = event or (moved[-1] if moved else None)
-    if event is None:
+    last = marked or (changes[-1] if changes else None)
+    if last is None:
         return there[-1]
-    before = fork.newest_before(there, event.step)
+    before = fork.newest_before(there, last.step)
     return there[0] if before is None else before
 
 
-def _about(step: int, there: Sequence[int], events: list[Event]) -> str:
+def _about(step: int, there: Sequence[int], changes: Sequence[Change]) -> str:
     """A step as a choice, with the changes that came between it and the next checkpoint."""
     following = min((at for at in there if at > step), default=None)
-    after = [each.payload["text"] for each in events if each.kind == "knob" and each.step > step
-             and (following is None or each.step <= following)]
+    after = [each.text for each in changes if each.step > step and (following is None or each.step <= following)]
     return f"{step:,}" + (f" · before {', '.join(after[:2])}{' …' if after[2:] else ''}" if after else "")
 
 
@@ -134,19 +132,19 @@ def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
         return None
 
 
-def _values(scope: str, base: RunSpec, event: Event | None) -> dict[str, Value]:
+def _values(scope: str, base: RunSpec, marked: Change | None) -> dict[str, Value]:
     """The knobs as the dialog has them; from the marker on, its knob begins with what it was before."""
     key = f"values:{scope}"
     if key not in st.session_state:
         st.session_state[key] = dict(base.knobs)
-        if event and event.step <= base.parent[1] and event.payload["knob"] in base.knobs:
-            st.session_state[key][event.payload["knob"]] = event.payload["from"]
+        if marked and marked.step <= base.parent[1] and marked.knob in base.knobs:
+            st.session_state[key][marked.knob] = marked.before
     return st.session_state[key]
 
 
-def _knobs(target: controls.Target, knobs: list[Knob], step: int, event: Event | None) -> None:
+def _knobs(target: controls.Target, knobs: list[Knob], step: int, marked: Change | None) -> None:
     """The marker's knob first, as the question; then all that can be another one."""
-    asked = next((knob for knob in knobs if event and knob.key == event.payload["knob"]), None)
+    asked = next((knob for knob in knobs if marked and knob.key == marked.knob), None)
     if asked:
         st.markdown(f"**What if {literal(asked.name)}** had been … from step {step:,} on?")
         (controls.number if asked.type in (int, float) else controls.widget)(target, asked)

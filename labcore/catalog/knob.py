@@ -129,6 +129,17 @@ def _number(value: object) -> float | None:
         return None
 
 
+def shown(value: Value) -> str:
+    """A knob's value as a person writes it.
+
+    >>> shown(True), shown(0.001), shown("sort")
+    ('on', '0.001', 'sort')
+    """
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def suggestion(word: str, known: list[str] | tuple[str, ...]) -> str:
     """A closing clause for an unknown name: the nearest known one, else the list."""
     near = difflib.get_close_matches(word, known, n=1)

@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.kinds import kind, task
@@ -173,8 +173,7 @@ def play(options: argparse.Namespace) -> int:
     if not kind(of).replay:
         raise LabError(f"{options.run} is a language model, and play is for maze and CartPole runs: load its exported "
                        "checkpoint with transformers.")
-    module, name = kind(of).replay.split(":")
-    played = getattr(import_module(module), name)(folder, options.episodes, options.seed, options.best)
+    played = resolve_name(kind(of).replay)(folder, options.episodes, options.seed, options.best)
     if options.json:
         print(json.dumps(played, ensure_ascii=False))
         return 0

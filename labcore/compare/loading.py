@@ -47,7 +47,8 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             counted, named = found[:len(COUNTERS)], zip(keys, found[len(COUNTERS):], strict=True)
             logged = {key: column for key, column in named if np.isfinite(column).any()}
             traces[name] = [Trace(name, rows[name].spec, rows[name].state, axes_of(*counted, logged), logged,
-                                  *changes_of(store.events_after(name)), origin=origin(store, rows[name].spec))]
+                                  *changes_of(rows[name].spec, store.events_after(name)),
+                                  origin=origin(store, rows[name].spec))]
     return [each for name in names for each in traces[name]]
 
 
@@ -60,7 +61,7 @@ def origin(store: Store, spec: RunSpec) -> str:
         above = store.run(run_id).spec
     except LabError:  # deleted: what it was is not known any more
         return json.dumps([run_id, step])
-    moved = [change for change in changes_of(store.events_after(run_id))[1] if change[0] < step]
+    moved = [change for change in changes_of(above, store.events_after(run_id))[1] if change[0] < step]
     return json.dumps([setting(above), moved, step, origin(store, above)])
 
 

@@ -96,7 +96,8 @@ class Reader:
         axes = axes_of(*kept.columns.values(), kept.metrics)
         there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
         axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
-        return Trace(row.id, row.spec, row.state, axes, there, *changes_of(kept.events), origin=kept.origin)
+        return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events),
+                     origin=kept.origin)
 
     def _read(self, row: RunRow, kept: _Kept, missing: Sequence[str]) -> None:
         """Bring what is kept up to date, then read the metrics that were never asked for."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from labcore.catalog.metrics import METRICS, PANELS, ordered
 from labcore.errors import LabError
+from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
 
@@ -64,7 +65,7 @@ def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), orig
     metrics = columns_of(steps)
     axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
                    [step.seconds for step in steps], metrics)
-    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(events), origin=origin)
+    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(row.spec, events), origin=origin)
 
 
 def setting(spec: RunSpec) -> str:
@@ -90,13 +91,13 @@ def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[
     return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
 
 
-def changes_of(events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
+def changes_of(spec: RunSpec,
+               events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
     """(breaks, changes): the steps after which knobs were moved by hand, and what was moved.
 
-    An event's step is the first one that the change counted for.
+    The step before the first one that a change counts in, also where it was made in the middle of that.
     """
-    changes = tuple((event.step - 1, event.payload["knob"], event.payload["to"]) for event in events
-                    if event.kind == "knob")
+    changes = tuple((each.step - 1, each.knob, each.value) for each in KnobHistory(spec, events).changes)
     return tuple(sorted({step for step, _, _ in changes})), changes
 
 

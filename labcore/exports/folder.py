@@ -18,6 +18,7 @@ from labcore.exports import tensorboard as event_file
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, run_folder
 from labcore.runs.faults import disk_full
+from labcore.runs.knob_history import Change, KnobHistory
 from labcore.store.store import Event, Step, Store
 
 STORED = (".safetensors",)  # weights do not shrink
@@ -43,7 +44,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
         rows, events = store.steps_after(run_id), store.events_after(run_id)
         write_metrics(folder / "metrics.csv", rows)
         write_events(folder / "events.csv", events)
-        write_knobs(folder / "knobs.csv", events)
+        write_knobs(folder / "knobs.csv", KnobHistory(row.spec, events).changes)
         if tensorboard:
             event_file.write(folder, row, rows, events)
         spec = json.loads(row.spec.to_json())
@@ -107,15 +108,12 @@ def write_events(path: Path, rows: Sequence[Event]) -> None:
             writer.writerow([row.step, repr(row.time), row.kind, row.payload.get("text", ""), payload])
 
 
-def write_knobs(path: Path, events: Sequence[Event]) -> None:
-    """Write one line per change of a knob: the step and the number of updates made where it counts from."""
+def write_knobs(path: Path, changes: Sequence[Change]) -> None:
+    """Write one line per change of a knob: the first step that it counts in, and the updates made before it."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["step", "update", "knob", "from", "to"])
-        for event in events:
-            if event.kind == "knob":
-                change = event.payload
-                writer.writerow([event.step, change["update"], change["knob"], change["from"], change["to"]])
+        writer.writerows([each.step, each.update, each.knob, each.before, each.value] for each in changes)
 
 
 def _copy_checkpoint(run_id: str, target: Path) -> None:

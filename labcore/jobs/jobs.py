@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.knob import suggestion
@@ -113,8 +113,7 @@ def do(spec: Spec) -> dict[str, Any]:
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {name!r}: {suggestion(name, list(JOBS))}")
-    module, function = JOBS[name].split(":")
-    return getattr(import_module(module), function)({key: value for key, value in spec.items() if key != "job"})
+    return resolve_name(JOBS[name])({key: value for key, value in spec.items() if key != "job"})
 
 
 def compute(spec: Spec) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Forks: runs that begin where another run was at one of its checkpoints, with other knobs or another algorithm.
 
-A fork counts its steps on from there. With the same knobs and the same random numbers (`twin`) it is its parent over
-again, bit for bit. Left out: another task or model, and knobs that shape what the checkpoint holds (the number of
-environments, say): those need a new run. Imports no torch.
+A fork counts its steps on from there. With the same knobs and common random numbers (`twin`) it repeats its parent bit
+for bit. Left out: another task or model, and knobs that shape what the checkpoint holds (the number of environments,
+say): those need a new run. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
+from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of, make
-from labcore.store.rows import Event, RunRow
+from labcore.store.rows import RunRow
 from labcore.store.store import Store
 
 # What an algorithm is made of: another algorithm has its own.
@@ -42,9 +43,9 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
 
     Its knobs are the parent's as they were there, then `knobs`. Another algorithm has its own defaults, except where
     the parent's value of the very same knob was chosen. `steps` is the step at which it ends: the parent's, or where
-    the parent is at its end, as many again. `twin` goes on with the parent's random numbers; else they begin anew
-    from `seed` (None: one that no fork of this run has). A knob's marker at step s is undone by a fork at the newest
-    checkpoint before s.
+    the parent is at its end, as many again. `twin`: common random numbers, the parent's; else they begin anew from
+    `seed` (None: one that no fork of this run has). A change that counts first in step s is undone by a fork at the
+    newest checkpoint before s.
 
     Raises:
         LabError: there is no such run or checkpoint, the two algorithms share nothing, or a value cannot be.
@@ -52,11 +53,11 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
     row = store.run(run_id)
     parent, at = row.spec, _checkpointed(run_id, step)
     key = algorithm or parent.algorithm
-    values = knobs_at(parent, store.events_after(run_id), at)
+    values = KnobHistory(parent, store.events_after(run_id)).at(at)
     given = (values if key == parent.algorithm else carried(parent, values, key)) | dict(knobs or {})
     if twin and seed is not None:
-        raise LabError("A twin goes on with its parent's random numbers, so a seed changes nothing: leave the seed "
-                       "out, or take fresh random numbers (--fresh).")
+        raise LabError("With common random numbers a fork draws its parent's, so a seed changes nothing: leave the "
+                       "seed out, or use fresh random numbers (--fresh).")
     if seed is None:
         seed = parent.seed if twin else max([parent.seed, *(child.spec.seed for child in store.children(run_id))]) + 1
     if steps is None:
@@ -92,20 +93,6 @@ def _checkpointed(run_id: str, step: int | None) -> int:
                    f"{' or '.join(map(str, near))}.")
 
 
-def knobs_at(spec: RunSpec, events: Iterable[Event], step: int) -> dict[str, Value]:
-    """The knobs of a run when `step` of its steps were done: its spec's, and the changes up to there.
-
-    A change that was made after a resume cancels the ones of that knob that had been made later than it.
-    """
-    changes: list[tuple[str, Value, tuple[int, int], int]] = []
-    for event in events:
-        if event.kind == "knob":
-            key, place = event.payload["knob"], (event.payload["update"], event.payload["between"])
-            changes = [change for change in changes if change[0] != key or change[2] < place]
-            changes.append((key, event.payload["to"], place, event.step))
-    return dict(spec.knobs) | {key: value for key, value, _, at in changes if at <= step}
-
-
 def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dict[str, Value]:
     """Of the parent's knobs those that a fork by another algorithm begins with.
 
@@ -115,8 +102,8 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
             if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
 
 
-def heirs(parent: RunSpec) -> list[Algorithm]:
-    """The algorithms that can go on from a checkpoint of `parent`, its own first."""
+def compatible(parent: RunSpec) -> list[Algorithm]:
+    """The algorithms that can start from a checkpoint of `parent`, its own first."""
     able = [row for row in parent.kind_row.algorithms.values()
             if row.learns(parent.task_row) and set(row.models) & set(parent.row.models)]
     return sorted(able, key=lambda row: row.key != parent.algorithm)
@@ -142,15 +129,15 @@ def _fixed(knob: Knob, parent: RunSpec) -> bool:
 
 
 def check(parent: RunSpec, spec: RunSpec) -> None:
-    """Check that the fork `spec` can go on from a checkpoint of `parent`.
+    """Check that the fork `spec` can start from a checkpoint of `parent`.
 
     Raises:
         LabError: their algorithms share nothing, or a knob that cannot change is another one.
     """
     row, theirs = spec.row, parent.row
     if not set(row.models) & set(theirs.models):
-        raise LabError(f"{theirs.label} learns {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
-                       f"neither can go on from the other. Start a new run of {row.label}.")
+        raise LabError(f"{theirs.label} trains {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
+                       f"neither can start from the other's checkpoint. Start a new run of {row.label}.")
     for knob in _shared(parent, row):
         value, before = spec.knobs[knob.key], parent.knobs[knob.key]
         if _fixed(knob, parent) and value != before:

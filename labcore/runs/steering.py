@@ -2,68 +2,36 @@
 
 Controls are applied in the order in which they were asked, whoever asked. Of several valid values asked for one
 knob at the same place the last one wins; the earlier ones are settled as superseded. Changes are events that
-know their place, so a resumed run repeats those that its checkpoint had not seen yet.
+know their place (see `knob_history`), so a resumed run repeats those that its checkpoint had not seen yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
 
-from labcore.catalog.knob import Value
+from labcore.catalog.knob import Value, shown
 from labcore.errors import LabError
+from labcore.runs.knob_history import CHANGE, REFUSED, Change, Place
 from labcore.spec.run_spec import RunSpec, knobs_of, with_knobs
-from labcore.store.rows import Control, Event
+from labcore.spec.session import Session
+from labcore.store.rows import Control
 from labcore.store.store import Store
-
-# Where a change was made: after so many updates, and there between two updates of a batch or between two batches.
-Place = tuple[int, int]
-_WITHIN, _BETWEEN = 0, 1
-
-
-class Session(Protocol):
-    """What steering needs of a session: its knobs, changed in place, and how many updates it made."""
-
-    knobs: dict[str, Any]
-    updates: int
-
-
-@dataclass(frozen=True)
-class Change:
-    """A knob that was given `value` at `place`."""
-
-    knob: str
-    value: Value
-    place: Place
-
-
-def timeline(events: Iterable[Event], updates: int) -> list[Change]:
-    """The changes of knobs to repeat from `updates` on, in the order of their places.
-
-    A change made after a resume stands for what the user wants from there on: it cancels the earlier ones of
-    that knob which lie at or beyond its place.
-    """
-    changes: list[Change] = []
-    for event in events:
-        if event.kind == "knob":
-            place = (event.payload["update"], event.payload["between"])
-            changes = [c for c in changes if c.knob != event.payload["knob"] or c.place < place]
-            changes.append(Change(event.payload["knob"], event.payload["to"], place))
-    return sorted((c for c in changes if c.place[0] >= updates), key=lambda change: change.place)
 
 
 class Steering:
     """The controls of one run. `paused`, `stopped` and `stepping` say what was asked.
 
-    `before_change` is called before a knob is given another value.
+    `pending` are changes to repeat, in the order of their places. `before_change` is called before a knob is given
+    another value.
     """
 
-    def __init__(self, store: Store, run_id: str, spec: RunSpec, session: Session,
+    def __init__(self, store: Store, run_id: str, session: Session, pending: Iterable[Change] = (),
                  before_change: Callable[[], object] = lambda: None):
         self._store, self._run_id, self._session, self._before_change = store, run_id, session, before_change
-        self._spec = replace(spec, knobs=dict(session.knobs))
-        self._replay = timeline(store.events_after(run_id), session.updates)
+        self._spec = replace(session.spec, knobs=dict(session.knobs))
+        self._pending = list(pending)
+        self._begun = session.updates  # those made before the step under way
         self.paused = self.stopped = self.stepping = False
 
     @property
@@ -73,18 +41,21 @@ class Steering:
 
     def between_updates(self, step: int) -> None:
         """Apply the live knobs; `step` steps are complete."""
-        self._repeat(_WITHIN, step)
+        here = self._here(step)
+        self._repeat(here)
         asked = self._store.asked(self._run_id)
         if asked:
             live = {knob.key for knob in knobs_of(self._spec.row, self._spec.task_row) if knob.effect == "live"}
-            self._set([c for c in asked if c.command == "set" and c.payload["knob"] in live], _WITHIN, step)
+            self._set([c for c in asked if c.command == "set" and c.payload["knob"] in live], here)
 
     def between_steps(self, step: int) -> None:
         """Apply what is asked, up to the next single step or stop; `step` steps are complete."""
-        self._repeat(_BETWEEN, step)
+        self._begun = self._session.updates
+        here = self._here(step)
+        self._repeat(here)
         asked = self._store.asked(self._run_id)
         if asked:
-            self._set([c for c in asked if c.command == "set"], _BETWEEN, step)
+            self._set([c for c in asked if c.command == "set"], here)
         for control in asked:
             if control.command != "set" and not (self.stepping or self.stopped):
                 getattr(self, f"_{control.command}")(control, step)
@@ -118,41 +89,47 @@ class Steering:
         self.stopped = True
         self._store.settle(control.id, step)
 
-    def _set(self, asked: list[Control], between: int, step: int) -> None:
+    def _here(self, step: int) -> Place:
+        """Where the run stands after `step` complete steps: what changes here counts first in the next one."""
+        updates = self._session.updates
+        return Place(step + 1, updates, int(updates == self._begun))
+
+    def _set(self, asked: list[Control], here: Place) -> None:
         wanted = [(control.payload["knob"], control.payload["value"]) for control in asked]
         spec, reasons = agreed(self._spec, wanted)
         accepted: dict[str, list[Control]] = {}
         for control, (key, value), reason in zip(asked, wanted, reasons, strict=True):
             if reason:
-                self._store.settle(control.id, step, refused=reason,
-                                   log=("refused", {"knob": key, "value": value, "text": reason}))
+                self._store.settle(control.id, here.step - 1, refused=reason,
+                                   log=(REFUSED, {"knob": key, "value": value, "text": reason}))
             else:
                 accepted.setdefault(key, []).append(control)
         for key, same in accepted.items():
             for control in same[:-1]:
-                self._store.settle(control.id, step + 1, superseded=True)
-            self._change(same[-1], key, spec.knobs[key], (self._session.updates, between), step)
+                self._store.settle(control.id, here.step, superseded=True)
+            self._change(same[-1], key, spec.knobs[key], here)
 
-    def _change(self, control: Control, key: str, value: Value, place: Place, step: int) -> None:
+    def _change(self, control: Control, key: str, value: Value, here: Place) -> None:
         before = self._spec.knobs[key]
         if value != before:
             self._before_change()
-        self._replay = [c for c in self._replay if c.knob != key or c.place < place]
+        kept = [change for change in self._pending if change.knob != key or change.place.order < here.order]
+        taken_back, self._pending = len(kept) < len(self._pending), kept
         knob = next(knob for knob in knobs_of(self._spec.row, self._spec.task_row) if knob.key == key)
-        log = ("knob", {"knob": key, "from": before, "to": value, "update": place[0], "between": place[1],
-                        "text": f"{knob.name} {shown(before)} → {shown(value)}"})
-        self._store.settle(control.id, step + 1, log=log if value != before else None)
+        change = Change(key, before, value, here, knob.name)
+        self._store.settle(control.id, here.step,
+                           log=(CHANGE, change.payload) if value != before or taken_back else None)
         self._put(key, value)
 
-    def _repeat(self, between: int, step: int) -> None:
-        here = (self._session.updates, between)
-        now = [change for change in self._replay if change.place <= here]
-        self._replay = self._replay[len(now):]
+    def _repeat(self, here: Place) -> None:
+        now = [change for change in self._pending if change.place.reached(here.step, here.update)]
+        self._pending = self._pending[len(now):]
         spec, reasons = agreed(self._spec, [(change.knob, change.value) for change in now])
         for change, reason in zip(now, reasons, strict=True):
             if reason:  # it no longer goes together with what was set after the resume
-                self._store.log(self._run_id, "refused", {"knob": change.knob, "value": change.value, "text": reason},
-                                step)
+                place = {"update": change.update, "between": change.place.between}
+                self._store.log(self._run_id, REFUSED, {"knob": change.knob, "value": change.value, "text": reason,
+                                                        **place}, change.step)
             else:
                 self._put(change.knob, spec.knobs[change.knob])
 
@@ -164,7 +141,7 @@ class Steering:
 def agreed(spec: RunSpec, wanted: Sequence[tuple[str, object]]) -> tuple[RunSpec, list[str]]:
     """`spec` with the knobs that are wanted, and for each why it is refused; empty where it is not.
 
-    Knobs that only go together are taken together; where all of them do not, each is judged in its turn.
+    Knobs that only go together are taken together; where all of them do not, each is checked in its turn.
     """
     try:
         return with_knobs(spec, wanted), [""] * len(wanted)
@@ -188,17 +165,10 @@ def stop_asked(store: Store, run_id: str) -> bool:
     return False
 
 
-def shown(value: Value) -> str:
-    """A knob's value as a person writes it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def unusual(spec: RunSpec) -> list[str]:
     """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"].
 
-    Those of a run that nobody looks at are no choice of anybody's.
+    A run that nobody watches has defaults of its own, which are left out as well.
     """
     own = {knob.key for knob in spec.row.knobs} - {
         key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}

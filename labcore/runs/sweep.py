@@ -74,14 +74,14 @@ def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int])
     if count > MOST_RUNS:
         raise LabError(f"That sweep has {count} runs, more than {MOST_RUNS}: take fewer values or seeds.")
     if spec.parent and spec.twin and len(seeds) > 1:
-        raise LabError("The fork goes on with its parent's random numbers, so its seeds make no difference: take one "
-                       "seed, or fresh random numbers.")
+        raise LabError("With common random numbers the fork draws its parent's, so its seeds make no difference: take "
+                       "one seed, or fresh random numbers.")
     specs = [_one(spec, dict(zip(axes, values, strict=True)), seed)
              for seed in seeds for values in product(*axes.values())]
     for found in specs:
         if specs.count(found) > 1:
-            told = ", ".join([*(f"{key}={found.knobs[key]}" for key in axes), f"seed {found.seed}"])
-            raise LabError(f"The sweep has the run with {told} twice: give each value and each seed once.")
+            named = ", ".join([*(f"{key}={found.knobs[key]}" for key in axes), f"seed {found.seed}"])
+            raise LabError(f"The sweep has the run with {named} twice: give each value and each seed once.")
     return specs
 
 
@@ -154,7 +154,7 @@ def cancel(store: Store, sweep_id: str) -> list[str]:
 def resume(store: Store, sweep_id: str) -> list[str]:
     """Queue the runs of a sweep that were stopped or interrupted; return their ids. Wake the launcher then.
 
-    They go on from their checkpoints. Those that failed or diverged are left as they are.
+    They resume from their checkpoints. Those that failed or diverged are left as they are.
 
     Raises:
         LabError: there is no such sweep.

@@ -13,16 +13,18 @@ from typing import Any
 
 import labcore
 from labcore.files import checkpoints as checkpoint
+from labcore.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")
-_ENGINE = ("catalog", "classic", "llm", "maths", "runs", "workers", "worlds")  # what the numbers of a run depend on
+# What the numbers of a run depend on.
+_ENGINE = ("catalog", "deep", "envs", "llm", "maths", "runs", "spec", "tabular", "tasks", "workers")
 _CPUINFO = Path("/proc/cpuinfo")
 
 Versions = dict[str, Any]
 
 
-def here(device: Any = None) -> Versions:
+def here(device: Device | None = None) -> Versions:
     """The versions of this process. `device` is the session's torch device, where it has one."""
     found: Versions = {"lab": labcore.__version__, "code": code(), **_machine(), "device": "cpu"}
     if torch := sys.modules.get("torch"):
@@ -41,9 +43,9 @@ def code() -> str:
     return digest.hexdigest()[:12]
 
 
-def note(folder: Path, step: int, session: Any) -> None:
-    """Write down with what the run in `folder` goes on from `step`, unless that is what it had before."""
-    there, now = noted(folder), here(getattr(session, "device", None))
+def note(folder: Path, step: int, session: Session) -> None:
+    """Write down what the run in `folder` is made with from `step` on, unless that is what it had before."""
+    there, now = noted(folder), here(device_of(session))
     if not there or {key: value for key, value in there[-1].items() if key != "from"} != now:
         checkpoint.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))
 

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog import choices, kinds
@@ -159,8 +159,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         raise LabError(f"A run of the kind {kind} has no model to choose: leave {model!r} out.")
     model_names.check(model)
     if kind_row.check:
-        module, name = kind_row.check.split(":")
-        getattr(import_module(module), name)(task_row, filled)
+        resolve_name(kind_row.check)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
     data = str(Path(data).resolve()) if data else None
     model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model

@@ -6,10 +6,10 @@ No task imports torch, so the page can check a file before it starts a run.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -91,8 +91,7 @@ def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = N
     Raises:
         LabError: the file or a knob cannot be used; the message names the line.
     """
-    module, name = row.source.split(":")
-    return getattr(importlib.import_module(module), name)(knobs, Path(data) if data else None)
+    return resolve_name(row.source)(knobs, Path(data) if data else None)
 
 
 def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:

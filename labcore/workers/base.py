@@ -25,11 +25,11 @@ from labcore.store.store import Store
 _POLL_SECONDS = 0.1
 
 
-def base_model(store: Store, run_id: str, spec: RunSpec, teach: Callable[[str], str],
+def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], str],
                waiting: Callable[[], None]) -> Path | None:
     """The folder of the model that `spec` starts from, made now by an SFT run if it is not there yet.
 
-    `teach(run_id)` drives an SFT run in this process and returns its last state; `waiting()` is called again and
+    `train(run_id)` drives an SFT run in this process and returns its last state; `waiting()` is called again and
     again while another process makes the base, and may raise.
 
     Returns None where the run starts from given weights. Raises `Ended` where the SFT run did not finish.
@@ -41,7 +41,7 @@ def base_model(store: Store, run_id: str, spec: RunSpec, teach: Callable[[str], 
     if not folder.exists():
         with _alone(folder, lambda: (store.set_message(run_id, "waiting for the base model"), waiting())):
             if not folder.exists():
-                _make(store, run_id, sft, folder, teach)
+                _make(store, run_id, sft, folder, train)
                 return folder / "model"
     maker = json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]
     if store.run(run_id).base is None and _exists(store, maker):
@@ -49,13 +49,13 @@ def base_model(store: Store, run_id: str, spec: RunSpec, teach: Callable[[str], 
     return folder / "model"
 
 
-def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, teach: Callable[[str], str]) -> None:
+def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable[[str], str]) -> None:
     maker = _unfinished(store, store.run(run_id).base, sft)
     if maker is None:
         maker = store.create(sft, mine=True)
         store.set_base(run_id, maker, cached=False)
-    store.set_message(run_id, "teaching the base model by SFT")
-    state = teach(maker)
+    store.set_message(run_id, "SFT of the base model")
+    state = train(maker)
     if state != "finished":
         why = store.run(maker).message
         raise Ended(state, f"The SFT run {maker}, which makes the base model, did not finish: {why}")
@@ -71,7 +71,7 @@ def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, teach: Callable
 
 
 def _unfinished(store: Store, maker: str | None, sft: RunSpec) -> str | None:
-    """The SFT run that was begun for this base and can go on, now in this process."""
+    """The SFT run that was begun for this base and can be resumed, now in this process."""
     if maker is None or not _exists(store, maker):
         return None
     row = store.run(maker)

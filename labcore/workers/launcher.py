@@ -36,7 +36,7 @@ class Launcher:
     """
 
     def __init__(self, store: Store, command: Sequence[str] = SUPERVISOR):
-        max_runs()  # a bad setting is told here, not in the supervisor's log
+        max_runs()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
         self._command = command
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class Launcher:
         return run_id
 
     def resume(self, run_id: str, knobs: Mapping[str, Any] | None = None) -> None:
-        """Let an ended run go on from its newest checkpoint, with `knobs` changed there.
+        """Resume an ended run from its newest checkpoint, with `knobs` changed there.
 
         Raises:
             LabError: it is going already, or is finished.
@@ -92,8 +92,8 @@ class Launcher:
             if self._closed:
                 raise LabError("The lab is closed: start it again.")
             if self._quick_deaths >= _TRIES:
-                raise LabError(f"The process that starts runs does not come up: see {self._log}, mend it, then start "
-                               "the lab again.")
+                raise LabError(f"The process that starts runs does not come up: see {self._log}, fix the cause, then "
+                               "start the lab again.")
             try:
                 self._process.stdin.write(f"{line}\n".encode())
                 self._process.stdin.flush()

@@ -1,6 +1,6 @@
 """A run with its session built: step after step, logged, steered and checkpointed, until it ends.
 
-The clock counts active seconds: pauses are left out, and a resumed run goes on from where its checkpoint was.
+The clock counts active seconds: pauses are left out, and that of a resumed run starts where its checkpoint was.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from labcore.errors import Diverged
 from labcore.files import checkpoints as checkpoint
 from labcore.runs.faults import Ended
+from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
 from labcore.spec.record import Record
+from labcore.spec.session import Session, device_of
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 from labcore.workers.lifeline import Lifeline
@@ -57,22 +58,23 @@ class Clock:
 
 
 class Training:
-    """One run under way. `row` is it as the store had it when it began, `step` the checkpoint it goes on from.
+    """One run under way. `row` is it as the store had it when it began, `step` the checkpoint it starts from.
 
-    `stop` asks whether somebody else wants it to stop: the run whose base it makes.
+    `stop` says whether something else asks it to stop: the run whose base it makes.
     """
 
-    def __init__(self, store: Store, row: RunRow, session: Any, step: int, lifeline: Lifeline,
+    def __init__(self, store: Store, row: RunRow, session: Session, step: int, lifeline: Lifeline,
                  on_record: OnRecord | None, stop: Callable[[], bool], folder: Path):
         self.step = step
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
         self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
-        self._steering = Steering(store, row.id, row.spec, session, self._mark)
+        history = KnobHistory(row.spec, store.events_after(row.id))
+        self._steering = Steering(store, row.id, session, history.after(step), self._mark)
         self._clock = Clock(self._seconds_at(step))
         self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved
-        changed = (event.step for event in store.events_after(row.id) if event.kind == "knob")
-        self._marked = {at for step in changed for at in (step - 1, step)}  # checkpoints that are kept longest
+        self._marked = {at for change in history.changes  # checkpoints that are kept longest
+                        for at in (change.step - 1, change.step)}
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._beaten = time.monotonic()
@@ -84,7 +86,7 @@ class Training:
         self._clock.start()
         self._save()
         if self.step < last:
-            self._obey()
+            self._apply_controls()
         for record in self._session.run():
             if record is None:
                 self._steering.between_updates(self.step)
@@ -92,7 +94,7 @@ class Training:
                 continue
             self._commit(record)
             if self.step < last:  # after the last step nothing can take effect any more
-                self._obey()
+                self._apply_controls()
         self._save()
         raise Ended("finished", self._session.finished_because)
 
@@ -129,8 +131,8 @@ class Training:
         before, self._speed_since = self._speed_since, (done, seconds)
         if before and seconds > before[1] and done:
             metrics[self._row.spec.kind_row.speed] = (done - before[0]) / (seconds - before[1])
-        device, torch = getattr(self._session, "device", None), sys.modules.get("torch")
-        on_gpu = torch is not None and getattr(device, "type", "") == "cuda"
+        device, torch = device_of(self._session), sys.modules.get("torch")
+        on_gpu = torch is not None and device is not None and device.type == "cuda"
         used = torch.cuda.memory_allocated(device) if on_gpu else self._process.memory_info().rss
         return {**metrics, "memory": used / 1e6}
 
@@ -156,7 +158,7 @@ class Training:
         else:
             self._to_mark = True
 
-    def _obey(self) -> None:
+    def _apply_controls(self) -> None:
         """Apply what is asked; wait while paused; leave by `Ended` where the run is to end here."""
         if self._steering.stepping:
             self._steering.stepped(self.step)

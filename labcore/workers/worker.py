@@ -6,14 +6,13 @@ is no fork, or in the foreground of the command line. Left out: the training, wh
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +23,7 @@ from labcore.runs import fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
 from labcore.spec.run_spec import RunSpec
+from labcore.spec.session import Session, StartSession
 from labcore.store import columns
 from labcore.store.store import Store
 from labcore.workers.base import base_model
@@ -32,13 +32,10 @@ from labcore.workers.training import OnRecord, Training
 
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
 
-StartSession = Callable[[RunSpec, Path | None, Path | None], Any]
 
-
-def start_session(spec: RunSpec, base: Path | None, resume: Path | None) -> Any:
+def start_session(spec: RunSpec, base: Path | None, resume: Path | None) -> Session:
     """The session of `spec`, from the class that its kind names; imported only when it runs."""
-    module, name = spec.kind_row.session.split(":")
-    session_class = getattr(importlib.import_module(module), name)
+    session_class: type[Session] = resolve_name(spec.kind_row.session)
     threadpool_limits(spec.threads)  # of numpy's libraries: on small matrices threads only wait for each other
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(spec.threads)
@@ -66,7 +63,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
 
 
 class _Drive:
-    """One run on its way to its end. `stop` asks whether the run whose base it makes was told to stop."""
+    """One run on its way to its end. `stop` says whether the run whose base it makes was asked to stop."""
 
     def __init__(self, store: Store, run_id: str, lifeline: Lifeline, on_record: OnRecord | None,
                  start: StartSession, stop: Callable[[], bool] = lambda: False):
@@ -108,7 +105,7 @@ class _Drive:
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 
-    def _forked(self, spec: RunSpec) -> Any:
+    def _forked(self, spec: RunSpec) -> Session:
         """The session of a fork's parent as it was, then made the fork's."""
         parent, folder = fork.beginning(self._run_id, spec)
         fork.check(parent, spec)
@@ -116,17 +113,17 @@ class _Drive:
 
     def _base(self, spec: RunSpec) -> Path | None:
         """The model that `spec` starts from, made now if need be. A fork's checkpoints hold all that came of it."""
-        base = None if spec.parent else base_model(self._store, self._run_id, spec, self._teach, self._may_go_on)
-        self._may_go_on()
+        base = None if spec.parent else base_model(self._store, self._run_id, spec, self._train_base, self._check_stop)
+        self._check_stop()
         self._store.set_message(self._run_id, "getting ready")
         return base
 
-    def _teach(self, sft: str) -> str:
-        """Take the SFT run `sft` to its end, or stop it where this run is told to stop."""
+    def _train_base(self, sft: str) -> str:
+        """Take the SFT run `sft` to its end, or stop it where this run is asked to stop."""
         return _Drive(self._store, sft, self._lifeline, self._on_record, self._start,
                       lambda: stop_asked(self._store, self._run_id)).go()
 
-    def _may_go_on(self) -> None:
+    def _check_stop(self) -> None:
         if self._lifeline.cut:
             raise Ended("interrupted", "The run was stopped with the lab before its first step: resume it.")
         if stop_asked(self._store, self._run_id):

@@ -28,7 +28,7 @@ def seed(store: Store, state: str = "running", steps: int = 6, message: str = ""
         metrics = {"reward": 0.1 * step, "exact_match": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step,
                    "updates": float(step), "tokens_per_second": 1000.0}
         store.append(run_id, Record(step, 100 * step, metrics), 0.5 * step)
-    store.log(run_id, "knob", {"knob": "beta", "from": 0.04, "to": 0.2, "update": 3, "between": 0,
+    store.log(run_id, "knob", {"knob": "beta", "from": 0.04, "to": 0.2, "update": 2, "between": 1,
                                "text": "β 0.04 → 0.2"}, 3)
     for kind, content in (("samples", samples()), ("lines", line())):
         folder = run_folder(run_id) / kind

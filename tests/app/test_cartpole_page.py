@@ -37,8 +37,8 @@ def seed(store, state="running", algorithm="ppo", message="", **knobs) -> str:
         store.append(run_id, Record(step, 0, metrics, 100 * step), 0.5 * step)
         write(run_id, "samples", samples)
     write(run_id, "lines", line())
-    store.log(run_id, "knob", {"knob": "learning_rate", "from": 0.002, "to": 0.001, "update": 3,
-                               "text": "η 0.002 → 0.001"}, 3)
+    store.log(run_id, "knob", {"knob": "learning_rate", "from": 0.002, "to": 0.001, "update": 2,
+                               "between": 1, "text": "η 0.002 → 0.001"}, 3)
     if state != "running":
         store.set_state(run_id, state, message)
     return run_id
@@ -159,11 +159,13 @@ def test_a_batch_is_drawn_with_its_own_clip(page, lab, kept, bounds):
     assert bounds in said(page("cartpole", run=run_id), "Surrogate")
 
 
-def test_the_knobs_of_an_earlier_step_are_those_before_the_change():
+def test_the_knobs_of_a_step_are_those_that_it_was_made_with():
+    """An event of step 3 was logged when two steps were complete: the third is the first with the new value."""
     feed = Feed(make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1"))
-    feed.events = [Event(1, 3, "knob", {"knob": "objective", "from": "clip", "to": "kl_penalty"}, 0.0)]
-    assert [feed.knobs(step)["objective"] for step in (3, 4, None)] == ["clip", "kl_penalty", "kl_penalty"]
-    assert feed.values_of("objective") == {"clip", "kl_penalty"} and feed.values_of("psi") == set()
+    moved = {"knob": "objective", "from": "clip", "to": "kl_penalty", "update": 160, "between": 1}
+    feed.events = [Event(1, 3, "knob", moved, 0.0)]
+    assert [feed.knobs(step)["objective"] for step in (2, 3, None)] == ["clip", "kl_penalty", "kl_penalty"]
+    assert feed.history.values_of("objective") == {"clip", "kl_penalty"} and feed.history.values_of("psi") == set()
 
 
 def test_a_variance_needs_two_environments(page, lab):

@@ -295,7 +295,7 @@ def test_a_browser_that_lost_its_lines_gets_them_as_they_are_now(page, lab, tick
 
 def test_a_knob_that_is_moved_is_another_group_around_the_view_too(page, lab, ticks):
     runs = [tools.stored(lab.store, [0.5], seed=number, state="running") for number in range(2)]
-    ticks.between = lambda: lab.store.log(runs[0], "knob", {"knob": "beta", "from": 0.0, "to": 0.2, "text": "β"}, 1)
+    ticks.between = lambda: lab.store.log(runs[0], "knob", {"knob": "beta", "to": 0.2, "update": 0, "between": 1}, 1)
     test = page("compare", runs=",".join(runs))
     assert [(len(chosen.groups), full) for chosen, full in ticks.drawn] == [(1, True), (2, True)]  # a run of the page
     assert any(box.label == "Baseline" for box in test.selectbox)

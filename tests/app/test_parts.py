@@ -51,11 +51,11 @@ def test_a_very_long_run_is_thinned_and_keeps_its_last_row():
 
 def test_runs_lie_over_each_other_in_their_own_colours_with_their_own_markers():
     feeds = {"a": feed(3), "b": feed(3)}
-    moved = {"knob": "beta", "from": 0, "to": 1, "update": 4, "text": "β 0 → 1"}
+    moved = {"knob": "beta", "from": 0.04, "to": 1.0, "update": 4, "between": 1, "text": "β 0.04 → 1"}
     feeds["b"].take([], [Event(1, 2, "knob", moved, 0.0)])
     data = payload(feeds, full=True, x="tokens", smooth=0.5, ended=False)
     assert data["runs"]["a"]["colour"] != data["runs"]["b"]["colour"]
-    assert data["markers"] == [{"run": "b", "step": 1, "update": 4, "text": "β 0 → 1", "event": 1}]
+    assert data["markers"] == [{"run": "b", "step": 1, "update": 4, "text": "β 0.04 → 1", "event": 1}]
     assert feeds["b"].knobs()["beta"] == 1
 
 

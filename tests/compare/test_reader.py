@@ -41,7 +41,7 @@ def test_a_growing_run_is_what_the_store_says_and_read_once():
     same(reader.traces([store.run(run)], ["reward"])[0], load(store, [run])[0])
     assert store.asked == 3
     store.append(run, Record(4, 400, {"reward": 0.4, "updates": 4.0}), 4.0)
-    store.log(run, "knob", {"knob": "beta", "from": 0.0, "to": 0.1, "text": "beta"}, 4)
+    store.log(run, "knob", {"knob": "beta", "to": 0.1, "update": 3, "between": 1}, 4)
     got = reader.traces([store.run(run)], ["reward"])[0]
     same(got, load(store, [run])[0])
     assert store.asked == 4 and got.changes == ((3, "beta", 0.1),) and got.metrics["reward"].tolist()[-1] == 0.4
@@ -83,7 +83,7 @@ def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(f
     assert reader.traces([store.run(run)], ["reward"])[0].changes == ()
     store.requeue(run, mine=True)
     store.set_state(run, "running")
-    store.log(run, "knob", {"knob": "beta", "from": 0.0, "to": 0.1, "text": "beta"}, 4)
+    store.log(run, "knob", {"knob": "beta", "to": 0.1, "update": 3, "between": 1}, 4)
     for step in range(4, 4 + further):
         store.append(run, Record(step, 100 * step, {"reward": 0.4, "updates": float(step)}), float(step))
     store.set_state(run, "stopped")

@@ -42,7 +42,8 @@ def stored(store: Store, rewards: Sequence[float], *, algorithm: str = "grpo", s
             metrics["kl"] = kl[step - 1]
         store.append(run_id, Record(step, tokens * step, metrics), seconds * step)
     for step, knob, value in changes:
-        store.log(run_id, "knob", {"knob": knob, "from": 0.0, "to": value, "text": knob}, step + 1)
+        store.log(run_id, "knob", {"knob": knob, "from": 0.0, "to": value, "update": step, "between": 1, "text": knob},
+                  step + 1)
     if state != "running":
         store.set_state(run_id, state)
     return run_id

@@ -14,7 +14,6 @@ from labcore.files.paths import run_folder
 from labcore.runs import fork
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import Event
 from labcore.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
@@ -166,18 +165,6 @@ def test_its_knobs_are_the_parents_at_that_step(store):
     assert RunSpec.from_json(spec.to_json()) == spec
 
 
-def test_a_change_made_after_a_resume_cancels_the_later_ones_of_that_knob():
-    def event(number, knob, value, update):
-        return Event(number, update + 1, "knob", {"knob": knob, "to": value, "update": update, "between": 1}, 0.0)
-
-    history = [event(1, "beta", 0.1, 3), event(2, "beta", 0.5, 60), event(3, "top_p", 0.9, 60),
-               event(4, "beta", 0.2, 50)]
-    there = {3: (0.04, 1.0), 4: (0.1, 1.0), 50: (0.1, 1.0), 51: (0.2, 1.0), 61: (0.2, 0.9)}
-    for step, expected in there.items():
-        knobs = fork.knobs_at(fake.grpo(), history, step)
-        assert (knobs["beta"], knobs["top_p"]) == expected, step
-
-
 def test_what_if_the_knob_had_not_been_touched(store):
     """There is a checkpoint right before each change, and at the marker itself where it fell into a step."""
     plain = faked(store, fake.grpo(20))
@@ -216,9 +203,10 @@ def test_another_algorithm_has_its_own_defaults_but_what_was_chosen_stays(store)
 
 def test_what_a_fork_may_be():
     spec = fake.grpo()
-    assert [row.key for row in fork.heirs(spec)] == ["grpo", "reinforce", "rloo", "ppo", "dpo", "sft"]
+    assert [row.key for row in fork.compatible(spec)] == ["grpo", "reinforce", "rloo", "ppo", "dpo", "sft"]
     table = spec_of("maze")
-    assert fork.heirs(table)[0].key == "q_learning" and "value_iteration" not in [r.key for r in fork.heirs(table)]
+    keys = [row.key for row in fork.compatible(table)]
+    assert keys[0] == "q_learning" and "value_iteration" not in keys
     free = {knob.key for knob in fork.movable(spec, "grpo")}
     assert {"beta", "group_size", "advantage"} <= free and not free & {"sft_steps", "letters", "sft_target"}
     assert {"gae_lambda", "critic_learning_rate"} <= {knob.key for knob in fork.movable(spec, "ppo")}
@@ -240,7 +228,7 @@ def test_its_end_and_its_seed(store):
     ({"step": 5}, "has no checkpoint of step 5: fork it from step 4 or 8."),
     ({"step": 99}, "has no checkpoint of step 99: fork it from step 12."),
     ({"step": 4, "steps": 4}, "it cannot end at step 4"),
-    ({"seed": 2}, "leave the seed out, or take fresh"),
+    ({"seed": 2}, "leave the seed out, or use fresh"),
     ({"knobs": {"bta": 1}}, "did you mean 'beta'"),
     ({"knobs": {"beta": -1}}, "outside its bounds"),
     ({"knobs": {"sft_steps": 7}}, "A fork keeps the sft_steps of its parent, 0"),
@@ -259,7 +247,7 @@ def test_what_cannot_be_is_told_in_words(store, given, words):
 def test_algorithms_that_share_nothing(store, kind, before, after):
     parent = store.create(spec_of(kind, 4, before))
     checkpoint.save(run_folder(parent), 2, lambda folder: None)
-    with pytest.raises(LabError, match="neither can go on from the other"):
+    with pytest.raises(LabError, match="neither can start from the other's checkpoint"):
         fork_spec(store, parent, algorithm=after)
 
 

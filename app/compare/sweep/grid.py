@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Knob, Value, shown
 from labcore.compare.table import Group
-from labcore.runs.steering import shown
 from labcore.spec.run_spec import knobs_of
 
 ACROSS = 5  # small charts in a row

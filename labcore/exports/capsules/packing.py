@@ -23,6 +23,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, made, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
+from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
@@ -97,7 +98,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) 
     spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
     write_metrics(temporary / METRICS, rows)
     write_events(temporary / EVENTS, events)
-    write_knobs(temporary / KNOBS, events)
+    write_knobs(temporary / KNOBS, KnobHistory(row.spec, events).changes)
     (temporary / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
     (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
     files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}

@@ -22,6 +22,7 @@ from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
 from labcore.files.jsonl import csv_reader
+from labcore.runs.knob_history import CHANGE, has_place
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import COUNTERS, ENDED, Event, Step
 
@@ -141,15 +142,18 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
         payload = read_json(name, EVENTS, row["payload"].encode())
         step, time = _number(name, row["step"]), _number(name, row["time"])
         if not isinstance(payload, dict) or type(step) is not int or step < 0 or not is_time(time) or (
-                not row["kind"].isidentifier() or (row["kind"] == "knob" and not _sound_change(payload))):
+                not row["kind"].isidentifier()):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
-        yield Event(number, step, row["kind"], payload, float(time))
+        event = Event(number, step, row["kind"], payload, float(time))
+        if has_place(event) and not _sound_change(event):
+            raise fault(name, f"line {number} of its {EVENTS} is no event")
+        yield event
 
 
-def _sound_change(payload: Mapping[str, Any]) -> bool:
-    to = payload.get("to")
-    return (isinstance(payload.get("knob"), str) and type(payload.get("update")) is int
-            and payload.get("between") in (0, 1)
+def _sound_change(event: Event) -> bool:
+    told = event.payload
+    to = told.get("to" if event.kind == CHANGE else "value")
+    return (isinstance(told.get("knob"), str) and type(told.get("update")) is int and told.get("between") in (0, 1)
             and (isinstance(to, str) or (isinstance(to, (bool, int, float)) and abs(to) <= EXACT)))
 
 

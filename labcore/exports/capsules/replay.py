@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,10 @@ from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.runs import versions
+from labcore.runs.knob_history import has_place, overtaken
 from labcore.runs.versions import Versions
 from labcore.spec.record import Record
-from labcore.store.rows import Event, Step
+from labcore.store.rows import Step
 from labcore.store.store import Store
 from labcore.workers.training import OnRecord
 
@@ -76,21 +76,6 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
 
 
-def overtaken(events: Iterable[Event], steps: Sequence[int]) -> set[int]:
-    """Those of `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
-    before them.
-
-    A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.
-    """
-    found: set[int] = set()
-    logged = 0
-    for event in events:
-        if event.kind == "knob":
-            found |= set(steps[bisect_left(steps, event.step):bisect_right(steps, logged)])
-        logged = max(logged, event.step if event.kind != "knob" else event.step - 1)
-    return found
-
-
 def compared(metrics: Mapping[str, float]) -> dict[str, float]:
     """The numbers that a run has to give again: those of the training, not of the machine."""
     return {key: value for key, value in metrics.items() if METRICS[key].about == "training"}
@@ -133,8 +118,8 @@ class _Rerun:
             shutil.copytree(capsule.first, run_folder(self._run_id) / "checkpoints" / capsule.first.name,
                             copy_function=checkpoint.link)
         for event in capsule.events:
-            if event.kind == "knob":
-                self._store.log(self._run_id, "knob", event.payload, event.step)
+            if has_place(event):
+                self._store.log(self._run_id, event.kind, event.payload, event.step)
         for key, value in capsule.spec.kind_row.unwatched.items():  # the pace of a maze that somebody looks at
             self._store.ask(self._run_id, "set", {"knob": key, "value": value})
 

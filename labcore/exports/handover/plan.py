@@ -14,7 +14,7 @@ from typing import Any
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.runs.fork import knobs_at
+from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.store import Store
 
@@ -103,7 +103,7 @@ def plan_of(store: Store, run_id: str) -> Plan:
     if not fits(row.spec):
         raise LabError(f"{run_id} is no run of a language model, and TRL, verl and OpenRLHF train nothing else: give "
                        "an llm run.")
-    return Plan(run_id, replace(row.spec, knobs=knobs_at(row.spec, store.events_after(run_id), row.step)))
+    return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
 
 
 def fits(spec: RunSpec) -> bool:

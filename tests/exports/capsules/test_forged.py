@@ -207,7 +207,8 @@ def test_metrics_that_make_no_sense(packed, table, words):
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": NaN}"',
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": 1%s}"'
                                   % ("0" * 400),
-                                  '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 7, ""to"": 1}"'])
+                                  '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 7, ""to"": 1}"',
+                                  '1,0.0,refused,,"{""knob"": ""beta"", ""update"": ""x"", ""between"": 0}"'])
 def test_events_that_make_no_sense(packed, line):
     table = f"step,time,kind,text,payload\n{line}\n"
     assert "is not a sound capsule" in refused(sealed(packed, {"events.csv": table.encode()}))

@@ -21,7 +21,7 @@ from labcore.runs.faults import Ended
 from labcore.runs.fork import fork_spec
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import Event, Step
+from labcore.store.rows import Step
 from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, content, maze, ran, sealed
@@ -198,21 +198,6 @@ def test_where_nothing_can_be_compared_there_is_no_answer(store, tmp_path, monke
     assert replay.replay(path).steps == 1
     assert main(["replay", str(path), "--steps", "3"]) == 2
     assert "can be compared" in capsys.readouterr().err
-
-
-def test_steps_overtaken_by_a_change_after_a_resume():
-    def events(*told: tuple[str, int]) -> list[Event]:
-        return [Event(number, step, kind, {"knob": "a"}, 0.0) for number, (kind, step) in enumerate(told)]
-
-    assert replay.overtaken(events(("started", 0), ("knob", 3), ("knob", 7), ("finished", 9)), range(1, 10)) == set()
-    gone_back = events(("started", 0), ("knob", 3), ("interrupted", 9), ("queued", 9), ("resumed", 9), ("knob", 6),
-                       ("finished", 12))
-    assert replay.overtaken(gone_back, range(1, 13)) == {6, 7, 8, 9}
-    assert replay.overtaken(gone_back, [1, 7]) == {7}
-    forked = events(("queued", 10), ("forked", 10), ("knob", 11), ("finished", 12))
-    assert replay.overtaken(forked, range(11, 13)) == set()
-    forged = events(("interrupted", 2**53), ("knob", -2**53))
-    assert replay.overtaken(forged, [1, 2, 2**53]) == {1, 2, 2**53}
 
 
 # ---------------------------------------------------------------- what comes out otherwise

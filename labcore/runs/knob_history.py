@@ -1,0 +1,150 @@
+"""Which value of a knob counted at which step. The one definition: everything that asks reads it here.
+
+A run begins with the knobs of its spec. Every later change is an event "knob" at the first step that it counts in:
+
+    step     steps are counted from 1, as records are; the checkpoint of step s is made when s is complete
+    update   the optimizer updates that were made before the change
+    between  1: made before the first update of that step, so it counts in the whole of it;
+             0: made between two updates of its batch, so it counts in the updates that follow
+
+So the last update of step s, what is logged and drawn of it, and its checkpoint have the changes up to s: `at(s)`. A
+run that resumes from that checkpoint repeats the later ones: `after(s)`.
+
+A change takes back those of its knob that were logged before it and count from there or later: it was made after a
+resume, and is what is wanted from there on. So does an event "refused" with a place of its own: that change could not
+be repeated after a resume. Rows are never logged twice, so some may hold numbers of what was taken back: `overtaken`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labcore.catalog.knob import Value, shown
+from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.rows import Event
+
+CHANGE, REFUSED = "knob", "refused"  # kinds of events
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a change was made: `step`, `update` and `between` of its event."""
+
+    step: int
+    update: int
+    between: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Places in the order in which a run gets to them."""
+        return self.step, 0 if self.between else self.update + 1
+
+    def reached(self, step: int, updates: int) -> bool:
+        """Whether a run that makes `step` has come here, after `updates` updates in all."""
+        return self.order <= (step, updates + 1)
+
+
+@dataclass(frozen=True)
+class Change:
+    """`knob` went from `before` to `value`, from `place` on. `name` is how people write the knob; `event` the id."""
+
+    knob: str
+    before: Value | None
+    value: Value
+    place: Place
+    name: str
+    event: int = 0
+
+    @property
+    def step(self) -> int:
+        """The first step that it counts in."""
+        return self.place.step
+
+    @property
+    def update(self) -> int:
+        """The optimizer updates that were made before it."""
+        return self.place.update
+
+    @property
+    def text(self) -> str:
+        """As a person writes it: "β 0.04 → 0.2"."""
+        return f"{self.name} {'?' if self.before is None else shown(self.before)} → {shown(self.value)}"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """What its event holds."""
+        return {"knob": self.knob, "from": self.before, "to": self.value, "update": self.update,
+                "between": self.place.between, "text": self.text}
+
+
+class KnobHistory:
+    """The knobs of a run of `spec`, from its start on. `changes` are those that stand, in the order of their places.
+
+    What changes nothing (there and back while the run was paused) is left out.
+    """
+
+    def __init__(self, spec: RunSpec, events: Iterable[Event]):
+        self._first = dict(spec.knobs)
+        names = {knob.key: knob.name for knob in knobs_of(spec.row, spec.task_row)}
+        values, changes = dict(spec.knobs), []
+        for event in sorted(_standing(events), key=lambda event: _place(event).order):
+            key, value = event.payload["knob"], event.payload["to"]
+            if value != values.get(key):
+                changes.append(Change(key, values.get(key), value, _place(event), names.get(key, key), event.id))
+            values[key] = value
+        self.changes: tuple[Change, ...] = tuple(changes)
+
+    def at(self, step: int | None = None) -> dict[str, Value]:
+        """The knobs in the last update of `step`, and in its checkpoint; None: with every change so far."""
+        return self._first | {change.knob: change.value for change in self.changes
+                              if step is None or change.step <= step}
+
+    def after(self, step: int) -> list[Change]:
+        """The changes that the checkpoint of `step` has not seen."""
+        return [change for change in self.changes if change.step > step]
+
+    def values_of(self, knob: str) -> set[Value]:
+        """All that a knob has been; nothing where the run has no such knob."""
+        return {values[knob] for values in [self._first] if knob in values} | {
+            change.value for change in self.changes if change.knob == knob}
+
+
+def has_place(event: Event) -> bool:
+    """Whether an event is part of the history: a change, or one that could not be repeated."""
+    return event.kind == CHANGE or (event.kind == REFUSED and "update" in event.payload)
+
+
+def overtaken(events: Iterable[Event], steps: Sequence[int]) -> set[int]:
+    """Those of `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
+    before them.
+
+    A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.
+    """
+    found: set[int] = set()
+    logged = 0
+    for event in events:
+        if has_place(event):
+            found |= set(steps[bisect_left(steps, event.step):bisect_right(steps, logged)])
+        logged = max(logged, event.step - 1 if has_place(event) else event.step)
+    return found
+
+
+def _place(event: Event) -> Place:
+    return Place(event.step, event.payload["update"], event.payload["between"])
+
+
+def _standing(events: Iterable[Event]) -> list[Event]:
+    """The events of the changes that were not taken back."""
+    kept: list[Event] = []
+    for event in events:
+        if has_place(event):
+            key, place = event.payload["knob"], _place(event)
+            if event.kind == CHANGE:
+                kept = [*(each for each in kept if each.payload["knob"] != key or _place(each).order < place.order),
+                        event]
+            else:
+                kept = [each for each in kept if each.payload["knob"] != key or _place(each) != place]
+    return kept

@@ -1,0 +1,77 @@
+"""What a worker needs of a session, whatever it trains: the class that `catalog.kinds.Kind.session` names.
+
+A session holds everything that the future of a run depends on (weights, optimizers, random numbers, counters), so
+that saved at a record and started from that checkpoint it continues bit for bit. It knows nothing of the clock, the
+store, the folders and the controls: those are the worker's. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from labcore.spec.record import Record
+from labcore.spec.run_spec import RunSpec
+
+
+@runtime_checkable
+class Session(Protocol):
+    """See the module. `step` and `updates` are how many of each are complete, counted from the start of the run.
+
+    `knobs` are the values in use. The worker changes them in place, and only while `run` waits at a yield: those with
+    the effect "live" at any, the others between two batches. `finished_because` says, once `run` has returned, why.
+    """
+
+    spec: RunSpec
+    knobs: dict[str, Any]
+    step: int
+    updates: int
+    finished_because: str
+
+    @staticmethod
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+        """The session of `spec`: on the weights in `base_folder` where it has a base model; `resume` is a checkpoint.
+
+        Raises:
+            LabError: the model, the data, the device or the checkpoint cannot be used.
+        """
+        ...
+
+    def run(self) -> Iterator[Record | None]:
+        """Train to the end. Yields a Record after each step, and None wherever within one a live knob may change.
+
+        Raises:
+            Diverged: a number is not finite any more.
+        """
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a complete checkpoint into the empty `folder`, in `policy` what other programs load. At a Record."""
+        ...
+
+    def fork(self, spec: RunSpec) -> Session:
+        """The session of the fork `spec` of this run at this step. This one may be used up by it."""
+        ...
+
+
+class Device(Protocol):
+    """What is asked of a torch device."""
+
+    @property
+    def type(self) -> str: ...
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A session whose tensors lie on a device."""
+
+    device: Device
+
+
+StartSession = Callable[[RunSpec, Path | None, Path | None], Session]
+
+
+def device_of(session: Session) -> Device | None:
+    """The device of a session; None where it has none, as a table."""
+    return session.device if isinstance(session, OnDevice) else None
