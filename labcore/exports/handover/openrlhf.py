@@ -8,6 +8,7 @@ from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     BASE_RULES,
     MEASURED,
+    REWARD_RULES,
     TASK_RULES,
     Line,
     Plan,
@@ -16,6 +17,8 @@ from labcore.exports.handover.plan import (
     choice,
     given,
     lines,
+    missing,
+    only_with,
     to,
 )
 from labcore.exports.handover.task_code import brings_pairs, task_code
@@ -44,6 +47,10 @@ _ONLINE: Rules = {
         "group_standardised": ({"--algo.advantage.estimator": "group_norm"}, ""),
         "group_mean": ({"--algo.advantage.estimator": "dr_grpo"}, ""),
         "batch_mean": ({"--algo.advantage.estimator": "flash_reinforce"}, ""),
+        "reward_to_go_whitened": ({"--algo.advantage.estimator": "reinforce"}, ""),
+        "greedy_baseline": ({"--algo.advantage.estimator": "rloo"}, "the baseline is the mean of the others in the "
+                            "group, not the reward of a greedy completion"),
+        "one": ({}, "OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"),
     }, "see --algo.advantage.estimator"),
     "ratio": choice({
         "token": ({"--actor.policy_loss_type": "ppo"}, ""), "sequence_mean": ({"--actor.policy_loss_type": "gspo"}, ""),
@@ -51,7 +58,27 @@ _ONLINE: Rules = {
         "sequence_sum": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens: the same gradient as long as a batch "
                          "is used once"),
     }, "see --actor.policy_loss_type"),
-    "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    "surrogate": choice({
+        "clip": ({}, ""), "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
+        "soft_gate": ({}, "OpenRLHF clips, and has no soft gate"),
+    }, "always clipped: the same as long as a batch is used once"),
+    "ratio_cap": missing("OpenRLHF clips, and has no capped weight"),
+    **dict.fromkeys(("gate_positive", "gate_negative"), missing("OpenRLHF clips, and has no soft gate")),
+    "shaping": choice({
+        "none": ({}, ""), "overlong": ({}, "set by the buffer and the penalty"),
+        "length_cost": ({}, "no such reward: write it into score() below"),
+    }, "see --reward"),
+    "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),
+    "overlong_penalty": only_with("shaping", "overlong", to("--reward.overlong_penalty_factor")),
+    "selection": choice({
+        "everything": ({}, ""),
+        "informative": ({"--algo.dynamic_filtering_enable": ON, "--algo.dynamic_filtering_range": (0.0, 1.0)},
+                        "groups whose mean reward lies between 0 and 1 are kept"),
+        "best_of_group": ({}, "OpenRLHF trains on all completions: keep the best of each prompt and use train_sft"),
+        "not_truncated": ({}, "OpenRLHF trains on truncated completions too"),
+    }, "see --algo.dynamic_filtering_enable"),
+    "resample_rounds": only_with("selection", "informative", missing("OpenRLHF samples until its batch is full")),
+    **REWARD_RULES,
     "kl_estimator": choice({
         **{key: ({"--algo.kl.estimator": key}, "") for key in ("k1", "k2", "k3")},
         "ratio_k3": ({"--algo.kl.estimator": "k3", "--algo.kl.unbiased_gradient": ON}, ""),
@@ -74,7 +101,12 @@ _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "pairs_per_step": to("--train.batch_size"),
-    "preference_loss": choice({"sigmoid": ({}, "")}, "see --model.ipo_enable and --model.label_smoothing"),
+    "preference_loss": choice({"sigmoid": ({}, ""), "ipo": ({"--model.ipo_enable": ON}, "")},
+                              "see --model.label_smoothing"),
+    "pairs": choice({
+        "dataset": ({}, ""), "reference_once": ({}, ""),
+        "policy_each_step": ({}, "the pairs are sampled once, before training: OpenRLHF has no online DPO"),
+    }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
     **BASE_RULES, **TASK_RULES}

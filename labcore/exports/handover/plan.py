@@ -157,12 +157,23 @@ def choice(table: Mapping[str, tuple[Mapping[str, Any], str]], otherwise: str) -
     return rule
 
 
+def only_with(knob: str, value: str, rule: Rule) -> Rule:
+    """`rule` where the run's `knob` has that value; with another one the setting says nothing."""
+    return lambda plan, own: rule(plan, own) if plan.get(knob) == value else Line("", own, {}, built_in=True)
+
+
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
                                    "length_high", "prompt_length", "piece_length"), IN_THE_CODE)
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
+IN_SCORE = "write it into score() below"
+REWARD_RULES: Rules = {
+    "reward_source": choice({"verifier": ({}, "")}, "rewards are not flipped there: flip a share of what score() "
+                                                    "gives"),
+    "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
+    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 

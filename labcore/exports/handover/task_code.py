@@ -131,7 +131,7 @@ def task_code(plan: Plan, more: str = "") -> str:
     missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
     body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, missing=missing)
     if needs_pairs(plan) and not brings_pairs(plan):
-        body += _scored(plan) + "\n" + _SAMPLED.format(**knobs)
+        body += _scored(plan) + "\n" + _SAMPLED.format(**{"pair_prompts": plan.rows, **knobs})
     elif needs_pairs(plan):
         body += _PAIRS
     elif plan.loop == "online":

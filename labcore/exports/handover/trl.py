@@ -12,15 +12,18 @@ from labcore.exports.handover.plan import (
     BASE_RULES,
     MEASURED,
     MODEL,
+    REWARD_RULES,
     TASK_RULES,
     Line,
     Plan,
+    Rule,
     Rules,
     built_in,
     choice,
     given,
     lines,
     missing,
+    only_with,
     remarks,
     to,
 )
@@ -58,6 +61,20 @@ def _whitened(plan: Plan, value: Any) -> Line:
 
 _NO_CRITIC = missing(f"TRL {VERSION} has no trainer with a critic (PPOTrainer is gone since 1.13): the baseline is the "
                      "group's mean instead")
+_SHAPING: Rules = {
+    "shaping": choice({
+        "none": ({}, ""), "overlong": ({}, "add trl.rewards.get_soft_overlong_punishment to the reward functions"),
+        "length_cost": ({}, "no reward function for it: write it into score() below"),
+    }, "see trl.rewards"),
+    **dict.fromkeys(("overlong_buffer", "overlong_penalty"), only_with("shaping", "overlong", missing(
+        "add trl.rewards.get_soft_overlong_punishment to the reward functions"))),
+    "selection": choice({
+        "everything": ({}, ""), "not_truncated": ({"mask_truncated_completions": True}, ""),
+        "informative": ({}, "TRL has no dynamic sampling: zero-variance groups stay in the batch with advantage 0"),
+        "best_of_group": ({}, "TRL trains on all completions: keep the best of each prompt and use SFTTrainer"),
+    }, "see mask_truncated_completions"),
+    "resample_rounds": only_with("selection", "informative", missing(
+        "TRL has no dynamic sampling: zero-variance groups stay in the batch with advantage 0"))}
 _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 lambda plan, value: "" if value > 1 else "TRL compares completions of one prompt, so "
                 f"{generations(plan)} of fewer prompts make the same batch")
@@ -65,11 +82,24 @@ _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
     "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES}
 _ONLINE: Rules = {
-    **_COMMON, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
+    **_COMMON, **REWARD_RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
     "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
     "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
     "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
+
+_OWN_AGGREGATION = {"detached_weight": "token_mean", "soft_gate": "sequence_mean_token_mean"}
+
+
+def _aggregation(rule: Rule) -> Rule:
+    """`rule`, unless the surrogate has a loss type of its own, which aggregates in one way only."""
+    def own(plan: Plan, value: Any) -> Line:
+        fixed = _OWN_AGGREGATION.get(plan["surrogate"])
+        if fixed is None:
+            return rule(plan, value)
+        return Line("", value, {}, built_in=value == fixed, note="" if value == fixed else f"{fixed}, by its loss_type")
+    return own
+
 
 _GRPO: Rules = {
     **_ONLINE,
@@ -80,11 +110,21 @@ _GRPO: Rules = {
         "leave_one_out": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the mean of the whole group: the advantage "
                           "is smaller by the factor (G − 1)/G"),
         "batch_mean": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),
+        "greedy_baseline": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the reward of a "
+                            "greedy completion"),
+        "one": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
+        "reward_to_go_whitened": ({"scale_rewards": "batch"}, "GRPOTrainer subtracts the group's mean and divides by "
+                                                              "the "
+                                  "spread of the batch's rewards, not of its tokens' returns"),
     }, "GRPOTrainer has the group's mean as its baseline: scale_rewards says what it is divided by"),
     "whiten_advantages": _whitened,
     "ratio": choice({"token": ({"importance_sampling_level": "token"}, ""),
                      "sequence_mean": ({"importance_sampling_level": "sequence"}, "")}, "ratios of tokens instead"),
-    "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    "surrogate": choice({
+        "clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""), "soft_gate": ({"loss_type": "sapo"}, ""),
+    }, "always clipped: the same as long as a batch is used once"),
+    "ratio_cap": to("epsilon_high"), "gate_positive": to("sapo_temperature_pos"),
+    "gate_negative": to("sapo_temperature_neg"),
     "kl_estimator": choice({
         "k3": ({"use_bias_correction_kl": False}, ""), "ratio_k3": ({"use_bias_correction_kl": True}, ""),
         "k1": ({"use_bias_correction_kl": True}, "k3 × ratio, which has the same gradient as k1 in the reward"),
@@ -92,12 +132,12 @@ _GRPO: Rules = {
     }, "k3 instead"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
                            "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
-    "aggregation": choice({
+    "aggregation": _aggregation(choice({
         "sequence_mean_token_mean": ({"loss_type": "grpo"}, ""), "token_mean": ({"loss_type": "dapo"}, ""),
         "constant_length": ({"loss_type": "dr_grpo"}, ""),
         "sequence_mean_token_sum": ({"loss_type": "dr_grpo"}, "smaller by the constant factor max_completion_length, "
                                     "which AdamW hardly feels"),
-    }, "loss_type stays at its default"),
+    }, "loss_type stays at its default")),
 }
 _RLOO: Rules = {
     **_ONLINE,
@@ -109,6 +149,8 @@ _RLOO: Rules = {
     "ratio": choice({"sequence_sum": ({}, "")}, "a ratio of the whole sequence, which is 1 while a batch is used once: "
                     "its gradient is then that of the score function"),
     "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
+    **dict.fromkeys(("ratio_cap", "gate_positive", "gate_negative"), missing("RLOOTrainer clips, and has no other "
+                                                                             "surrogate: GRPOTrainer has")),
     "kl_estimator": choice({"k1": ({}, "")}, "RLOOTrainer takes k1"),
     "kl_placement": choice({"reward": ({}, ""), "off": ({}, "")},
                            "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
@@ -117,7 +159,16 @@ _RLOO: Rules = {
 _FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
 _DPO: Rules = {
     **_COMMON, "beta": to("beta"), "pairs_per_step": to("per_device_train_batch_size"),
-    "preference_loss": choice({"sigmoid": ({"loss_type": ["sigmoid"]}, "")}, "see loss_type of DPOConfig"),
+    "preference_loss": choice({
+        "sigmoid": ({"loss_type": ["sigmoid"]}, ""),
+        "ipo": ({"loss_type": ["ipo"]}, "of the mean log-ratio per token, not of its sum"),
+    }, "see loss_type of DPOConfig"),
+    "pairs": choice({
+        "dataset": ({}, ""), "reference_once": ({}, ""),
+        "policy_each_step": ({}, "the pairs are sampled once, before training: the experimental OnlineDPOTrainer "
+                                 "samples "
+                             "them at every step"),
+    }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
 _SFT: Rules = {

@@ -9,15 +9,16 @@ from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     BASE_RULES,
     MEASURED,
+    REWARD_RULES,
     TASK_RULES,
     Line,
     Plan,
     Rules,
-    built_in,
     choice,
     given,
     lines,
     missing,
+    only_with,
     remarks,
     to,
 )
@@ -59,6 +60,9 @@ _ONLINE: Rules = {
         "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
         "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
         "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
+        "greedy_baseline": ({"algorithm.adv_estimator": "remax"}, ""),
+        "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
+        "one": ({}, "verl has no advantage of 1: to imitate the best completions, use its SFT trainer"),
         "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
                        "also divided by their spread"),
     }, "see algorithm.adv_estimator"),
@@ -69,7 +73,28 @@ _ONLINE: Rules = {
         "sequence_sum": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, "ratios of tokens: the same gradient as long "
                          "as a batch is used once"),
     }, "see policy_loss.loss_mode"),
-    "surrogate": built_in(),  # it follows from the loss mode
+    "surrogate": choice({
+        "clip": ({}, ""), "score_function": ({}, ""),  # they follow from the ratio's loss mode
+        "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
+        "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
+    }, "see policy_loss.loss_mode"),
+    "ratio_cap": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_low": 1.0, f"{_ACTOR}.clip_ratio_high": value - 1}),
+    "gate_positive": to(f"{_ACTOR}.tau_pos"), "gate_negative": to(f"{_ACTOR}.tau_neg"),
+    "shaping": choice({
+        "none": ({}, ""), "overlong": ({}, "the DAPO reward manager has it, as overlong_buffer_cfg"),
+        "length_cost": ({}, "no reward manager has it: write it into score() below"),
+    }, "see the reward managers"),
+    **dict.fromkeys(("overlong_buffer", "overlong_penalty"), only_with("shaping", "overlong", missing(
+        "the DAPO reward manager has it, as overlong_buffer_cfg"))),
+    "selection": choice({
+        "everything": ({}, ""),
+        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "score"}, ""),
+        "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
+        "not_truncated": ({}, "verl trains on truncated completions too"),
+    }, "see algorithm.filter_groups"),
+    "resample_rounds": only_with("selection", "informative", given(
+        lambda plan, value: {"algorithm.filter_groups.max_num_gen_batches": value + 1})),
+    **REWARD_RULES,
     "kl_estimator": _kl_estimator,
     "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
                                                "algorithm.use_kl_in_reward": value == "reward"}),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.exports.handover import openrlhf, verl
 from labcore.exports.handover.tools import TOOLS
 from tests.exports.handover.conftest import fitting, plan
@@ -52,7 +53,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     return found
 
 
-@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if pair[0] != "dpo"])
+@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if ALGORITHMS[pair[0]].loop != "preference"])
 def test_every_key_for_verl_exists_in_that_version(algorithm, task, files):
     keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(algorithm, "ppo_trainer")]
     assert KEYS["version"] == verl.VERSION and set(verl.settings(plan(algorithm, task, files))) <= set(keys)
