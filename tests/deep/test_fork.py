@@ -10,7 +10,7 @@ import torch
 
 from labcore.catalog.cartpole import ALGORITHMS as DEEP
 from labcore.catalog.maze import ALGORITHMS as TABULAR
-from labcore.deep.session import Session as DeepSession
+from labcore.deep.session import DeepSession
 from labcore.spec.run_spec import make
 from labcore.tabular.session import Session as TabularSession
 
