@@ -132,13 +132,11 @@ _CRITIC_PANELS = ("critic", "explained_variance", "td_error")
 _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
 
 
-def _knobs(keys: str, defaults: dict[str, Value]) -> tuple[Knob, ...]:
-    """The knobs of these keys, in this order, with `defaults` of a method's own."""
-    return tuple(_ALL[key].with_default(defaults.get(key, _ALL[key].default)) for key in keys.split())
-
-
-def _row(key: str, label: str, method: str, knobs: str, *, defaults: dict[str, Value], **rest) -> DeepAlgorithm:
-    return DeepAlgorithm(key, label, "deep", knobs=_knobs(knobs, defaults), method=f"{_HERE}.{method}", **rest)
+def _row(key: str, label: str, method: str, knobs: str, *, defaults: dict[str, Value], extra: tuple[Knob, ...] = (),
+         **rest) -> DeepAlgorithm:
+    """A row with the knobs of these keys, in this order, with `defaults` of its own, and `extra` ones after them."""
+    found = tuple(_ALL[name].with_default(defaults.get(name, _ALL[name].default)) for name in knobs.split())
+    return DeepAlgorithm(key, label, "deep", knobs=(*found, *extra), method=f"{_HERE}.{method}", **rest)
 
 
 _ROWS = (
