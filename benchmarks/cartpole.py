@@ -21,7 +21,7 @@ from torch import nn
 
 from labcore.catalog.cartpole import ALGORITHMS
 from labcore.deep.evaluation import play
-from labcore.deep.session import Session
+from labcore.deep.session import DeepSession
 from labcore.spec.run_spec import make
 
 EVALUATE_EVERY, GOOD, IN_A_ROW, EPISODES = 1024, 475.0, 3, 20
@@ -91,8 +91,8 @@ class Watch:
 
 def lab(method: str, seed: int) -> Watch:
     """The lab's method with its own knobs and number of steps, its own evaluations off."""
-    session = Session.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=seed,
-                                 steps=ALGORITHMS[method].steps, knobs={"eval_every": 10**9, "eval_episodes": 1}))
+    session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=seed,
+                                     steps=ALGORITHMS[method].steps, knobs={"eval_every": 10**9, "eval_episodes": 1}))
     watch = Watch(seed)
     for record in session.run():
         if watch.look(record.env_steps, lambda: session.acting):

@@ -1,5 +1,5 @@
 """docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice, a task, a maze
-and a method for it.
+and a method for it, and a deep method.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ import sys
 import types
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 import torch
 
-from labcore.catalog import choices, maze
+from labcore.catalog import cartpole, choices, maze
 from labcore.catalog.llm import algorithms, tasks
+from labcore.deep.session import DeepSession
 from labcore.envs import maze_presets
 from labcore.llm.session import LlmSession
 from labcore.maths import surrogates
 from labcore.maths.call import call, member
 from labcore.spec.run_spec import make
-from labcore.tabular import session as tabular_session
 from labcore.tabular import temporal_difference
+from labcore.tabular.session import TabularSession
+from labcore.tabular.td_learner import Tables
 from labcore.tabular.walks import Step
 
 DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -79,14 +82,23 @@ def test_a_method_is_one_function_and_its_row(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(maze.ALGORITHMS, row.key, row)
     monkeypatch.setattr(temporal_difference, row.key, None, raising=False)  # taken away again at the end
     exec(BLOCKS["method"], vars(temporal_difference))
-    monkeypatch.setitem(temporal_difference.METHODS, row.key, getattr(temporal_difference, row.key))
     _walk(row.key, _maze(monkeypatch), blame=0.5)
-    tables = temporal_difference.Tables(np.array([[0.0], [0.0]]))
+    tables = Tables(np.array([[0.0], [0.0]]))
     knobs = {"alpha": 1.0, "alpha_decay": 0.0, "gamma": 1.0, "blame": 0.25}
     for reward, expected in ((8.0, 8.0), (4.0, 7.0)):  # 8; then 8 + ¼ (4 − 8)
-        temporal_difference.METHODS[row.key](tables, Step(0, 0, 0, reward, 1, True, False), knobs,
-                                             np.random.default_rng(0))
+        resolve_name(row.method)(tables, Step(0, 0, 0, reward, 1, True, False), knobs, np.random.default_rng(0))
         assert tables.q[0, 0] == expected
+
+
+def test_a_deep_method_is_one_loop_and_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("labcore.deep.weighted")
+    exec(BLOCKS["deep_method"], vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    row = evaluated("deep_row", cartpole)
+    monkeypatch.setitem(cartpole.ALGORITHMS, row.key, row)
+    session = DeepSession.start(make(kind="cartpole", algorithm_key=row.key, task_key="CartPole-v1", steps=30))
+    records = list(session.run())
+    assert max(record.metrics.get("eval_return", 0) for record in records) > 3 * records[0].metrics["eval_return"]
 
 
 def _maze(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -100,6 +112,6 @@ def _maze(monkeypatch: pytest.MonkeyPatch) -> str:
 def _walk(method: str, task: str, **knobs: float) -> None:
     """The method finds the way through the maze."""
     spec = make(kind="maze", algorithm_key=method, task_key=task, steps=100, knobs={"pace": 0, **knobs})
-    *_, last = tabular_session.LlmSession.start(spec).run()
+    *_, last = TabularSession.start(spec).run()
     assert last.metrics["start_value/greedy"] == pytest.approx(last.metrics["start_value/best"])
     assert last.metrics["moves_to_goal"] >= 8

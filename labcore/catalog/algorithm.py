@@ -8,13 +8,15 @@ from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 
-JUDGED = ("reward", "exact_match")  # panels whose numbers a verifier gives
+VERIFIED = ("reward", "exact_match")  # panels whose numbers a verifier gives
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """A row: `loop` runs it ("online", "temporal_difference", …), `knobs` are its settings with its own defaults.
 
+    `method` is the function ("module:function") that learns, where choices do not say it: of a tabular method the
+    update that its loop calls, of a deep one the loop itself. It is imported only when called (`pkgutil.resolve_name`).
     `models` are the networks or tables it holds in memory. `panels` are its charts, most telling first. `source` names
     the functions ("module:function") to show beside the equation, on top of those that its choices name. `verified`
     algorithms need a verifier although their loop does not.
@@ -33,14 +35,15 @@ class Algorithm:
     steps: int = 200
     source: tuple[str, ...] = ()
     verified: bool = False
+    method: str = ""
 
     def learns(self, task: Task) -> bool:
         """Whether it can learn `task`."""
         return self.loop in task.loops and (task.verifiable or not self.verified)
 
     def charts(self, task: Task) -> tuple[str, ...]:
-        """The panels that a run of `task` fills: without a verifier nobody says what is right."""
-        return tuple(key for key in self.panels if task.verifiable or key not in JUDGED)
+        """The panels that a run of `task` fills: without a verifier there is no reward."""
+        return tuple(key for key in self.panels if task.verifiable or key not in VERIFIED)
 
     def knob(self, key: str) -> Knob:
         """The knob `key` of this algorithm.

@@ -1,21 +1,43 @@
-"""The tables of CartPole and every other Gymnasium environment with discrete actions: deep methods and worlds.
+"""The tables of CartPole and every other Gymnasium environment with discrete actions: deep methods and environments.
 
 A step of a run is one rollout in all environments, and the updates on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.task import Task
+
+_HERE = "labcore.deep"
+_ADAM, _RMSPROP = f"{_HERE}.networks:adam", f"{_HERE}.networks:rmsprop"
+
+
+@dataclass(frozen=True)
+class DeepAlgorithm(Algorithm):
+    """A row of a deep method: `method` is its loop, and the rest is what its session holds ("module:function").
+
+    `networks` builds the networks, `acts` names the one whose outputs choose actions, `optimizers` makes the optimizer
+    of each network that learns by one. `replay`: it learns from a replay buffer.
+    """
+
+    networks: str = f"{_HERE}.networks:actor_critic"
+    acts: str = "policy"
+    optimizers: Mapping[str, str] = field(default_factory=lambda: {"policy": _ADAM, "critic": _ADAM})
+    replay: bool = False
+
 
 _ALL = {knob.key: knob for knob in (
     Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
          "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log"),
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
          "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log"),
-    Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall in a line to 0 at the "
-         "last step, and a good policy is kept; off: they stay, and the run can be prolonged.", "live", advanced=True),
+    Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall linearly to 0 at the last "
+         "step, which keeps a good policy; off: they stay constant, so the run can be extended.", "live",
+         advanced=True),
     Knob("gamma", "Discount", 0.98, "Higher: later rewards count, with more noise; lower: only the near future.",
          "next batch", 0, 1, (0.9, 1), r"\gamma"),
     Knob("gae_lambda", "GAE λ", 0.8, "Higher: less bias, more noise; lower: trusts the critic.", "next batch", 0, 1,
@@ -26,16 +48,16 @@ _ALL = {knob.key: knob for knob in (
          "next batch", 1, 100_000, (5, 512), "T"),
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: the policy stays random longer; lower: it commits sooner.",
          "live", 0, 1, (0, 0.02), "c_H", "reward/nat"),
-    Knob("max_grad_norm", "Gradient clip", 0.5, "Higher: rare large gradients pass; lower: every step is short.",
+    Knob("max_grad_norm", "Gradient clip", 0.5, "Higher: rare large gradients pass; lower: every update is small.",
          "live", 0, 1e9, (0.1, 10), advanced=True),
-    Knob("normalise", "Normalise advantages", True, "On: mean 0 and spread 1 in every batch, so one learning rate "
-         "serves all reward scales; off: the plain estimate.", "live", advanced=True),
-    Knob("eval_every", "Evaluate every", 4, "Higher: less time spent on greedy evaluation; lower: a finer curve.",
+    Knob("normalise", "Normalise advantages", True, "On: mean 0 and standard deviation 1 in every batch, so one "
+         "learning rate serves all reward scales; off: the plain estimate.", "live", advanced=True),
+    Knob("eval_every", "Evaluate every", 4, "Higher: less time spent on evaluation; lower: a finer curve.",
          "live", 1, 1e9, (1, 100), unit="steps", advanced=True),
-    Knob("eval_episodes", "Evaluation episodes", 20, "Higher: a surer mean; lower: quicker.", "live", 1, 1000, (5, 50),
-         advanced=True),
-    Knob("epochs", "Epochs", 20, "Higher: more is taken from a batch, and the policy moves further from it; lower: "
-         "safer.", "live", 1, 1000, (1, 20), "K"),
+    Knob("eval_episodes", "Evaluation episodes", 20, "Higher: a more precise mean; lower: quicker.", "live", 1, 1000,
+         (5, 50), advanced=True),
+    Knob("epochs", "Epochs", 20, "Higher: each batch is used more often, and the policy moves further from it; "
+         "lower: safer.", "live", 1, 1000, (1, 20), "K"),
     Knob("mini_batches", "Mini-batches", 1, "Higher: more and noisier updates per epoch; lower: fewer and smoother.",
          "live", 1, 10_000, (1, 16)),
     Knob("critic_epochs", "Critic's epochs", 20, "Higher: values fit the batch better; lower: less time.", "live", 1,
@@ -46,27 +68,28 @@ _ALL = {knob.key: knob for knob in (
          1, (0.05, 0.4), r"\varepsilon_{low}"),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live",
          0, 10, (0.05, 0.4), r"\varepsilon_{high}"),
-    Knob("beta", "KL price", 1.0, "Higher: shorter steps; lower: longer ones. With a KL target it is scaled by the "
-         "adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat"),
-    Knob("kl_target", "KL target", 0.01, "Higher: the adaptive price allows longer steps; lower: shorter; 0 keeps "
-         "β as it is.", "live", 0, 10, (0, 0.1), r"d_{targ}", "nats"),
+    Knob("beta", "KL coefficient", 1.0, "Higher: smaller updates; lower: larger ones. With a KL target it is scaled "
+         "by the adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat"),
+    Knob("kl_target", "KL target", 0.01, "Higher: the adaptive β allows larger updates; lower: smaller ones; 0 "
+         "keeps β constant.", "live", 0, 10, (0, 0.1), r"d_{targ}", "nats"),
     Knob("clip_values", "Clip values", False, "On: a value moves at most ε_V per batch; off: freely.",
          "live", advanced=True),
     Knob("value_clip", "Value clip", 0.2, "Higher: values may move further in one batch; lower: less.", "live",
          0, 1e6, (0.1, 10), r"\varepsilon_V", "reward", advanced=True),
-    Knob("delta", "Trust region", 0.01, "Higher: longer steps, at some point beyond what the quadratic model of the "
-         "KL is good for; lower: slow.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats"),
+    Knob("delta", "Trust region", 0.01, "Higher: larger updates, until the quadratic model of the KL no longer "
+         "holds; lower: slower learning.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats"),
     Knob("cg_iterations", "CG iterations", 10, "Higher: a direction nearer to the natural gradient; lower: quicker.",
          "live", 1, 1000, (5, 20), advanced=True),
     Knob("damping", "Damping", 0.1, "Higher: safer where the Fisher matrix is nearly singular, nearer the plain "
          "gradient; lower: nearer the natural one.", "live", 0, 100, (0.01, 0.2), advanced=True),
     Knob("backtrack", "Backtrack factor", 0.8, "Higher: a finer line search; lower: a quicker one.", "live", 0.01,
          0.99, (0.5, 0.9), advanced=True),
-    Knob("backtracks", "Backtracks", 10, "Higher: gives up later; lower: sooner.", "live", 1, 100, (5, 20),
-         advanced=True),
-    Knob("psi", "What log π is weighed with", "advantage", "total_return: everything the episode earned; reward_to_go: "
-         "what came after the action; baseline: that less V(s); advantage: GAE. Each has less variance than the one "
-         "before.", "live", choices=("total_return", "reward_to_go", "baseline", "advantage"), symbol=r"\Psi_t"),
+    Knob("backtracks", "Backtracks", 10, "Higher: tries smaller steps before it gives up; lower: fewer.", "live", 1,
+         100, (5, 20), advanced=True),
+    Knob("psi", "Weight", "advantage", "What log π is weighted by. total_return: the return of the whole episode; "
+         "reward_to_go: the return from the action on; baseline: reward_to_go minus V(s); advantage: GAE. Each has "
+         "less variance than the one before.", "live",
+         choices=("total_return", "reward_to_go", "baseline", "advantage"), symbol=r"\Psi_t"),
     Knob("variance_every", "Measure gradient variance every", 10, "Higher: less time; lower: a finer curve.", "live",
          1, 1e9, (1, 100), unit="steps", advanced=True),
     Knob("rollouts_per_step", "Updates per step", 10, "Higher: fewer points on the chart; lower: more.", "live", 1,
@@ -76,14 +99,15 @@ _ALL = {knob.key: knob for knob in (
          "restart", 1, 1e7, (1e4, 1e6), advanced=True),
     Knob("learning_starts", "Steps before learning", 1000, "Higher: a more varied first batch; lower: an earlier "
          "start.", "live", 0, 1e9, (100, 10_000), unit="environment steps", advanced=True),
-    Knob("gradient_steps", "Updates per rollout", 32, "Higher: more is learnt per step of the world, at some point "
-         "too much from too little; lower: quicker.", "live", 1, 1e6, (1, 256)),
+    Knob("gradient_steps", "Updates per rollout", 32, "Higher: more learning per environment step, until it "
+         "overfits the replayed transitions; lower: quicker.", "live", 1, 1e6, (1, 256)),
     Knob("target_every", "Target update every", 64, "Higher: steadier targets; lower: fresher ones.", "live", 1, 1e9,
          (1, 1000), unit="updates"),
-    Knob("tau", "Target update share", 1.0, "1 copies the network; lower: moves the target that share of the way.",
+    Knob("tau", "Target update share", 1.0, "1: copies the network; lower: moves the target by that share of the "
+         "distance.",
          "live", 0, 1, (0.005, 1), r"\tau", advanced=True),
-    Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, so "
-         "errors are not picked for being large; off: the target network does both.", "live"),
+    Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, "
+         "which reduces overestimation; off: the target network does both.", "live"),
     Knob("td_loss", "Loss", "huber", "huber: errors beyond 1 count linearly; mse: squared throughout.", "live",
          choices=("huber", "mse"), advanced=True),
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
@@ -92,10 +116,10 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (0.01, 0.1), r"\varepsilon_{end}"),
     Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 1), unit="share of the run", advanced=True),
-    Knob("hidden", "Units per layer", 64, "Higher: can represent more, costs more per step; lower: quicker.", "restart",
-         1, 4096, (16, 256), advanced=True),
-    Knob("layers", "Hidden layers", 2, "Higher: bends more often, harder to train; lower: smoother.", "restart", 1, 8,
-         (1, 3), advanced=True),
+    Knob("hidden", "Units per layer", 64, "Higher: can represent more, takes more compute per step; lower: quicker.",
+         "restart", 1, 4096, (16, 256), advanced=True),
+    Knob("layers", "Hidden layers", 2, "Higher: can represent more, harder to train; lower: simpler functions.",
+         "restart", 1, 8, (1, 3), advanced=True),
 )}
 
 _COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers"
@@ -108,20 +132,16 @@ _CRITIC_PANELS = ("critic", "explained_variance", "td_error")
 _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
 
 
-def _knobs(keys: str, defaults: dict[str, Value]) -> tuple[Knob, ...]:
-    """The knobs of these keys, in this order, with `defaults` of a method's own."""
-    return tuple(_ALL[key].with_default(defaults.get(key, _ALL[key].default)) for key in keys.split())
+def _row(key: str, label: str, method: str, knobs: str, *, defaults: dict[str, Value], extra: tuple[Knob, ...] = (),
+         **rest) -> DeepAlgorithm:
+    """A row with the knobs of these keys, in this order, with `defaults` of its own, and `extra` ones after them."""
+    found = tuple(_ALL[name].with_default(defaults.get(name, _ALL[name].default)) for name in knobs.split())
+    return DeepAlgorithm(key, label, "deep", knobs=(*found, *extra), method=f"{_HERE}.{method}", **rest)
 
-
-def _row(key: str, label: str, knobs: str, *, defaults: dict[str, Value], **rest) -> Algorithm:
-    return Algorithm(key, label, "deep", knobs=_knobs(knobs, defaults), **rest)
-
-
-_HERE = "labcore.deep"
 
 _ROWS = (
-    _row("ppo", "PPO", f"{_COMMON} rollout_steps epochs mini_batches objective clip_low clip_high beta kl_target "
-         f"entropy_coef {_CRITIC} clip_values value_clip",
+    _row("ppo", "PPO", "ppo:run", f"{_COMMON} rollout_steps epochs mini_batches objective clip_low clip_high beta "
+         f"kl_target entropy_coef {_CRITIC} clip_values value_clip",
          summary="Several clipped passes over each rollout, with advantages from a critic.",
          latex=r"\begin{gathered}L=-\frac1N\sum_t\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t,"
                r"1-\varepsilon_{low},1+\varepsilon_{high})\hat A_t\big)-c_H H,\quad \hat A_t=\sum_l(\gamma\lambda)^l"
@@ -133,17 +153,18 @@ _ROWS = (
          source=(f"{_HERE}.ppo:policy_loss", f"{_HERE}.ppo:adapt"),
          defaults={"gae_lambda": 0.95, "rollout_steps": 64, "epochs": 10, "mini_batches": 2, "learning_rate": 2e-3,
                    "critic_learning_rate": 2e-3}),
-    _row("a2c", "A2C", f"{_COMMON} rollout_steps rollouts_per_step entropy_coef {_CRITIC}",
-         summary="Actor and critic learn from every short rollout once: the advantage weighs log π.",
+    _row("a2c", "A2C", "policy_gradient:a2c", f"{_COMMON} rollout_steps rollouts_per_step entropy_coef {_CRITIC}",
+         summary="Actor and critic learn once from every short rollout; log π is weighted by the advantage.",
          latex=r"L=-\frac1N\sum_t\hat A_t\log\pi_\theta(a_t\mid s_t)-c_H H,\quad "
                r"\hat A_t=\sum_l(\gamma\lambda)^l\delta_{t+l}",
-         watch="One batch can ruin the policy: nothing bounds the step. Compare its KL with TRPO's.",
+         watch="One batch can ruin the policy: nothing bounds the update. Compare its KL with TRPO's.",
          paper="Mnih et al. 2016, arXiv:1602.01783", models=("policy", "critic"), steps=150,
          panels=(*_POLICY_PANELS, *_CRITIC_PANELS, *_LAST), source=(f"{_HERE}.policy_gradient:policy_update",),
          defaults={"gae_lambda": 1.0, "rollout_steps": 5, "learning_rate": 2e-3, "critic_learning_rate": 2e-3,
-                   "normalise": False}),
-    _row("reinforce", "REINFORCE", f"{_COMMON} psi entropy_coef {_CRITIC} critic_epochs variance_every",
-         summary="Whole episodes, one update: log π weighed with what followed. The choice of Ψ decides the noise.",
+                   "normalise": False}, optimizers={"policy": _RMSPROP, "critic": _RMSPROP}),
+    _row("reinforce", "REINFORCE", "policy_gradient:reinforce",
+         f"{_COMMON} psi entropy_coef {_CRITIC} critic_epochs variance_every",
+         summary="One update per batch of whole episodes, log π weighted by Ψ. The choice of Ψ sets the variance.",
          latex=r"L=-\frac1N\sum_t\Psi_t\log\pi_\theta(a_t\mid s_t)-c_H H",
          watch="Gradient variance: the four choices of Ψ are measured on the same batch.",
          paper="Williams 1992; Schulman et al. 2016, arXiv:1506.02438, eq. 1", models=("policy", "critic"), steps=40,
@@ -151,42 +172,43 @@ _ROWS = (
          source=(f"{_HERE}.policy_gradient:policy_update", f"{_HERE}.policy_gradient:gradient_variance"),
          defaults={"gamma": 0.99, "gae_lambda": 0.97, "learning_rate": 1e-2, "critic_learning_rate": 1e-2,
                    "environments": 16, "anneal": False}),
-    _row("trpo", "TRPO", f"{_COMMON.replace('learning_rate ', '', 1)} {_TRUST} {_CRITIC}",
-         summary="The natural gradient, as long a step as the KL allows: conjugate gradients, then a line search.",
+    _row("trpo", "TRPO", "trpo:run", f"{_COMMON.replace('learning_rate ', '', 1)} {_TRUST} {_CRITIC}",
+         summary="The natural gradient, as large a step as the KL allows: conjugate gradients, then a line search.",
          latex=r"\max_\theta\ \mathbb E\big[\rho_t\hat A_t\big]\ \text{with}\ "
                r"\overline{KL}(\pi_{old}\Vert\pi_\theta)\le\delta,\quad "
                r"\Delta\theta=\sqrt{\tfrac{2\delta}{g^\top F^{-1}g}}\;F^{-1}g",
-         watch="The KL of the step stays just under δ; a share of 0 says that the line search found nothing.",
+         watch="The KL of the step stays just under δ; a share of 0 means that the line search found no step.",
          paper="Schulman et al. 2015, arXiv:1502.05477", models=("policy", "critic"), steps=100,
          panels=(*_POLICY_PANELS, "surrogate", "line_search", "step_norm", *_CRITIC_PANELS, "grad_norm",
                  "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
-         defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}),
-    _row("dqn", "DQN", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
+         defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
+    _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
          "epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network.",
          latex=r"\begin{gathered}y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
                r"L=\text{Huber}\big(Q(s,a)-y\big)\\ \phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi"
                r"\end{gathered}",
-         watch="Mean Q: when it runs away from the returns, the network believes its own errors.",
+         watch="Mean Q: when it grows far above the returns, the network bootstraps from its own errors.",
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
          steps=120, panels=(*_RETURNS, "td_error", "q_mean", "loss", "epsilon", "grad_norm", "replay",
                            "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
          defaults={"max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
                    "gradient_steps": 16, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
-                   "hidden": 128}),
+                   "hidden": 128},
+         networks=f"{_HERE}.networks:q_and_target", acts="q", optimizers={"q": _ADAM}, replay=True),
 )
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
 
 _WORLDS = (
-    ("CartPole-v1", "CartPole", "Push the cart so that the pole stays up: +1 a step, at most 500."),
-    ("Acrobot-v1", "Acrobot", "Swing the lower link over the line: −1 a step until it is there."),
-    ("MountainCar-v0", "Mountain car", "Swing up the hill: −1 a step, and no sign of the goal until it is reached."),
+    ("CartPole-v1", "CartPole", "Push the cart so that the pole stays up: +1 per step, at most 500."),
+    ("Acrobot-v1", "Acrobot", "Swing the lower link over the line: −1 per step until it is there."),
+    ("MountainCar-v0", "Mountain car", "Swing up the hill: −1 per step, and no hint of the goal until it is reached."),
     ("FrozenLake-v1", "Frozen lake", "Walk over slippery ice to the goal: 1 there, 0 elsewhere."),
-    ("CliffWalking-v1", "Cliff walking", "−1 a step, −100 over the edge."),
-    ("Taxi-v4", "Taxi", "Fetch a passenger and bring them where they want to go."),
+    ("CliffWalking-v1", "Cliff walking", "−1 per step, −100 over the edge."),
+    ("Taxi-v4", "Taxi", "Pick up a passenger and drop them off at their destination."),
 )
 
 TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), verifiable=False) for key, label, help in _WORLDS}

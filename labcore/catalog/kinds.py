@@ -17,8 +17,9 @@ from labcore.errors import LabError
 @dataclass(frozen=True)
 class Kind:
     """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
-    train it, `check`, where there is one, says in words why a task and its knobs cannot be run, `replay` lets a
-    checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
+    train it; where a kind has none, the algorithm's `method` does. `check`, where there is one, says in words why a
+    task and its knobs cannot be run, `replay` lets a checkpoint act; they are imported only when called
+    (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
@@ -52,11 +53,13 @@ _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "sft")}),
-    Kind("maze", "Maze", "labcore.tabular.session:Session", maze.ALGORITHMS, maze.TASKS, "q_learning",
+    Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",
+         loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
+                "tabular_policy_gradient": "labcore.tabular.loops:learning"},
          replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}),
-    Kind("cartpole", "CartPole", "labcore.deep.session:Session", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
+    Kind("cartpole", "CartPole", "labcore.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
          check="labcore.envs.gym_world:check", replay="labcore.deep.player:replay",

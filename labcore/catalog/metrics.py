@@ -134,11 +134,11 @@ _ALL = (
     Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
            digits=1),
     Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
-    Metric("eval_return", "Greedy return", "reward/episode", "Mean return of the policy's best actions, in worlds of "
-           "their own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher"),
-    Metric("eval_return/min", "Greedy return, worst", "reward/episode", "Smallest return of the evaluation's "
-           "episodes.", digits=2, better="higher"),
-    Metric("eval_length", "Greedy length", "steps", "Mean length of the evaluation's episodes.", digits=1),
+    Metric("eval_return", "Evaluation return (greedy)", "reward/episode", "Mean return of the greedy policy, in "
+           "environments of its own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher"),
+    Metric("eval_return/min", "Evaluation return (greedy), worst", "reward/episode", "Smallest return of the "
+           "evaluation's episodes.", digits=2, better="higher"),
+    Metric("eval_length", "Evaluation length (greedy)", "steps", "Mean length of the evaluation's episodes.", digits=1),
     Metric("moves_to_goal", "Moves to the goal", "moves", "Length of the episode where it ended in a goal.",
            healthy="Falls to the shortest way.", digits=0, better="lower"),
     Metric("kl/step", "KL of the step", "nats", "KL(old policy ‖ new policy), mean over the batch's states; exact, "
@@ -156,7 +156,7 @@ _ALL = (
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
            "Near the returns that are really earned."),
     Metric("beta", "KL price", "reward/nat", "β with its adaptive factor.", r"\beta"),
-    Metric("step_norm", "Step length", "", "Euclidean norm of the change of the policy's weights.",
+    Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
     Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
            "none, since no share improved the surrogate within the KL.", scale="rate"),
@@ -254,7 +254,7 @@ _PANELS = (
     Panel("speed", "Speed", ("tokens_per_second",)),
     Panel("memory", "Memory", ("memory",)),
     Panel("episode_return", "Return", ("episode_return",)),
-    Panel("eval_return", "Greedy return", ("eval_return", "eval_return/min")),
+    Panel("eval_return", "Evaluation return (greedy)", ("eval_return", "eval_return/min")),
     Panel("episode_length", "Episode length", ("episode_length",)),
     Panel("moves", "Moves to the goal", ("moves_to_goal",)),
     Panel("step_kl", "KL of the step", ("kl/step",)),
@@ -265,7 +265,7 @@ _PANELS = (
     Panel("replay", "Replay", ("replay_size",)),
     Panel("kl_price", "KL price", ("beta",)),
     Panel("policy_loss", "Policy loss", ("policy_loss",)),
-    Panel("step_norm", "Step length", ("step_norm",)),
+    Panel("step_norm", "Update norm", ("step_norm",)),
     Panel("line_search", "Line search", ("line_search/share",)),
     Panel("gradient_variance", "Gradient variance", (
         "gradient_variance/advantage", "gradient_variance/baseline", "gradient_variance/reward_to_go",

@@ -11,18 +11,17 @@ Source: Mnih et al. 2013, arXiv:1312.5602; Mnih et al. 2015, Nature 518; van Has
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, smooth_l1_loss
 
-from labcore.deep.rollout import Choose, collect
-
-if TYPE_CHECKING:
-    from labcore.deep.replay import Transitions
-    from labcore.deep.session import Session
-    from labcore.spec.record import Record
+from labcore.deep.acting import Choose
+from labcore.deep.record import record
+from labcore.deep.replay import Transitions
+from labcore.deep.rollout import collect
+from labcore.deep.session import DeepSession
+from labcore.spec.record import Record
 
 
 def target(rewards: Tensor, terminated: Tensor, next_q_target: Tensor, gamma: float,
@@ -81,7 +80,7 @@ def epsilon_greedy(epsilon: float) -> Choose:
     return choose
 
 
-def run(session: Session) -> Iterator[Record]:
+def run(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per rollout and the updates after it."""
     while session.step < session.spec.steps:
         knobs = session.knobs
@@ -91,10 +90,10 @@ def run(session: Session) -> Iterator[Record]:
         metrics = {"epsilon": epsilon, "replay_size": len(session.replay)}
         if session.env_steps >= knobs["learning_starts"]:
             metrics |= learn(session)
-        yield session.record(metrics)
+        yield record(session, metrics)
 
 
-def learn(session: Session) -> dict[str, float]:
+def learn(session: DeepSession) -> dict[str, float]:
     """The updates that follow a rollout; means over them."""
     measured = []
     for _ in range(int(session.knobs["gradient_steps"])):
@@ -106,7 +105,7 @@ def learn(session: Session) -> dict[str, float]:
     return {**dict(zip(names, means, strict=True)), "learning_rate": session.knobs["learning_rate"] * session.remaining}
 
 
-def update(session: Session, data: Transitions) -> tuple[float, ...]:
+def update(session: DeepSession, data: Transitions) -> tuple[float, ...]:
     """One update. Returns its loss, mean |δ|, mean Q(s, a) and the gradient's norm."""
     knobs, network = session.knobs, session.networks["q"]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""How good the greedy policy is: episodes in worlds of their own, with seeds that training never sees.
+"""How good the greedy policy is: episodes in environments of their own, with seeds that training never sees.
 
 They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
 """
@@ -6,18 +6,16 @@ They are a function of the run's seed and the step, so nothing of an evaluation 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from labcore.deep.rollout import Choose, act, greedy
+from labcore.deep.acting import Choose, act, greedy
+from labcore.deep.session import DeepSession
 from labcore.envs.gym_env import make_environments
 from labcore.envs.gym_world import World
-
-if TYPE_CHECKING:
-    from labcore.deep.session import Session
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Evaluation:
                 "eval_length": sum(self.lengths) / len(self.lengths)}
 
 
-def evaluate(session: Session) -> Evaluation:
+def evaluate(session: DeepSession) -> Evaluation:
     """Play the acting network's best actions in fresh environments."""
     _, seed = np.random.SeedSequence([session.spec.seed, session.step + 1]).generate_state(2)
     return play(session.acting, session.spec.task, int(session.knobs["eval_episodes"]), int(seed), session.device)

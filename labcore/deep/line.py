@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from labcore.deep.credit import TrainingBatch
+from labcore.deep.measures import surrogates
 from labcore.deep.networks import parameters, put
-
-if TYPE_CHECKING:
-    from labcore.deep.credit import Lesson
-    from labcore.deep.session import Session
+from labcore.deep.session import DeepSession
 
 ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
 CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
@@ -26,9 +25,8 @@ def due(step: int) -> bool:
 
 
 @torch.no_grad()
-def line(session: Session, data: Lesson, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
+def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
     """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the step's batch. JSON-clean."""
-    from labcore.deep.ppo import surrogates
     after, curves = parameters(session.policy), {}
     for alpha in ALPHAS:
         put(session.policy, before + alpha * (after - before))

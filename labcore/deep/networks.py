@@ -1,13 +1,21 @@
-"""Small fully connected networks, initialised from an explicit generator. Left out: shared trunks, convolutions."""
+"""Small fully connected networks, initialised from an explicit generator, and the optimizers that move them.
+
+A row of the catalog names one builder of networks and an optimizer for each network that learns. Left out: shared
+trunks, convolutions.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from labcore.catalog.knob import Value
+from labcore.envs.gym_world import World
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -45,6 +53,34 @@ class MLP(nn.Module):
         for layer in hidden:
             x = ACTIVATIONS[self.activation](nn.functional.linear(x, layer.weight, layer.bias))
         return nn.functional.linear(x, last.weight, last.bias)
+
+
+def actor_critic(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
+    """A policy with small last weights, so that it begins nearly uniform, and a critic."""
+    hidden = _hidden(world, knobs)
+    return {"policy": MLP((*hidden, world.actions), generator, 0.01), "critic": MLP((*hidden, 1), generator)}
+
+
+def q_and_target(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
+    """A Q network and a copy of it for the targets, which no gradient moves."""
+    # Unscaled, CartPole's angles of 0.2 are lost beside its speeds: Q is nearly linear in them, and its greedy policy
+    # lets the cart drift away for tens of thousands of steps.
+    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu", world.scale)
+    return {"q": q, "target": copy.deepcopy(q).requires_grad_(False)}
+
+
+def _hidden(world: World, knobs: Mapping[str, Value]) -> tuple[int, ...]:
+    """The sizes of all layers but the last."""
+    return (world.observation_size, *[int(knobs["hidden"])] * int(knobs["layers"]))
+
+
+def adam(network: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(network.parameters(), eps=1e-5, fused=True)
+
+
+def rmsprop(network: nn.Module) -> torch.optim.Optimizer:
+    """As in Mnih et al. 2016, arXiv:1602.01783, with the α and ε usual today."""
+    return torch.optim.RMSprop(network.parameters(), alpha=0.99, eps=1e-5)
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:

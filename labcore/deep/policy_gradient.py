@@ -12,30 +12,22 @@ Mnih et al. 2016, arXiv:1602.01783.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from labcore.deep.credit import (
-    Lesson,
-    categorical_kl,
-    critic_update,
-    explained,
-    fit_critic,
-    lesson,
-    values_of,
-)
+from labcore.deep.credit import TrainingBatch, critic_update, fit_critic, training_batch, values_of
+from labcore.deep.experience import Batch
+from labcore.deep.measures import explained, moved
 from labcore.deep.networks import flat
-from labcore.deep.rollout import Batch, collect
+from labcore.deep.record import record
+from labcore.deep.rollout import collect
+from labcore.deep.session import DeepSession
 from labcore.maths import returns
 from labcore.maths.call import call
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.surrogates import score_function
-
-if TYPE_CHECKING:
-    from labcore.deep.session import Session
-    from labcore.spec.record import Record
+from labcore.spec.record import Record
 
 
 def total_return(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
@@ -83,7 +75,7 @@ def advantage(rewards: Tensor, values: Tensor, next_values: Tensor, terminated: 
 PSI = {function.__name__: function for function in (total_return, reward_to_go, baseline, advantage)}
 
 
-def psi(session: Session, batch: Batch, choice: str) -> Tensor:
+def psi(session: DeepSession, batch: Batch, choice: str) -> Tensor:
     """Ψ_t of a batch, with the session's critic and knobs. (T, E)"""
     values, next_values = values_of(session, batch)
     return call(PSI[choice], session.knobs, {**vars(batch), "values": values, "next_values": next_values})
@@ -101,13 +93,13 @@ def gradient_variance(policy: nn.Module, batch: Batch, weights: Tensor) -> float
     return float(gradients.var(0).sum())
 
 
-def variances(session: Session, batch: Batch) -> dict[str, float]:
+def variances(session: DeepSession, batch: Batch) -> dict[str, float]:
     """The gradient variance of each choice of Ψ_t on the same batch."""
     return {f"gradient_variance/{choice}": gradient_variance(session.policy, batch, psi(session, batch, choice))
             for choice in PSI}
 
 
-def policy_update(session: Session, data: Lesson) -> dict[str, float]:
+def policy_update(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """One update of the policy: L = −mean Ψ log π − c_H mean H."""
     knobs = session.knobs
     log_policy = session.policy(data.observations).log_softmax(-1)
@@ -120,30 +112,24 @@ def policy_update(session: Session, data: Lesson) -> dict[str, float]:
             "learning_rate": knobs["learning_rate"] * session.remaining}
 
 
-def reinforce(session: Session) -> Iterator[Record]:
+def reinforce(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per batch of E whole episodes and the one update on it."""
     while session.step < session.spec.steps:
         knobs = session.knobs
         batch = collect(session, session.environments.world.max_steps, whole_episodes=True)
-        data = lesson(session, batch, psi(session, batch, knobs["psi"]))
+        data = training_batch(session, batch, psi(session, batch, knobs["psi"]))
         measured = variances(session, batch) if session.step % int(knobs["variance_every"]) == 0 else {}
-        metrics = policy_update(session, data) | moved(session, data) | fit_critic(session, data)
-        yield session.record({**metrics, **measured}, data=data)
+        metrics = policy_update(session, data) | moved(session, data)
+        metrics |= {"value_loss": fit_critic(session, data), **explained(data)}
+        yield record(session, {**metrics, **measured}, data=data)
 
 
-def a2c(session: Session) -> Iterator[Record]:
+def a2c(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per `rollouts_per_step` rollouts, each with one update; means over them."""
     while session.step < session.spec.steps:
         rows = []
         for _ in range(int(session.knobs["rollouts_per_step"])):
-            data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
+            data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
             rows.append(policy_update(session, data) | moved(session, data) | explained(data)
                         | {"value_loss": critic_update(session, data)})
-        yield session.record({key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}, data=data)
-
-
-@torch.no_grad()
-def moved(session: Session, data: Lesson) -> dict[str, float]:
-    """KL(π_old ‖ π) of an update on its own batch, nats. Right after it, while `data` holds the policy before."""
-    log_policy = session.policy(data.observations).log_softmax(-1)
-    return {"kl/step": float(categorical_kl(data.old_logits, log_policy).mean())}
+        yield record(session, {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}, data=data)

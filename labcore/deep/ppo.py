@@ -11,29 +11,29 @@ Source: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8, section 4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from labcore.deep import line
-from labcore.deep.credit import Lesson, categorical_kl, critic_update, explained, lesson
+from labcore.deep.credit import TrainingBatch, categorical_kl, critic_update, training_batch
+from labcore.deep.measures import cut_off, explained, surrogates
 from labcore.deep.networks import parameters
+from labcore.deep.record import record
 from labcore.deep.rollout import collect
+from labcore.deep.session import DeepSession
 from labcore.maths.call import call
-from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalised
-
-if TYPE_CHECKING:
-    from labcore.deep.session import Session
-    from labcore.spec.record import Record
+from labcore.maths.surrogates import clip, kl_penalised
+from labcore.spec.record import Record
 
 OBJECTIVES = {"clip": clip, "kl_penalty": kl_penalised}
 
 
-def run(session: Session) -> Iterator[Record]:
+def run(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per rollout and the epochs on it."""
     while session.step < session.spec.steps:
-        data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
+        data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy) if line.due(session.step) else None
         measured = [update(session, data.select(rows) if rows is not None else data) for rows in parts(session, data)]
         names = ("policy_loss", "value_loss", "grad_norm")
@@ -44,17 +44,17 @@ def run(session: Session) -> Iterator[Record]:
         drawn = line.line(session, data, before, bounds) if before is not None else None
         session.numbers["beta_factor"] = adapt(session.numbers.get("beta_factor", 1.0), metrics["kl/step"],
                                                session.knobs["kl_target"])
-        yield session.record(metrics, drawn, data, clip=(bounds["clip_low"], bounds["clip_high"]))
+        yield record(session, metrics, drawn, data, clip=(bounds["clip_low"], bounds["clip_high"]))
 
 
-def settings(session: Session) -> dict[str, Any]:
+def settings(session: DeepSession) -> dict[str, Any]:
     """The clip range, which falls with the learning rate, and β with its adaptive factor."""
     knobs = session.knobs
     return {"clip_low": knobs["clip_low"] * session.remaining, "clip_high": knobs["clip_high"] * session.remaining,
             "beta": knobs["beta"] * session.numbers.get("beta_factor", 1.0)}
 
 
-def parts(session: Session, data: Lesson) -> Iterator[Tensor | None]:
+def parts(session: DeepSession, data: TrainingBatch) -> Iterator[Tensor | None]:
     """The rows of each update: all epochs, each cut anew into mini-batches. None: all of them, in order."""
     count = int(session.knobs["mini_batches"])
     for _ in range(int(session.knobs["epochs"])):
@@ -79,7 +79,7 @@ def adapt(factor: float, kl: float, kl_target: float) -> float:
     return min(max(scaled, 2.0**-20), 2.0**20)
 
 
-def policy_loss(log_policy: Tensor, data: Lesson, knobs: Mapping[str, Any]) -> Tensor:
+def policy_loss(log_policy: Tensor, data: TrainingBatch, knobs: Mapping[str, Any]) -> Tensor:
     """L = −mean S(ρ, A) − c_H mean H, with ρ = π/π_old. log π (N, A) -> ()
 
     S is the objective that `knobs` names; the entropy and the KL are sums over the actions.
@@ -94,7 +94,7 @@ def policy_loss(log_policy: Tensor, data: Lesson, knobs: Mapping[str, Any]) -> T
     return loss
 
 
-def update(session: Session, data: Lesson) -> tuple[float, ...]:
+def update(session: DeepSession, data: TrainingBatch) -> tuple[float, ...]:
     """One update of the policy and one of the critic. Returns both losses and the norm of the policy's gradient."""
     knobs = session.knobs
     loss = policy_loss(session.policy(data.observations).log_softmax(-1), data, {**knobs, **settings(session)})
@@ -105,28 +105,9 @@ def update(session: Session, data: Lesson) -> tuple[float, ...]:
 
 
 @torch.no_grad()
-def measures(session: Session, data: Lesson) -> dict[str, float]:
+def measures(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """What the updates of a step did, measured after them on the whole batch."""
     log_policy = session.policy(data.observations).log_softmax(-1)
     found = surrogates(log_policy, data, settings(session)) | {
         "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
     return found | cut_off(log_policy, data, settings(session)) if session.knobs["objective"] == "clip" else found
-
-
-def surrogates(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> dict[str, float]:
-    """KL(π_old ‖ π) in nats, the three surrogates, and the largest ratio. log π (N, A)"""
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    ratio, advantages = (logprobs - data.old_logprobs).exp(), data.advantages
-    kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
-    found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
-             "surrogate/kl_penalised": kl_penalised(ratio, advantages, kl, bounds["beta"])}
-    return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max())}
-
-
-def cut_off(log_policy: Tensor, data: Lesson, bounds: Mapping[str, float]) -> dict[str, float]:
-    """The shares of the steps whose gradient the clip cuts off. log π (N, A)"""
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    ratio = (logprobs - data.old_logprobs).exp()
-    cut = clip_cut(ratio, data.advantages, bounds["clip_low"], bounds["clip_high"])
-    shares = cut_fractions(cut, torch.ones_like(ratio, dtype=torch.bool))
-    return {f"clip_frac/{side}": float(share) for side, share in shares.items()}

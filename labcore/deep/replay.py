@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labcore.deep.rollout import Batch
+from labcore.deep.experience import Batch
 
 SEEN = ("observations", "next_observations")
 

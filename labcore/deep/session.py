@@ -1,42 +1,44 @@
 """A run of a deep classic method: its networks, optimizers, environments, random numbers and counters.
 
 Everything that a run's future depends on lives here, so saving a session at a record and loading it again continues
-the run bit for bit. Left out: the clock, the disk layout and the controls, which belong to the worker.
+the run bit for bit. Left out: the methods, whose loops move a session and are named by the catalog; the clock, the disk
+layout and the controls, which belong to the worker.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from labcore.deep import checkpoint, fork
-from labcore.deep.credit import Lesson, ratios, scatter
-from labcore.deep.evaluation import evaluate
-from labcore.deep.methods import METHODS, Method
+from labcore.catalog.cartpole import DeepAlgorithm
+from labcore.deep import checkpoint
+from labcore.deep.experience import Episodes
 from labcore.deep.networks import MLP
 from labcore.deep.replay import Replay
-from labcore.deep.rollout import Episodes, spread
 from labcore.device import pick_device
 from labcore.envs.cartpole import WORLD, TorchCartPole
 from labcore.envs.gym_env import Environments, make_environments
-from labcore.envs.gym_world import World
-from labcore.errors import Diverged
+from labcore.errors import Diverged, LabError
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 
-SHOWN = 200  # episodes of a step that are kept one by one
+_COUNTERS = ("step", "updates", "env_steps", "best_return", "best_step")
+_RANDOM = ("rng", "generator")  # the parts of the environments' state that are random numbers to come
 
 
 @dataclass
-class Session:
+class DeepSession:
     """See the module. `knobs` is changed in place while the run goes on; the counters count up.
 
     `numbers` is what a method keeps between steps (the adaptive factor of β); `best` the acting network's weights at
@@ -46,7 +48,7 @@ class Session:
     spec: RunSpec
     knobs: dict[str, Any]
     device: torch.device
-    networks: dict[str, nn.Module]
+    networks: dict[str, MLP]
     optimizers: dict[str, torch.optim.Optimizer]
     environments: Environments | TorchCartPole
     generator: torch.Generator
@@ -62,13 +64,13 @@ class Session:
     finished_because: str = ""
 
     @property
-    def method(self) -> Method:
-        return METHODS[self.spec.algorithm]
+    def row(self) -> DeepAlgorithm:
+        return cast(DeepAlgorithm, self.spec.row)
 
     @property
-    def acting(self) -> nn.Module:
+    def acting(self) -> MLP:
         """The network whose outputs choose actions: logits, or Q values."""
-        return self.networks[self.method.acts]
+        return self.networks[self.row.acts]
 
     @property
     def policy(self) -> nn.Module:
@@ -84,44 +86,65 @@ class Session:
         return 1 - self.step / self.spec.steps if self.knobs["anneal"] else 1.0
 
     @staticmethod
-    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> DeepSession:
         """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
 
         Raises:
             LabError: the environment, the device or the checkpoint cannot be used.
         """
-        # These networks are so small that a GPU pays only with thousands of environments: it has to be asked for.
+        # These networks are so small that a GPU is faster only with thousands of environments: it has to be asked for.
         device = pick_device("cpu" if spec.device == "auto" else spec.device)
-        knobs, method = dict(spec.knobs), METHODS[spec.algorithm]
+        knobs, row = dict(spec.knobs), cast(DeepAlgorithm, spec.row)
         count = int(knobs["environments"])
-        # Streams of their own: weights, worlds and actions from one seed must not share their numbers.
+        # Streams of their own: weights, environments and actions from one seed must not share their numbers.
         weights, worlds, actions = (int(word) for word in np.random.SeedSequence(spec.seed).generate_state(3))
         on_device = device.type != "cpu" and spec.task == WORLD.env_id
         environments = (TorchCartPole(count, worlds, device) if on_device
                         else make_environments(spec.task, count, worlds))
-        networks = _networks(spec, environments.world, torch.Generator().manual_seed(weights), device)
-        session = Session(spec, knobs, device, networks,
-                          {name: make(networks[name]) for name, make in method.optimizers.items()}, environments,
-                          torch.Generator(device).manual_seed(actions), Episodes.none(count))
-        if method.replay:
-            world = environments.world
+        world = environments.world
+        made = resolve_name(row.networks)(world, knobs, torch.Generator().manual_seed(weights))
+        networks = {name: network.to(device) for name, network in made.items()}
+        session = DeepSession(spec, knobs, device, networks,
+                              {name: resolve_name(make)(networks[name]) for name, make in row.optimizers.items()},
+                              environments, torch.Generator(device).manual_seed(actions), Episodes.none(count))
+        if row.replay:
             session.replay = Replay(int(knobs["buffer_size"]), world.observation_size, device, world.states)
         if resume:
-            checkpoint.load(session, resume)
+            session._load(resume)
         return session
 
-    def fork(self, spec: RunSpec) -> Session:
-        """A session of the fork `spec` of this run, where this one is; see `fork.fork`."""
-        return fork.fork(self, Session.start(spec))
+    def fork(self, spec: RunSpec) -> DeepSession:
+        """A session of the fork `spec` where this one is: weights, optimizers of the same type, replay, environments
+        and counters continue, the rest begins anew.
+
+        Random numbers continue as well where the fork has common random numbers (`twin`); else those that it was
+        started with are used. The episodes under way are played on in either case.
+        """
+        child = DeepSession.start(spec)
+        for name, network in child.networks.items():
+            network.load_state_dict(self.networks[name].state_dict())
+        for name, optimizer in child.optimizers.items():
+            if type(self.optimizers.get(name)) is type(optimizer):
+                optimizer.load_state_dict(self.optimizers[name].state_dict())
+        if child.replay is not None:
+            child.replay.restore(self.replay.tensors())
+        if spec.algorithm == self.spec.algorithm:
+            child.numbers = self.numbers
+        for name in (*_COUNTERS, "best", "episodes"):
+            setattr(child, name, getattr(self, name))
+        state = self.environments.state()
+        if spec.twin:
+            child.generator = self.generator
+        else:
+            fresh = child.environments.state()
+            state |= {key: fresh[key] for key in _RANDOM if key in fresh}
+        child.environments.load_state(state)
+        return child
 
     def run(self) -> Iterator[Record]:
         """Train until `spec.steps`, a Record per step."""
-        yield from self.method.run(self)
+        yield from resolve_name(self.row.method)(self)
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
-
-    def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into `folder`: safetensors and JSON only."""
-        checkpoint.save(self, folder)
 
     def optimise(self, name: str, learning_rate: float, loss: Tensor) -> float:
         """Take one clipped step of network `name` down the gradient of `loss`. Returns its norm before the clip.
@@ -145,49 +168,53 @@ class Session:
         return norm
 
     def must_be_finite(self, what: str, value: float) -> None:
-        """Raises Diverged where `value` is not a number one can go on from."""
+        """Raises Diverged where `value` is not finite."""
         if not isfinite(value):
             raise Diverged(self.step + 1, what)
 
-    def record(self, metrics: Mapping[str, float], line: dict[str, Any] | None = None,
-               data: Lesson | None = None, clip: tuple[float, float] | None = None) -> Record:
-        """Close a step: count it, evaluate if it is time, and put together what there is to say of it.
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name of its own, copied."""
+        found = {"generator": self.generator.get_state()} | checkpoint.tensors_of(self.networks, self.optimizers)
+        found |= {f"best/{key}": value for key, value in self.best.items()}
+        if self.replay is not None:
+            found |= {f"replay/{key}": value for key, value in self.replay.tensors().items()}
+        return checkpoint.plain(found)
 
-        `data` is the batch that the critic learnt from, where there is a critic; `clip` the annealed clip range that
-        its updates had, where they had one.
-        """
-        self.step += 1
-        ended = self.episodes.take()
-        own: dict[str, float] = {"updates": self.updates, "episodes": len(ended)}
-        if ended:
-            own["episode_return"] = sum(episode["return"] for episode in ended) / len(ended)
-            own["episode_length"] = sum(episode["length"] for episode in ended) / len(ended)
-        samples: dict[str, Any] = {"step": self.step, "episodes": spread(ended, SHOWN), "ended": len(ended)}
-        if self.step == 1 or self.step % int(self.knobs["eval_every"]) == 0 or self.step == self.spec.steps:
-            evaluation = evaluate(self)
-            own |= evaluation.metrics
-            samples["evaluation"] = evaluation.shown
-            if data is not None:
-                samples |= {"scatter": scatter(data), "ratios": ratios(self, data)}
-                samples |= {"clip": list(clip)} if clip else {}
-            if self.best_return is None or evaluation.mean >= self.best_return:
-                self.best_return, self.best_step = evaluation.mean, self.step
-                self.best = {name: value.clone() for name, value in self.acting.state_dict().items()}
-        samples["best"] = {"step": self.best_step, "return": self.best_return}
-        kept = {key: float(value) for key, value in {**own, **metrics}.items() if isfinite(value)}
-        return Record(self.step, 0, kept, self.env_steps, samples if "evaluation" in samples or ended else None, line)
+    def values(self) -> dict[str, Any]:
+        """Everything else, JSON-clean."""
+        return {**{name: getattr(self, name) for name in (*_COUNTERS, "numbers", "finished_because", "knobs")},
+                "environments": self.environments.state(), "returns": self.episodes.returns.tolist(),
+                "lengths": self.episodes.lengths.tolist()}
 
+    def save(self, folder: Path) -> None:
+        """Write a complete checkpoint into `folder`, safetensors and JSON only; its folder `policy` is what can act."""
+        save_file(self.tensors(), folder / "tensors.safetensors")
+        acting, weights = self.acting, self.acting.state_dict()
+        checkpoint.save_policy(folder / "policy", weights, self.best or weights, {
+            "kind": self.spec.kind, "algorithm": self.spec.algorithm, "environment": self.spec.task,
+            "sizes": acting.sizes, "activation": acting.activation, "outputs": self.row.acts, "step": self.step,
+            "best_step": self.best_step, "best_return": self.best_return})
+        (folder / "state.json").write_text(json.dumps(self.values()), encoding="utf-8")
 
-def _networks(spec: RunSpec, world: World, generator: torch.Generator, device: torch.device) -> dict[str, nn.Module]:
-    """The networks that the method's loop asks for: a Q network and its target, or a policy and a critic."""
-    method = METHODS[spec.algorithm]
-    layers = (world.observation_size, *[int(spec.knobs["hidden"])] * int(spec.knobs["layers"]))
-    if method.replay:
-        # As they are, CartPole's angles of 0.2 are lost beside its speeds: Q is nearly linear in them, and its greedy
-        # policy lets the cart drift away for tens of thousands of steps.
-        made = {"q": MLP((*layers, world.actions), generator, None, method.activation, world.scale)}
-        made["target"] = copy.deepcopy(made["q"]).requires_grad_(False)
-    else:
-        made = {"policy": MLP((*layers, world.actions), generator, 0.01, method.activation),
-                "critic": MLP((*layers, 1), generator, 1.0, method.activation)}
-    return {name: network.to(device) for name, network in made.items()}
+    def _load(self, folder: Path) -> None:
+        try:
+            values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            self._restore(load_file(folder / "tensors.safetensors"), values)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+            raise LabError(f"The checkpoint {folder.name} cannot be read ({reason}): resume from an earlier one, or "
+                           "start the run again.") from error
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """The inverse of `tensors` and `values`."""
+        self.generator.set_state(tensors["generator"])
+        checkpoint.restore(self.networks, self.optimizers, tensors)
+        self.best = {key: value.to(self.device) for key, value in checkpoint.under(tensors, "best/").items()}
+        if self.replay is not None:
+            self.replay.restore(checkpoint.under(tensors, "replay/"))
+        self.environments.load_state(values["environments"])
+        self.knobs.update(values["knobs"])
+        for name in (*_COUNTERS, "numbers", "finished_because"):
+            setattr(self, name, values[name])
+        self.episodes.returns[:] = values["returns"]
+        self.episodes.lengths[:] = np.array(values["lengths"], np.int64)

@@ -10,20 +10,18 @@ Source: Schulman et al. 2015, arXiv:1502.05477, section 6 and appendix C.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from labcore.deep import line
-from labcore.deep.credit import Lesson, categorical_kl, fit_critic, lesson
+from labcore.deep.credit import TrainingBatch, categorical_kl, fit_critic, training_batch
+from labcore.deep.measures import explained, surrogates
 from labcore.deep.networks import flat, parameters, put
-from labcore.deep.ppo import surrogates
+from labcore.deep.record import record
 from labcore.deep.rollout import collect
-
-if TYPE_CHECKING:
-    from labcore.deep.session import Session
-    from labcore.spec.record import Record
+from labcore.deep.session import DeepSession
+from labcore.spec.record import Record
 
 SHOWN = {"clip_low": 0.2, "clip_high": 0.2, "beta": 1.0}  # PPO's surrogates, for comparison only
 
@@ -83,27 +81,27 @@ def line_search(measure: Callable[[float], tuple[float, float]], delta: float, b
     return 0.0, backtracks
 
 
-def run(session: Session) -> Iterator[Record]:
+def run(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per rollout and the step after it."""
     while session.step < session.spec.steps:
-        data = lesson(session, collect(session, int(session.knobs["rollout_steps"])))
+        data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy)
         metrics = step(session, data)
         moved = line.due(session.step) and metrics["line_search/share"] > 0
         drawn = line.line(session, data, before, SHOWN) if moved else None
-        metrics |= fit_critic(session, data)
+        metrics |= {"value_loss": fit_critic(session, data), **explained(data)}
         session.updates += 1
-        yield session.record(metrics, drawn, data)
+        yield record(session, metrics, drawn, data)
 
 
-def gain(policy: nn.Module, data: Lesson) -> Tensor:
+def gain(policy: nn.Module, data: TrainingBatch) -> Tensor:
     """mean (ρ − 1) A: what the surrogate gains over π_old. -> (), in the unit of the advantages"""
     log_policy = policy(data.observations).log_softmax(-1)
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
     return (torch.expm1(logprobs - data.old_logprobs) * data.advantages).mean()
 
 
-def step(session: Session, data: Lesson) -> dict[str, float]:
+def step(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """One step of the policy: direction, length, line search. Returns what was measured on the way.
 
     Raises:

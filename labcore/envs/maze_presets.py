@@ -1,10 +1,10 @@
-"""Mazes to begin with, each made for one lesson."""
+"""Mazes to begin with, each to show one thing. A row of the catalog names each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from importlib import import_module
+from pkgutil import resolve_name
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,23 +42,8 @@ def cliff() -> Maze:
 
 
 def two_goals() -> Maze:
-    """A small goal near, a large one far: which is worth the walk is decided by γ, which is found by exploration."""
+    """A small goal near, a large one far: γ decides which is worth more, exploration which is found."""
     return from_rows(["..........", ".########.", "GS........", ".########.", ".........G"], [1.0, 10.0], gamma=0.9)
-
-
-PRESETS: dict[str, Callable[[], Maze]] = {
-    "textbook": textbook, "slippery": slippery, "corridors": corridors, "cliff": cliff, "two_goals": two_goals}
-
-
-def preset(name: str) -> Maze:
-    """The preset of that name.
-
-    Raises:
-        LabError: there is none.
-    """
-    if name not in PRESETS:
-        raise LabError(f"There is no maze {name!r}: choose one of {', '.join(PRESETS)}.")
-    return PRESETS[name]()
 
 
 def own(maze: str) -> Maze:
@@ -76,8 +61,7 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
     Raises:
         LabError: it cannot be built, or has no start or no goal.
     """
-    module, name = task.source.split(":")
-    return call(getattr(import_module(module), name), knobs, {}).check()
+    return call(resolve_name(task.source), knobs, {}).check()
 
 
 @lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob

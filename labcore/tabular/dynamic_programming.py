@@ -1,8 +1,8 @@
 """Planning: values and policies of a world whose transitions are known, sweep by sweep.
 
 The generators yield after every sweep over all states and read `knobs["gamma"]` and `knobs["tolerance"]` before it, so
-these can be moved while they run; they go on from `since`, an earlier sweep. `exact_values` solves the same equations
-at once and is what everything else is measured against.
+these can be moved while they run; they continue from `since`, an earlier sweep. `exact_values` solves the same
+equations at once and is what everything else is measured against.
 
 Left out: asynchronous sweeps and prioritised sweeping.
 """
@@ -171,9 +171,6 @@ def value_iteration(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Itera
         values = action_values.max(1)
         now = Sweep(now.number + 1, values, action_values, greedy(action_values), _change(values, now.values))
         yield now
-
-
-METHODS = {method.__name__: method for method in (policy_evaluation, policy_iteration, value_iteration)}
 
 
 def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> str:

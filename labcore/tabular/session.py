@@ -1,128 +1,120 @@
 """A run in a maze: its tables, its random numbers and counters. A step is a sweep, an episode, or a policy update.
 
 Everything that a run's future depends on lives here, so saving a session at a record and loading it again continues
-the run bit for bit. Left out: the clock, the disk layout and the controls, which belong to the worker. No torch.
+the run bit for bit. Left out: the loops, which move a session and are named by the catalog; the clock, the disk layout
+and the controls, which belong to the worker. No torch.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from math import inf, isfinite
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, cast
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from labcore.catalog.maze import TabularAlgorithm
 from labcore.envs.maze import ACTIONS, Maze
-from labcore.envs.maze_env import MazeEnv
 from labcore.envs.maze_presets import build
 from labcore.envs.mdp import Array
-from labcore.errors import Diverged, LabError
+from labcore.errors import LabError
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.tabular import (
-    dynamic_programming,
-    temporal_difference,
-)
-from labcore.tabular import (
-    fork as tabular_fork,
-)
-from labcore.tabular import (
-    policy_gradient as tabular_policy_gradient,
-)
-from labcore.tabular import (
-    view as tabular_view,
-)
-from labcore.tabular.dynamic_programming import Sweep
-from labcore.tabular.policy_gradient import PolicyUpdate
-from labcore.tabular.temporal_difference import Update
-from labcore.tabular.view import Move
-from labcore.tabular.walks import Episode, walk
-
-WAIT_SECONDS = 0.05  # the longest sleep at a stretch: a knob that is moved meanwhile is heard
-
-Learner = temporal_difference.TDLearner | tabular_policy_gradient.PolicyLearner
+from labcore.tabular.dynamic_programming import Sweep, nothing_known, optimal_values
+from labcore.tabular.estimates import Estimates, save_policy
+from labcore.tabular.policy_learner import PolicyLearner
+from labcore.tabular.td_learner import TDLearner
 
 
 @dataclass
-class Session:
+class TabularSession:
     """See the module. `knobs` is changed in place while the run goes on; the counters count up.
 
-    `sweep` is where planning stands; `learner` is what walks, None where the maze is known. `visits` (S,) counts the
-    moves made from each state.
+    `method` is the function that learns. `sweep` is where planning stands; `learner` is what walks, None where the
+    maze is known. `visits` (S,) counts the moves made from each state.
     """
 
     spec: RunSpec
     maze: Maze
     knobs: dict[str, Any]
     rng: np.random.Generator
+    method: Callable[..., Any]
     sweep: Sweep
-    learner: Learner | None
+    learner: TDLearner | PolicyLearner | None
     visits: np.ndarray
     step: int = 0
     updates: int = 0
     env_steps: int = 0
     finished_because: str = ""
-    _begun: float = -inf  # when the step before was begun, on this process's clock
     _best: dict[float, tuple[Array, Array] | None] = field(default_factory=dict)
 
     @staticmethod
-    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> TabularSession:
         """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
 
         Raises:
             LabError: the maze cannot be built, or the checkpoint cannot be read.
         """
-        maze = build(spec.task_row, spec.knobs)
-        make = LEARNERS.get(spec.row.loop)
-        learner = make(spec.algorithm, maze.states, len(ACTIONS)) if make else None
-        session = Session(spec, maze, dict(spec.knobs), np.random.default_rng(spec.seed),
-                          dynamic_programming.nothing_known(maze.mdp), learner, np.zeros(maze.states, np.int64))
+        row, maze = cast(TabularAlgorithm, spec.row), build(spec.task_row, spec.knobs)
+        method = resolve_name(row.method)
+        learner = resolve_name(row.learner)(method, maze.states, len(ACTIONS)) if row.learner else None
+        session = TabularSession(spec, maze, dict(spec.knobs), np.random.default_rng(spec.seed), method,
+                                 nothing_known(maze.mdp), learner, np.zeros(maze.states, np.int64))
         if resume:
             session._load(resume)
         return session
 
-    def fork(self, spec: RunSpec) -> Session:
-        """A session of the fork `spec` of this run, where this one is; see `tabular_fork.fork`."""
-        return tabular_fork.fork(self, Session.start(spec))
+    def fork(self, spec: RunSpec) -> TabularSession:
+        """A session of the fork `spec` where this one is: what both methods keep continues, the rest begins anew.
+
+        Between planning and a policy gradient it is V that continues. Random numbers continue where the fork has
+        common random numbers (`twin`).
+        """
+        child, same = TabularSession.start(spec), spec.algorithm == self.spec.algorithm
+        if self.learner is None and child.learner is None:
+            # Under other knobs, or with another method, nothing is known of how far V is from settled.
+            settled = same and child.knobs == self.knobs
+            child.sweep = self.sweep if settled else replace(self.sweep, change=inf)
+        elif child.learner is None:
+            found = self.learner.estimates(self.knobs)
+            child.sweep = replace(child.sweep, values=found.values, policy=found.policy)
+        elif self.learner is None:
+            child.learner.tables.values[:] = self.sweep.values
+        else:
+            child.learner.continue_from(self.learner, same)
+        child.visits[:] = self.visits
+        child.step, child.updates, child.env_steps = self.step, self.updates, self.env_steps
+        if spec.twin:
+            child.rng = self.rng
+        return child
 
     def run(self) -> Iterator[Record | None]:
-        """Go on until `spec.steps`, or until the sweeps change nothing any more. See `Record`."""
-        rows = self._sweeps() if self.learner is None else self._walks()
-        for _ in range(self.step, self.spec.steps):
-            yield from self._wait()
-            record = next(rows, None)
-            if record is None:
-                self.finished_because = f"settled after {self.sweep.number} sweeps"
-                return
-            yield record
+        """Continue until `spec.steps`, or until the sweeps change nothing any more. See `Record`."""
+        yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
+
+    def estimates(self) -> Estimates:
+        """The tables as they are."""
+        if self.learner is None:
+            return Estimates(self.sweep.values, self.sweep.action_values, self.sweep.policy, "V")
+        return self.learner.estimates(self.knobs)
 
     def best(self) -> tuple[Array, Array] | None:
         """V* (S,) and Q* (S, A) at the present γ; None where with γ = 1 it is best to walk for ever."""
         gamma = float(self.knobs["gamma"])
         if gamma not in self._best:
             try:
-                self._best[gamma] = dynamic_programming.optimal_values(self.maze.mdp, gamma)
+                self._best[gamma] = optimal_values(self.maze.mdp, gamma)
             except LabError:
                 self._best[gamma] = None
         return self._best[gamma]
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether the sweeps judge one policy and improve nothing."""
-        return dynamic_programming.METHODS.get(self.spec.algorithm) is dynamic_programming.policy_evaluation
-
-    @property
-    def maximises(self) -> bool:
-        """Whether the sweeps take the best action's value rather than a policy's."""
-        return dynamic_programming.METHODS.get(self.spec.algorithm) is dynamic_programming.value_iteration
 
     @cached_property
     def within_reach(self) -> np.ndarray:
@@ -140,7 +132,8 @@ class Session:
                  "finished_because": self.finished_because,
                  "last": list(self.learner.tables.last.values()) if self.learner else []}
         (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        tabular_view.save_policy(self, folder / "policy")
+        save_policy(folder / "policy", self.estimates(), self.maze, float(self.knobs["gamma"]),
+                    {"kind": self.spec.kind, "algorithm": self.spec.algorithm, "step": self.step})
 
     def _load(self, folder: Path) -> None:
         try:
@@ -152,8 +145,7 @@ class Session:
             if self.learner:
                 self.learner.load({name.removeprefix("learner/"): value for name, value in arrays.items()
                                    if name.startswith("learner/")})
-                kept = Update if isinstance(self.learner, temporal_difference.TDLearner) else PolicyUpdate
-                self.learner.tables.last = {row[0]: kept(*row) for row in state["last"]}
+                self.learner.recall(state["last"])
             self.rng.bit_generator.state = state["rng"]
             self.knobs.update(state["knobs"])
             self.step, self.updates, self.env_steps = state["step"], state["updates"], state["env_steps"]
@@ -162,73 +154,3 @@ class Session:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
             raise LabError(f"The checkpoint {folder.name} cannot be read ({reason}): resume from an earlier one, or "
                            "start the run again.") from error
-
-    def _wait(self) -> Iterator[None]:
-        """Let `pace` steps pass a second; yields now and then, so that the worker can look up."""
-        while self.knobs["pace"] and (left := self._begun + 1 / self.knobs["pace"] - time.perf_counter()) > 0:
-            time.sleep(min(left, WAIT_SECONDS))
-            yield None
-        self._begun = time.perf_counter()
-
-    def _sweeps(self) -> Iterator[Record]:
-        for sweep in dynamic_programming.METHODS[self.spec.algorithm](self.maze.mdp, self.knobs, self.sweep):
-            values, self.sweep = self.sweep.values, sweep
-            change = {"value_change": sweep.change} if isfinite(sweep.change) else {}
-            yield self._record(change, partial(tabular_view.of_sweep, self, values))
-
-    def _walks(self) -> Iterator[Record]:
-        env = MazeEnv(self.maze, int(self.knobs["step_limit"]), bool(self.knobs["random_start"]))
-        episode, ended, steps, updates = Episode(), [], [], []
-        for step in walk(env, self.learner, self.knobs, self.rng):
-            env.max_steps = int(self.knobs["step_limit"])
-            self.env_steps += 1
-            self.visits[step.state] += 1
-            episode.steps.append(step)
-            steps.append(step)
-            updates += self._sound(self.learner.tables.made)
-            if not step.ended:
-                continue
-            ended.append(episode)
-            episode = Episode()
-            if self.learner.waiting:
-                continue
-            moves = [Move(*pair) for pair in zip(steps, updates, strict=True)]
-            yield self._record(self._walked(ended, moves), partial(tabular_view.of_walk, self, ended, moves))
-            ended, steps, updates = [], [], []
-
-    def _sound(self, updates: Sequence[Update | PolicyUpdate]) -> Sequence[Update | PolicyUpdate]:
-        """The updates themselves.
-
-        Raises:
-            Diverged: a value is not finite any more.
-        """
-        if all(isfinite(update.delta) and isfinite(update.after) for update in updates):
-            return updates
-        raise Diverged(self.step + 1, "value table", "a smaller step size")
-
-    def _walked(self, ended: list[Episode], moves: list[Move]) -> dict[str, float]:
-        """What the episodes of this step were like."""
-        surprise = float(np.mean([abs(move.update.delta) for move in moves]))
-        found = {"episode_return": float(np.mean([episode.total for episode in ended])), "episodes": len(ended),
-                 "episode_length": float(np.mean([len(episode.steps) for episode in ended]))}
-        goals = self.maze.where("goal")
-        there = [len(episode.steps) for episode in ended if goals[episode.steps[-1].next_state]]
-        if there:
-            found["moves_to_goal"] = float(np.mean(there))
-        return {**found, "td_error": surprise}
-
-    def _record(self, metrics: dict[str, float], picture: Callable[[], dict[str, Any]]) -> Record:
-        """Close a step: count it, measure it against the truth, and draw it where somebody may be looking."""
-        self.step += 1
-        self.updates += 1
-        metrics = {**metrics, **tabular_view.measures(self)}
-        kept = {key: float(value) for key, value in metrics.items() if isfinite(value)}
-        return Record(self.step, 0, kept, self.env_steps, picture() if tabular_view.due(self) else None)
-
-
-LEARNERS: dict[str, Callable[[str, int, int], Learner]] = {
-    "temporal_difference": lambda key, states, actions: temporal_difference.TDLearner(
-        temporal_difference.METHODS[key], states, actions),
-    "tabular_policy_gradient": lambda key, states, actions: tabular_policy_gradient.PolicyLearner(
-        tabular_policy_gradient.METHODS[key], states, actions),
-}

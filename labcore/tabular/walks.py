@@ -1,6 +1,6 @@
-"""The loop that all tabular learners share: choose, step, learn, yield; it does not know who learns.
+"""The walk that all tabular learners share: choose, step, learn, yield; it does not know who learns.
 
-A learner keeps its tables, is told of every step, and all chance comes from one generator, the environment's too.
+A learner keeps its tables and sees every step; all chance comes from one generator, the environment's too.
 A walk always starts with a new episode, so a learner saved at the end of an episode continues bit for bit.
 """
 
@@ -17,7 +17,7 @@ Knobs = Mapping[str, float]
 
 
 class Step(NamedTuple):
-    """One step: in `state` (the `time`-th of the episode, from 0) `action` paid `reward` and led to `next_state`.
+    """One step: in `state` (the `time`-th of the episode, from 0) `action` gave `reward` and led to `next_state`.
 
     `terminated`: nothing follows, the value of what follows is 0. `truncated`: time was up, more would have followed.
     """

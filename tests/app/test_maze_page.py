@@ -7,17 +7,17 @@ import pytest
 from app.maze import cell, drawing, editor
 from app.status import STATES
 from labcore.catalog.maze import ALGORITHMS, TASKS
-from labcore.envs.maze_presets import preset
+from labcore.envs.maze_presets import corridors, textbook
 from labcore.envs.maze_text import drawn, from_rows, from_text, to_text, unfinished
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
-from labcore.tabular.session import Session
+from labcore.tabular.session import TabularSession
 from tests.app.seeding import html, link, ran
 
 
 def records(algorithm: str = "q_learning", task: str = "slippery", steps: int = 4, **knobs) -> list:
     spec = make(kind="maze", algorithm_key=algorithm, task_key=task, steps=steps, knobs={"pace": 0.0, **knobs})
-    return [record for record in Session.start(spec).run() if record]
+    return [record for record in TabularSession.start(spec).run() if record]
 
 
 def seed(store, state: str = "finished", message: str = "", algorithm: str = "q_learning", **more) -> str:
@@ -43,7 +43,7 @@ def number(test, label: str):
 # ---- painting ------------------------------------------------------------------------------------------------------
 
 def test_a_stroke_paints_all_its_cells_and_one_that_begins_on_the_same_clears():
-    maze = preset("textbook")
+    maze = textbook()
     walled = editor.painted(maze, [(0, 1), (1, 0)], "#", None)
     assert drawn(walled)[0] == ["S#.", "#TG"]
     assert drawn(editor.painted(walled, [(0, 1), (1, 0)], "#", None))[0] == ["S..", ".TG"]
@@ -61,7 +61,7 @@ def test_a_maze_grows_and_is_cut_at_the_bottom_and_the_right():
 
 
 def test_goals_out_of_reach_are_named():
-    assert editor.unreachable(preset("corridors")) == ""
+    assert editor.unreachable(corridors()) == ""
     assert "goal in row 1, column 3 cannot be reached" in editor.unreachable(from_rows(["S#G"]))
     assert "goals in row 1, column 3 and row 1, column 5" in editor.unreachable(from_rows(["S#G#G"]))
     assert editor.unreachable(from_rows(["..G"])) == ""  # that there is no start is said elsewhere
@@ -86,7 +86,7 @@ def test_the_board_and_every_cell_of_every_method(algorithm):
 
 
 def test_what_colours_the_cells():
-    maze, sample = preset("textbook"), records("value_iteration", "textbook", 6)[-1].samples
+    maze, sample = textbook(), records("value_iteration", "textbook", 6)[-1].samples
     values = drawing.heat(maze, sample, "values")
     assert values["label"] == "V(s)" and values["scale"] == "sequential" and values["digits"] == 1
     assert drawing.heat(maze, sample, "visits") is None
@@ -98,13 +98,13 @@ def test_what_colours_the_cells():
     assert set(error["values"]) == {2.0, None} and drawing.heat(maze, held | {"truth": None}, "error") is None
     assert "V of the policy, exact 1" in cell.panel(maze, held, 0)
     walked = records("q_learning", "corridors")[-1].samples
-    assert drawing.heat(preset("corridors"), walked, "values")["scale"] == "signed"
-    assert drawing.heat(preset("corridors"), walked, "visits")["scale"] == "log"
+    assert drawing.heat(corridors(), walked, "values")["scale"] == "signed"
+    assert drawing.heat(corridors(), walked, "visits")["scale"] == "log"
 
 
 def test_the_arrows_are_the_policies_of_the_sample():
     sample = records("q_learning", "textbook", 1)[-1].samples
-    maze = preset("textbook")
+    maze = textbook()
     greedy = drawing.board(maze, "a", sample, drawing.View(arrows="greedy"))
     behaviour = drawing.board(maze, "a", sample, drawing.View(arrows="policy"))
     assert greedy["arrows"] == sample["greedy"] and not greedy["proportional"]
@@ -113,7 +113,7 @@ def test_the_arrows_are_the_policies_of_the_sample():
 
 
 def test_a_tall_maze_gets_a_taller_board():
-    mazes = preset("textbook"), from_rows(["SG"] + [".."] * 29)
+    mazes = textbook(), from_rows(["SG"] + [".."] * 29)
     assert [drawing.board(maze, "a")["height"] for maze in mazes] == [drawing.HEIGHT, drawing.TALLEST]
 
 

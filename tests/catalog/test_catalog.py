@@ -12,8 +12,8 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+import torch
 
-from labcore.catalog import maze
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
@@ -22,16 +22,11 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.metrics import METRICS, PANELS, metric
-from labcore.deep import methods
-from labcore.envs.maze_presets import PRESETS
+from labcore.envs.gym_world import describe
 from labcore.errors import LabError
 from labcore.llm.probes import view
 from labcore.maths.call import member
 from labcore.spec.run_spec import RunSpec, knobs_of, make
-from labcore.tabular import session as tabular_session
-from labcore.tabular.dynamic_programming import METHODS as PLANNING
-from labcore.tabular.policy_gradient import METHODS as GRADIENT
-from labcore.tabular.temporal_difference import METHODS as LEARNING
 from tests.llm.tools import records, session
 
 FAMILY = {family.key: family for family in FAMILIES}
@@ -43,7 +38,7 @@ PAIRS = [(key, row, work) for key, row in ROWS for work in KINDS[key].tasks
 KNOBS = {knob: f"{key}-{row}-{work}-{knob.key}" for key, row, work in PAIRS
          for knob in knobs_of(algorithm(row, key), task(work, key))}
 LOOPS = set(kind("llm").loops)
-LOOPS_OF = {"llm": LOOPS, "maze": {"planning", *tabular_session.LEARNERS}, "cartpole": {"deep"}}
+LOOPS_OF = {key: set(of.loops) or {"deep"} for key, of in KINDS.items()}  # where there is none, the method is the loop
 DATA = {"prompts": '{"prompt": "1+1=", "answer": "2"}\n', "text": "to be or not to be, " * 50,
         "preferences": '{"prompt": "a", "chosen": "b", "rejected": "c"}\n'}
 # What a number or a switch trades for what; "On: … Off: …" for a switch.
@@ -82,13 +77,29 @@ def test_a_kind_is_wholly_declared(key):
     assert "seconds" in row.axes and len(set(row.axes.values())) == len(row.axes) > 1
     session_class = named(row.session)
     assert all(callable(getattr(session_class, name)) for name in ("start", "run", "save"))
-    assert all(callable(named(target)) for target in (row.check, row.replay) if target)
+    assert all(callable(named(target)) for target in (row.check, row.replay, *row.loops.values()) if target)
 
 
-@pytest.mark.parametrize("made, rows", [
-    (methods.METHODS, KINDS["cartpole"].algorithms), ({**PLANNING, **LEARNING, **GRADIENT}, maze.ALGORITHMS)])
-def test_every_method_that_there_is_has_a_row(made, rows):
-    assert set(made) == set(rows)
+@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] != "llm"])
+def test_a_classic_row_names_its_method_and_what_its_session_holds(key, name):
+    row, of = algorithm(name, key), KINDS[key]
+    assert [other.key for other in of.algorithms.values() if other.method == row.method] == [name], "one method a row"
+    assert named(row.method).__doc__
+    targets = [value for value in asdict(row).values() if isinstance(value, str) and value.startswith("labcore.")]
+    assert row.method in targets and all(callable(named(target)) for target in targets)
+    if of.loops:
+        assert row.loop in of.loops
+
+
+@pytest.mark.parametrize("name", KINDS["cartpole"].algorithms)
+def test_the_networks_of_a_deep_row_fit_its_optimizers(name):
+    row = algorithm(name, "cartpole")
+    spec = make(kind="cartpole", algorithm_key=name, task_key="CartPole-v1")
+    networks = named(row.networks)(describe("CartPole-v1"), spec.knobs, torch.Generator().manual_seed(0))
+    assert row.acts in networks and set(row.optimizers) <= set(networks)
+    assert len(networks) == len(row.models)
+    for network, target in row.optimizers.items():
+        assert named(target)(networks[network]).param_groups[0]["params"]
 
 
 # ---------------------------------------------------------------------------- rows
@@ -352,10 +363,6 @@ def test_a_classic_task_can_be_made(key, name):
                   if knob.key == "gamma"}
         assert gammas == {made.gamma}, "the discount that the maze was made for"
         assert not made.unreachable_goals()
-
-
-def test_every_maze_preset_is_a_task():
-    assert {name for name, row in maze.TASKS.items() if not row.knobs} == set(PRESETS)
 
 
 @pytest.mark.parametrize("key", MODELS)

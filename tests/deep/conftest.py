@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labcore.deep.session import Session
+from labcore.deep.session import DeepSession
 from labcore.spec.run_spec import make
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -51,6 +51,6 @@ def start():
     """start(method, knobs, task, seed, steps, resume): a session small enough to run in a fraction of a second."""
     def started(method, knobs=None, task="CartPole-v1", seed=1, steps=4, resume=None, **spec):
         given = {**SMALL[method], "eval_episodes": 2, "eval_every": 2, **(knobs or {})}
-        return Session.start(make(kind="cartpole", algorithm_key=method, task_key=task, knobs=given, seed=seed,
-                                  steps=steps, **spec), resume=resume)
+        return DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key=task, knobs=given, seed=seed,
+                                      steps=steps, **spec), resume=resume)
     return started

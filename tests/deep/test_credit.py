@@ -1,13 +1,15 @@
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from labcore.catalog.cartpole import ALGORITHMS
-from labcore.deep.credit import categorical_kl, lesson, scatter
+from labcore.deep.credit import categorical_kl, training_batch
+from labcore.deep.experience import Batch
+from labcore.deep.measures import scatter
 from labcore.deep.policy_gradient import PSI, psi
-from labcore.deep.rollout import Batch
 
 
 class Sine(torch.nn.Module):
@@ -41,7 +43,7 @@ def scripted(golden):
 def test_time_limits_bootstrap_as_in_the_reference(scripted, close):
     batch, session, known = scripted
     assert batch.truncated.any() and batch.terminated.any()
-    data = lesson(session, batch)
+    data = training_batch(session, batch)
     close(data.advantages.view(7, 3), known["advantages"], atol=3e-5)  # sin of arguments up to 80 in float32
     close(data.returns.view(7, 3), known["returns"], atol=3e-5)
     close(data.old_values.view(7, 3), known["values"], atol=2e-5)
@@ -51,14 +53,14 @@ def test_a_time_limit_taken_for_an_end_is_seen(scripted):
     """The test above is no test if it cannot tell the two apart."""
     batch, session, known = scripted
     mixed = Batch(**{**vars(batch), "terminated": batch.terminated | batch.truncated})
-    wrong = lesson(session, mixed).advantages.view(7, 3)
+    wrong = training_batch(session, mixed).advantages.view(7, 3)
     assert float((wrong - torch.tensor(known["advantages"])).abs().max()) > 0.1
 
 
 def test_normalised_advantages(scripted):
     batch, session, _ = scripted
     session.knobs["normalise"] = True
-    advantages = lesson(session, batch).advantages
+    advantages = training_batch(session, batch).advantages
     assert float(advantages.mean()) == pytest.approx(0, abs=1e-6)
     assert float(advantages.std()) == pytest.approx(1, abs=1e-5)
 
@@ -75,7 +77,8 @@ def two_episodes():
     mask = torch.tensor([[True, True], [True, False], [True, False]])
     batch = Batch(torch.zeros(3, 2, 1), torch.zeros(3, 2, dtype=torch.long), rewards, torch.zeros(3, 2, 1), terminated,
                   truncated, mask)
-    return SimpleNamespace(critic=Ten(), knobs={"gamma": 0.5, "gae_lambda": 0.0}), batch
+    knobs = {"gamma": 0.5, "gae_lambda": 0.0, "normalise": False}
+    return SimpleNamespace(policy=Coin(), critic=Ten(), knobs=knobs), batch
 
 
 @pytest.mark.parametrize(("choice", "first", "second"), [
@@ -85,6 +88,31 @@ def test_the_four_choices_by_hand(two_episodes, close, choice, first, second):
     weights = psi(*two_episodes, choice)
     close(weights[:, 0], torch.tensor(first).float())
     close(weights[0, 1], float(second))
+
+
+@pytest.mark.parametrize("choice", list(PSI))
+def test_the_critic_learns_the_returns_of_gae_whatever_the_weight(two_episodes, close, choice):
+    """A_GAE + V with λ = 0: r + γ V(s'), and r alone at the end; only the policy has Ψ."""
+    session, batch = two_episodes
+    weights = psi(session, batch, choice)
+    data = training_batch(session, batch, weights)
+    close(data.returns, [1 + 5.0, 3 + 5.0, 2 + 5.0, 4.0])
+    close(data.advantages, weights[batch.mask])
+
+
+def test_steps_after_the_end_of_an_episode_are_not_learnt(two_episodes, close):
+    """The second environment ended at once: its other two steps are nobody's, whatever they hold."""
+    session, batch = two_episodes
+    numbers = torch.tensor([[0.0, 1.0], [2.0, 99.0], [3.0, 99.0]])
+    seen = replace(batch, observations=numbers.unsqueeze(-1), actions=numbers.long() % 2)
+    data = training_batch(session, seen)
+    close(data.observations[:, 0], [0.0, 1.0, 2.0, 3.0])
+    assert data.actions.tolist() == [0, 1, 0, 1] and {len(column) for column in vars(data).values()} == {4}
+    close(data.advantages, [1 + 5 - 10.0, 3 + 5 - 10.0, 2 + 5 - 10.0, 4 - 10.0])
+    session.knobs["normalise"] = True
+    advantages = training_batch(session, seen).advantages
+    close(advantages.mean(), 0.0)
+    close(advantages, torch.tensor([-4.0, -2.0, -3.0, -6.0]).add(3.75) / (8.75 / 3) ** 0.5)
 
 
 def test_every_choice_is_a_knob():
@@ -99,7 +127,7 @@ def test_kl_by_hand(close):
 
 def test_the_scatter_is_evenly_spread(scripted):
     batch, session, _ = scripted
-    data = lesson(session, batch)
+    data = training_batch(session, batch)
     drawn = scatter(data, points=5)
     assert drawn["values"] == pytest.approx(data.old_values[::5].tolist(), abs=1e-4) and len(drawn["returns"]) == 5
     assert len(scatter(data)["values"]) == 21

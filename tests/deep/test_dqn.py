@@ -4,10 +4,10 @@ import dataclasses
 import pytest
 import torch
 
-from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak, target
+from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak, target, update
+from labcore.deep.experience import Batch
 from labcore.deep.networks import MLP
-from labcore.deep.replay import Replay
-from labcore.deep.rollout import Batch
+from labcore.deep.replay import Replay, Transitions
 
 
 @pytest.fixture
@@ -132,7 +132,20 @@ def test_the_first_update_moves_q_towards_its_target(start):
     def error():
         return float(mse(session.networks["q"](data.observations).gather(1, data.actions[:, None])[:, 0], targets))
     before = error()
-    from labcore.deep.dqn import update
     for _ in range(20):
         update(session, data)
     assert error() < 0.9 * before
+
+
+@pytest.mark.parametrize(("td_loss", "expected"), [("huber", 99.5), ("mse", 5000.0)])
+def test_the_kind_of_loss_is_the_one_that_the_knob_names(start, td_loss, expected):
+    """Every transition is an end with reward 100 while Q is 0: δ = −100, |δ| − ½ = 99.5, ½δ² = 5000."""
+    session = start("dqn", {"td_loss": td_loss})
+    with torch.no_grad():
+        for weight in session.networks["q"].parameters():
+            weight.zero_()
+    seen = torch.zeros(6, 4)
+    data = Transitions(seen, torch.zeros(6, dtype=torch.long), torch.full((6,), 100.0), seen,
+                       torch.ones(6, dtype=torch.bool))
+    loss, error, _, _ = update(session, data)
+    assert (loss, error) == (pytest.approx(expected), 100)

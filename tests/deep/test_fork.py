@@ -1,18 +1,14 @@
-"""The fork of a session, for every method: a twin is its parent over again, random numbers can begin anew."""
+"""The fork of a deep session: with common random numbers it is its parent over again, else it differs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
-from labcore.catalog.cartpole import ALGORITHMS as DEEP
-from labcore.catalog.maze import ALGORITHMS as TABULAR
-from labcore.deep.session import Session as DeepSession
-from labcore.spec.run_spec import make
-from labcore.tabular.session import Session as TabularSession
+from labcore.catalog.cartpole import ALGORITHMS
+from labcore.deep.session import DeepSession
 
 
 def child_of(spec, **changes):
@@ -32,7 +28,7 @@ def saved_at(session, step: int, folder):
 
 
 @pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
-@pytest.mark.parametrize("method", DEEP)
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_a_deep_method(start, method, task, tmp_path):
     session = start(method, task=task)
     records = saved_at(session, 2, tmp_path / "at")
@@ -44,21 +40,6 @@ def test_a_deep_method(start, method, task, tmp_path):
     assert fork() == records[2:]
     fresh = [fork(twin=False, seed=seed) for seed in (5, 5, 6)]
     assert fresh[0] == fresh[1] != fresh[2] and fresh[0] != records[2:]
-
-
-@pytest.mark.parametrize("method", TABULAR)
-def test_a_tabular_method(method, tmp_path):
-    spec = make(kind="maze", algorithm_key=method, task_key="slippery", steps=12, knobs={"pace": 0})
-    records = saved_at(TabularSession.start(spec), 5, tmp_path / "at")
-
-    def fork(**changes):
-        child = TabularSession.start(spec, resume=tmp_path / "at").fork(child_of(spec, **changes))
-        return [record for record in child.run() if record is not None]
-
-    assert fork() == records[5:] and len(records) == 12
-    if spec.row.loop != "planning":  # which knows no chance
-        fresh = [fork(twin=False, seed=seed) for seed in (5, 5, 6)]
-        assert fresh[0] == fresh[1] != fresh[2] and fresh[0] != records[5:]
 
 
 def test_what_two_deep_methods_share_goes_on_and_the_rest_begins_anew(start):
@@ -75,15 +56,3 @@ def test_what_two_deep_methods_share_goes_on_and_the_rest_begins_anew(start):
     assert torch.equal(trpo.optimizers["critic"].state_dict()["state"][0]["exp_avg"], moments[0]["exp_avg"])
     assert a2c.optimizers["critic"].state_dict()["state"] == {}  # RMSprop has no use for Adam's moments
     assert parent.numbers and not a2c.numbers
-
-
-def test_a_settled_plan_goes_on_only_where_something_is_new():
-    spec = make(kind="maze", algorithm_key="value_iteration", task_key="textbook", steps=500, knobs={"pace": 0})
-    settled = TabularSession.start(spec)
-    count = len(list(settled.run()))
-    more = child_of(spec, steps=1000)
-    assert list(settled.fork(more).run()) == []
-    far = list(settled.fork(replace(more, knobs={**spec.knobs, "gamma": 0.99})).run())
-    assert len(far) > 1 and far[0].step == count + 1
-    judged = settled.fork(replace(more, algorithm="policy_iteration"))
-    assert len(list(judged.run())) > 0 and np.allclose(judged.sweep.values, settled.sweep.values, atol=1e-3)

@@ -16,7 +16,7 @@ from labcore.envs.maze_text import from_rows, to_text
 from labcore.errors import LabError
 from labcore.spec.run_spec import make
 from labcore.tabular import player as tabular_player
-from labcore.tabular.session import Session as TabularSession
+from labcore.tabular.session import TabularSession
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,12 @@
 import copy
 import itertools
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
-from labcore.deep.credit import fit_critic, lesson
+from labcore.deep.credit import fit_critic, training_batch
+from labcore.deep.experience import Batch
 from labcore.deep.networks import flat, parameters
 from labcore.deep.policy_gradient import (
     PSI,
@@ -15,7 +17,7 @@ from labcore.deep.policy_gradient import (
     total_return,
     variances,
 )
-from labcore.deep.rollout import Batch, collect
+from labcore.deep.rollout import collect
 from labcore.maths.logprobs import selective_log_softmax
 
 
@@ -57,12 +59,22 @@ def test_gradient_variance_by_a_loop(world, close):
         float(sum(((row - mean) ** 2).sum() for row in rows) / 7))
 
 
+def test_gradient_variance_is_that_of_the_steps_that_count(world):
+    """The same as of a batch without the steps after the end, whatever these hold."""
+    batch, policy = world
+    mask = torch.ones(3, 8, dtype=torch.bool)
+    mask[2] = False
+    whole = gradient_variance(policy, replace(batch, mask=mask), torch.where(mask, 1.0, 1e6).double())
+    cut = Batch(*(getattr(batch, field.name)[:2] for field in fields(batch)))
+    assert whole == pytest.approx(gradient_variance(policy, cut, torch.ones(2, 8, dtype=torch.float64)))
+
+
 def test_each_choice_has_less_variance_than_the_one_before(start):
     """On one batch, with a critic that has learnt the values of this policy."""
     session = start("reinforce", {"environments": 32, "critic_epochs": 60, "gamma": 0.99, "gae_lambda": 0.9})
     for _ in range(3):
         batch = collect(session, 500, whole_episodes=True)
-        fit_critic(session, lesson(session, batch))
+        fit_critic(session, training_batch(session, batch))
     found = list(variances(session, batch).values())
     assert found == sorted(found, reverse=True) and found[-1] < 0.5 * found[0]
 
@@ -73,7 +85,7 @@ def test_an_update_makes_good_actions_likelier(start, method):
     session = start(method, {"normalise": False, "entropy_coef": 0.0, "learning_rate": 1e-3})
     batch = collect(session, 20)
     advantages = torch.where(batch.actions == 1, 1.0, -1.0)
-    policy_update(session, lesson(session, batch, advantages))
+    policy_update(session, training_batch(session, batch, advantages))
     after = session.policy(batch.observations).softmax(-1)[..., 1]
     assert float(after.detach().mean()) > 0.5
 
@@ -82,7 +94,7 @@ def test_the_entropy_bonus_raises_the_entropy(start):
     session = start("a2c", {"normalise": False, "entropy_coef": 1.0, "learning_rate": 1e-3})
     with torch.no_grad():
         session.policy.layers[-1].bias += torch.tensor([1.0, -1.0])
-    data = lesson(session, collect(session, 20), torch.zeros(20, 8))
+    data = training_batch(session, collect(session, 20), torch.zeros(20, 8))
     found = [policy_update(session, data)["entropy/action"] for _ in range(10)]
     assert found == sorted(found) and found[-1] > found[0] + 0.01
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from labcore.deep import line, ppo
-from labcore.deep.credit import Lesson, categorical_kl
+from labcore.deep import line, measures, ppo
+from labcore.deep.credit import TrainingBatch, categorical_kl
 from labcore.deep.networks import parameters
 from labcore.maths.surrogates import value_loss
 
@@ -17,8 +17,8 @@ def inputs(golden):
     return {key: torch.tensor(value, dtype=torch.float64) for key, value in golden("sb3_losses")["inputs"].items()}
 
 
-def lesson_of(inputs, advantages):
-    return Lesson(torch.zeros(24, 1), torch.zeros(24, dtype=torch.long), two_actions(inputs["old_log_prob"]),
+def data_of(inputs, advantages):
+    return TrainingBatch(torch.zeros(24, 1), torch.zeros(24, dtype=torch.long), two_actions(inputs["old_log_prob"]),
                   inputs["old_values"], advantages, inputs["returns"])
 
 
@@ -33,7 +33,7 @@ def test_policy_and_value_loss_are_those_of_the_reference(golden, inputs, close,
     knobs = {"objective": "clip", "clip_low": config["clip_range"], "clip_high": config["clip_range"],
              "entropy_coef": 0.0, "beta": 0.0}
     log_policy = torch.stack([logprobs, torch.log1p(-logprobs.detach().exp())], 1)
-    loss = ppo.policy_loss(log_policy, lesson_of(inputs, advantages), knobs)
+    loss = ppo.policy_loss(log_policy, data_of(inputs, advantages), knobs)
     close(loss, logged["train/policy_gradient_loss"], atol=1e-6)
     gradient = torch.autograd.grad(loss, logprobs)[0]
     torch.testing.assert_close(gradient, torch.tensor(case["grad_log_prob"], dtype=torch.float64), rtol=1e-5, atol=1e-6)
@@ -46,12 +46,12 @@ def test_policy_and_value_loss_are_those_of_the_reference(golden, inputs, close,
 def test_the_clip_fractions_are_those_of_the_reference(golden, inputs):
     """The reference counts every ratio outside the range; ours splits off those that the clip cuts."""
     case = next(case for case in golden("sb3_losses")["cases"] if case["config"]["algo"] == "ppo")
-    data = lesson_of(inputs, inputs["advantages"])
+    data = data_of(inputs, inputs["advantages"])
     bounds = {"clip_low": case["config"]["clip_range"], "clip_high": case["config"]["clip_range"], "beta": 1.0}
     outside = ((inputs["log_prob"] - inputs["old_log_prob"]).exp() - 1).abs() > bounds["clip_low"]
     assert float(outside.double().mean()) == pytest.approx(case["logged"]["train/clip_fraction"])
-    found = ppo.surrogates(two_actions(inputs["log_prob"]), data, bounds)
-    cut = ppo.cut_off(two_actions(inputs["log_prob"]), data, bounds)
+    found = measures.surrogates(two_actions(inputs["log_prob"]), data, bounds)
+    cut = measures.cut_off(two_actions(inputs["log_prob"]), data, bounds)
     assert 0 < cut["clip_frac/region"] <= float(outside.double().mean())
     assert cut["clip_frac/region"] == pytest.approx(cut["clip_frac/low"] + cut["clip_frac/high"])
     assert found["surrogate/clip"] <= found["surrogate/cpi"]
@@ -60,7 +60,7 @@ def test_the_clip_fractions_are_those_of_the_reference(golden, inputs):
 
 @pytest.mark.parametrize("objective", list(ppo.OBJECTIVES))
 def test_at_the_old_policy_the_gradient_is_the_policy_gradient(inputs, close, objective):
-    data = lesson_of(inputs, inputs["advantages"])
+    data = data_of(inputs, inputs["advantages"])
     log_policy = data.old_logits.clone().requires_grad_()
     knobs = {"objective": objective, "clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.0, "beta": 3.0}
     gradient = torch.autograd.grad(ppo.policy_loss(log_policy, data, knobs), log_policy)[0]
@@ -72,7 +72,7 @@ def test_at_the_old_policy_the_gradient_is_the_policy_gradient(inputs, close, ob
 
 
 def test_the_kl_price_and_the_entropy_bonus(inputs, close):
-    data = lesson_of(inputs, torch.zeros(24, dtype=torch.float64))
+    data = data_of(inputs, torch.zeros(24, dtype=torch.float64))
     log_policy = two_actions(inputs["log_prob"])
     knobs = {"objective": "kl_penalty", "clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.5, "beta": 2.0}
     kl = categorical_kl(data.old_logits, log_policy).mean()
@@ -80,9 +80,25 @@ def test_the_kl_price_and_the_entropy_bonus(inputs, close):
     close(ppo.policy_loss(log_policy, data, knobs), 2 * kl - 0.5 * entropy)
 
 
+@pytest.mark.parametrize("clip_values", [False, True])
+def test_values_are_clipped_where_the_switch_is_on_and_nowhere_else(start, close, clip_values):
+    """Old values of 3, far above the new critic's: clipped, V counts as 2.9, and has no gradient."""
+    session = start("ppo", {"clip_values": clip_values, "value_clip": 0.1})
+    observations = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        old, values = session.policy(observations).log_softmax(-1), session.critic(observations)[:, 0]
+    data = TrainingBatch(observations, torch.zeros(24, dtype=torch.long), old, torch.full((24,), 3.0), torch.ones(24),
+                         values - 0.5)
+    free, clipped = ((value - data.returns).square().mean() / 2 for value in (values, torch.full((24,), 2.9)))
+    assert values.abs().max() < 2 and clipped > 10 * free
+    before = parameters(session.critic)
+    close(ppo.update(session, data)[1], clipped if clip_values else free)
+    assert torch.equal(parameters(session.critic), before) == clip_values
+
+
 def test_parts_cover_every_row_once_per_epoch(start):
     session = start("ppo", {"epochs": 3, "mini_batches": 4})
-    data = Lesson(*[torch.arange(22)] * 6)
+    data = TrainingBatch(*[torch.arange(22)] * 6)
     rows = list(ppo.parts(session, data))
     assert len(rows) == 12
     for epoch in range(3):

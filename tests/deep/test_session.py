@@ -6,20 +6,16 @@ import pytest
 import torch
 
 from labcore.catalog.cartpole import ALGORITHMS
-from labcore.deep.checkpoint import tensors_of, values_of
+from labcore.deep.acting import choose
 from labcore.deep.evaluation import evaluate, play
 from labcore.deep.networks import MLP, parameters
-from labcore.deep.rollout import choose, collect
-from labcore.deep.session import METHODS, Session
+from labcore.deep.rollout import collect
+from labcore.deep.session import DeepSession
 from labcore.errors import Diverged, LabError
 from labcore.spec.run_spec import make
 
 
-def test_every_method_has_its_row():
-    assert set(METHODS) == set(ALGORITHMS)
-
-
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_a_run_and_its_twin_and_its_resumption(start, tmp_path, method):
     """The same records bit for bit: started again, and saved at step 2 and loaded."""
     session = start(method)
@@ -35,14 +31,14 @@ def test_a_run_and_its_twin_and_its_resumption(start, tmp_path, method):
     assert list(twin.run()) == records
     resumed = start(method, resume=tmp_path)
     assert list(resumed.run()) == records[2:]
-    same = tensors_of(session)
+    same = session.tensors()
     for other in (twin, resumed):
-        assert all(torch.equal(value, same[key]) for key, value in tensors_of(other).items())
-        assert values_of(other) == values_of(session)
+        assert all(torch.equal(value, same[key]) for key, value in other.tensors().items())
+        assert other.values() == session.values()
     assert list(start(method, seed=2).run()) != records
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_no_global_random_numbers(start, method):
     torch.manual_seed(0)
     first = [record.metrics for record in start(method, steps=2).run()]
@@ -90,7 +86,7 @@ def test_a_missing_device_is_said(start):
         start("ppo", device="cuda")
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", ALGORITHMS)
 def test_a_divergence_is_said_and_nothing_is_lost(start, method):
     session = start(method)
     records = session.run()
@@ -101,7 +97,7 @@ def test_a_divergence_is_said_and_nothing_is_lost(start, method):
         next(slow.parameters()).fill_(math.nan)
     with pytest.raises(Diverged, match="at step 2"):
         next(records)
-    assert torch.equal(parameters(session.acting), before[METHODS[method].acts])
+    assert torch.equal(parameters(session.acting), before[session.row.acts])
     assert session.step == 1
 
 
@@ -152,16 +148,16 @@ def greedy_return(session, needed, steps):
 @pytest.mark.parametrize(("method", "steps"), [("ppo", 60), ("a2c", 40), ("trpo", 60), ("reinforce", 20), ("dqn", 80)])
 def test_it_learns(method, steps):
     """To 195 and more in a few seconds, with the knobs as they are."""
-    session = Session.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=2, steps=100,
-                                 knobs={"eval_every": 4}))
+    session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=2,
+                                     steps=100, knobs={"eval_every": 4}))
     assert greedy_return(session, 195, steps) >= 195
-    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 150  # in worlds that no choice was made in
+    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 150  # in environments that no choice was made in
     assert session.best_return >= 195
 
 
 def test_dqn_solves_cartpole_and_holds_it():
     """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
-    session = Session.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
+    session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
     row = 0
     for record in session.run():
         if "eval_return" in record.metrics:
@@ -169,7 +165,7 @@ def test_dqn_solves_cartpole_and_holds_it():
         if row == 3:
             break
     assert row == 3
-    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in worlds that no choice was made in
+    assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in environments that no choice was made in
 
 
 def test_q_sees_every_bounded_number_within_one(start):

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from labcore.deep.evaluation import evaluate
-from labcore.deep.session import Session
+from labcore.deep.session import DeepSession
 from labcore.spec.run_spec import make
 
 
-def session(algorithm: str, task: str = "CartPole-v1", **knobs) -> Session:
-    return Session.start(make(kind="cartpole", algorithm_key=algorithm, task_key=task, steps=2,
-                              knobs={"eval_episodes": 2, **knobs}))
+def session(algorithm: str, task: str = "CartPole-v1", **knobs) -> DeepSession:
+    return DeepSession.start(make(kind="cartpole", algorithm_key=algorithm, task_key=task, steps=2,
+                                  knobs={"eval_episodes": 2, **knobs}))
 
 
 @pytest.mark.parametrize("task, width", [("CartPole-v1", 4), ("FrozenLake-v1", 1)])
@@ -36,7 +36,7 @@ def test_the_ratios_come_with_the_clip_range_that_their_updates_had():
 def test_of_very_many_episodes_some_are_kept(monkeypatch):
     record = next(session("reinforce", environments=30, critic_epochs=1).run())
     assert record.samples["ended"] == len(record.samples["episodes"]) == record.metrics["episodes"] == 30
-    monkeypatch.setattr("labcore.deep.session.SHOWN", 7)
+    monkeypatch.setattr("labcore.deep.record.SHOWN", 7)
     capped = next(session("reinforce", environments=30, critic_epochs=1).run())
     assert capped.samples["ended"] == 30 and len(capped.samples["episodes"]) == 7 and capped.metrics == record.metrics
     every = record.samples["episodes"]

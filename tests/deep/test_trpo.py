@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labcore.deep.credit import Lesson, categorical_kl
+from labcore.deep.credit import TrainingBatch, categorical_kl
 from labcore.deep.networks import MLP, flat, parameters, put
 from labcore.deep.trpo import conjugate_gradient, fisher_product, gain, line_search, step
 
@@ -68,7 +68,8 @@ def data_for(policy, observations, generator):
     count = len(observations)
     old = policy(observations).log_softmax(-1).detach()
     numbers = torch.randn(count, generator=generator).to(old.dtype)
-    return Lesson(observations, torch.arange(count) % old.shape[-1], old, torch.zeros_like(numbers), numbers, numbers)
+    return TrainingBatch(observations, torch.arange(count) % old.shape[-1], old, torch.zeros_like(numbers), numbers,
+                         numbers)
 
 
 def test_the_gain_has_the_policy_gradient(tiny, generator, close):
@@ -90,10 +91,27 @@ def test_a_step_gains_within_the_trust_region(start, generator):
     assert metrics["kl/step"] > 0.002  # and uses most of it
 
 
+def test_a_step_that_leaves_the_trust_region_is_shortened(start, generator):
+    """The policy is so sure that the quadratic model of the KL is wrong: the longer step before the one taken gains
+    too, but leaves the trust region.
+    """
+    session = start("trpo", {"delta": 0.1, "damping": 1e-3, "backtrack": 0.8})
+    with torch.no_grad():
+        session.policy.layers[-1].weight.mul_(30)
+    data = data_for(session.policy, torch.randn(60, 4, generator=generator), generator)
+    before = parameters(session.policy)
+    metrics = step(session, data)
+    assert metrics["line_search/backtracks"] > 0 and 0.05 < metrics["kl/step"] <= 0.1
+    put(session.policy, before + (parameters(session.policy) - before) / 0.8)
+    with torch.no_grad():
+        log_policy = session.policy(data.observations).log_softmax(-1)
+        assert categorical_kl(data.old_logits, log_policy).mean() > 0.1 and gain(session.policy, data) > 0
+
+
 def test_a_step_that_cannot_gain_leaves_the_policy(start, generator):
     session = start("trpo")
     data = data_for(session.policy, torch.randn(20, 4, generator=generator), generator)
-    still = Lesson(**{**vars(data), "advantages": torch.zeros(20)})
+    still = TrainingBatch(**{**vars(data), "advantages": torch.zeros(20)})
     before = parameters(session.policy)
     assert step(session, still)["line_search/share"] == 0
     assert torch.equal(parameters(session.policy), before)

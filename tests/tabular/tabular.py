@@ -6,7 +6,7 @@ import pytest
 
 from labcore.catalog.maze import ALGORITHMS
 from labcore.spec.run_spec import make
-from labcore.tabular.session import Session
+from labcore.tabular.session import TabularSession
 
 PLANNING = [key for key, row in ALGORITHMS.items() if row.loop == "planning"]
 LEARNING = [key for key, row in ALGORITHMS.items() if row.loop == "temporal_difference"]
@@ -17,7 +17,7 @@ each_method = pytest.mark.parametrize("method", ALGORITHMS)
 def start(method, task="textbook", steps=40, seed=1, resume=None, **knobs):
     """A session at full speed."""
     spec = make(kind="maze", algorithm_key=method, task_key=task, steps=steps, seed=seed, knobs={"pace": 0, **knobs})
-    return Session.start(spec, resume=resume)
+    return TabularSession.start(spec, resume=resume)
 
 
 def records(session):

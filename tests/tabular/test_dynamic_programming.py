@@ -6,7 +6,8 @@ from itertools import islice, pairwise, product
 import numpy as np
 import pytest
 
-from labcore.envs.maze_presets import PRESETS, preset, random_maze
+from labcore.catalog.maze import TASKS
+from labcore.envs.maze_presets import build, cliff, random_maze, slippery, textbook
 from labcore.envs.maze_text import from_rows
 from labcore.errors import LabError
 from labcore.tabular.dynamic_programming import (
@@ -21,7 +22,7 @@ from labcore.tabular.dynamic_programming import (
     value_iteration,
 )
 
-MAZES = {**{name: make() for name, make in PRESETS.items()}, "random": random_maze(5, 9, 8),
+MAZES = {**{name: build(row, {}) for name, row in TASKS.items() if not row.knobs}, "random": random_maze(5, 9, 8),
          "rewards": from_rows(["SR#", "#.G", "T.R"], [-2.5, 4, 6, 1], step_reward=-1 / 3, slip=0.1, gamma=0.97)}
 each_maze = pytest.mark.parametrize("maze", MAZES.values(), ids=MAZES)
 
@@ -50,7 +51,7 @@ def close(actual, expected, tolerance=1e-10):
 
 
 def test_the_textbook_maze_by_hand():
-    maze = preset("textbook")
+    maze = textbook()
     values, action_values = optimal_values(maze.mdp, 0.9)
     close(values, VALUES)
     close(action_values, ACTION_VALUES)
@@ -59,7 +60,7 @@ def test_the_textbook_maze_by_hand():
 
 def test_sweeps_by_hand():
     """The reward goes back one cell with each sweep."""
-    sweeps = list(value_iteration(preset("textbook").mdp, knobs(0.9)))
+    sweeps = list(value_iteration(textbook().mdp, knobs(0.9)))
     expected = [[0, 0, 10, 0], [0, 9, 10, 0], [8.1, 9, 10, 0], [8.1, 9, 10, 7.29]]
     for sweep, values in zip(sweeps, expected, strict=False):
         close(sweep.values[:4], values)
@@ -116,7 +117,7 @@ def test_no_policy_is_better():
 
 
 def test_policy_iteration_says_when_it_improves_and_never_gets_worse():
-    maze = preset("slippery")
+    maze = slippery()
     policies = [sweep.policy for sweep in policy_iteration(maze.mdp, knobs(0.95)) if sweep.improved]
     worth = [exact_values(maze.mdp, policy, 0.95) for policy in [uniform_policy(maze.mdp), *policies]]
     assert 2 <= len(policies) <= 10
@@ -126,21 +127,21 @@ def test_policy_iteration_says_when_it_improves_and_never_gets_worse():
 
 def test_gamma_can_be_moved_while_it_runs():
     moved = knobs(0.9)
-    sweeps = value_iteration(preset("textbook").mdp, moved)
+    sweeps = value_iteration(textbook().mdp, moved)
     list(islice(sweeps, 3))
     moved["gamma"] = 0.5
     close(last(sweeps).values, [2.5, 5, 10, 1.25, 0, 0])
 
 
 def test_the_tolerance_says_when_it_is_enough():
-    maze = preset("slippery")
+    maze = slippery()
     changes = [sweep.change for sweep in value_iteration(maze.mdp, {"gamma": 0.95, "tolerance": 1e-2})]
     assert changes[-1] <= 1e-2 < min(changes[:-1])
 
 
 @pytest.mark.parametrize("method", [value_iteration, policy_iteration, policy_evaluation])
 def test_sweeps_go_on_from_an_earlier_one(method):
-    mdp = preset("slippery").mdp
+    mdp = slippery().mdp
     whole = list(method(mdp, knobs(0.9)))
     for cut in (1, len(whole) // 2, len(whole)):
         rest = list(method(mdp, knobs(0.9), whole[cut - 1]))
@@ -150,7 +151,7 @@ def test_sweeps_go_on_from_an_earlier_one(method):
 
 
 def test_with_gamma_1_what_never_ends_has_no_value():
-    maze = preset("textbook")
+    maze = textbook()
     with pytest.raises(LabError, match="set gamma below 1"):
         exact_values(maze.mdp, np.eye(4)[[0] * 6], 1.0)
     close(exact_values(maze.mdp, np.eye(4)[[1, 1, 2, 0, 0, 0]], 1.0), [10, 10, 10, 10, 0, 0])
@@ -168,7 +169,7 @@ def test_the_value_of_the_start_alone(maze):
 
 def test_what_a_policy_does_where_it_never_comes_does_not_count():
     """γ = 1 along the cliff: 13 steps, though everywhere else the policy runs against the upper edge."""
-    maze = preset("cliff")
+    maze = cliff()
     actions = np.zeros(maze.states, dtype=int)
     actions[2 * 12: 3 * 12 - 1], actions[3 * 12 - 1] = 1, 2  # along the row above the edge, then down
     close(exact_value(maze.mdp, np.eye(4)[actions], 1.0, maze.start), -13)

@@ -5,13 +5,14 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from labcore.catalog.maze import TASKS
 from labcore.envs.maze_env import MazeEnv
-from labcore.envs.maze_presets import preset
+from labcore.envs.maze_presets import build, slippery, textbook
 from labcore.envs.maze_text import from_rows
+from labcore.tabular import policy_gradient
 from labcore.tabular.dynamic_programming import exact_values, optimal_values
-from labcore.tabular.policy_gradient import (
-    METHODS,
-    PolicyLearner,
+from labcore.tabular.policy_learner import PolicyLearner
+from labcore.tabular.policy_maths import (
     Steps,
     clipped_score,
     entropy_gradient,
@@ -25,13 +26,18 @@ from labcore.tabular.policy_gradient import (
     with_baseline,
 )
 from labcore.tabular.walks import Step, walk
+from tests.tabular.tabular import GRADIENT
 
 KNOBS = {"alpha": 0.1, "value_alpha": 0.2, "gamma": 0.9, "entropy_coef": 0.0, "episodes_per_update": 1,
          "gae_lambda": 0.9, "clip_range": 0.2, "epochs": 4, "discount_states": 1,
          "standardise": 0, "psi": "baseline"}
 SLIPPERY = from_rows(["S.", "TG"], [-5.0, 7.0], step_reward=-1.0, slip=0.2, gamma=0.8)
-each_world = pytest.mark.parametrize(("maze", "horizon"), [(preset("textbook"), 4), (SLIPPERY, 3)],
+each_world = pytest.mark.parametrize(("maze", "horizon"), [(textbook(), 4), (SLIPPERY, 3)],
                                      ids=["textbook", "slippery"])
+
+
+def method(name):
+    return getattr(policy_gradient, name)
 
 
 def tables(maze, seed=0):
@@ -83,7 +89,7 @@ def objective(maze, values, horizon):
     return worth
 
 
-@pytest.mark.parametrize("maze", [preset("textbook"), preset("slippery"), SLIPPERY], ids=["textbook", "4x4", "2x2"])
+@pytest.mark.parametrize("maze", [textbook(), slippery(), SLIPPERY], ids=["textbook", "4x4", "2x2"])
 def test_the_exact_gradient_is_that_of_the_exact_value(maze):
     theta, _ = tables(maze)
     gradient = exact_policy_gradient(maze.mdp, theta, maze.start, maze.gamma)
@@ -115,8 +121,8 @@ def test_with_the_true_values_every_lambda_has_the_exact_gradient(maze, horizon,
     values = exact_values(maze.mdp, policy, maze.gamma)
 
     def estimate(steps):
-        praise = gae(steps, values, maze.gamma, gae_lambda) * state_weights(steps, knobs)
-        return clipped_score(policy, policy, steps, praise, 0.2)  # at π = π_old it is the plain score
+        weights = gae(steps, values, maze.gamma, gae_lambda) * state_weights(steps, knobs)
+        return clipped_score(policy, policy, steps, weights, 0.2)  # at π = π_old it is the plain score
     mean = expected(maze, policy, horizon, estimate)
     transitions, _ = maze.mdp.under(policy)
     visits = sum(maze.gamma**t * np.linalg.matrix_power(transitions, t)[maze.start] for t in range(horizon))
@@ -126,7 +132,7 @@ def test_with_the_true_values_every_lambda_has_the_exact_gradient(maze, horizon,
 
 def test_with_little_discount_left_the_whole_exact_gradient():
     """γ = 0.01 and four steps: what comes after is worth 10⁻⁸."""
-    maze = preset("textbook")
+    maze = textbook()
     theta, values = tables(maze)
     policy, knobs = softmax(theta), {**KNOBS, "gamma": 0.01}
     mean = expected(maze, policy, 4, lambda steps: score(policy, steps.states, steps.actions, with_baseline(
@@ -135,7 +141,7 @@ def test_with_little_discount_left_the_whole_exact_gradient():
 
 
 def test_the_baseline_lowers_the_variance():
-    maze = preset("textbook")
+    maze = textbook()
     theta, _ = tables(maze)
     policy = softmax(theta)
     values, knobs = exact_values(maze.mdp, policy, 0.9), {**KNOBS, "gamma": 0.9}
@@ -147,7 +153,7 @@ def test_the_baseline_lowers_the_variance():
 
 
 def test_score_and_entropy_by_finite_differences():
-    theta, _ = tables(preset("textbook"))
+    theta, _ = tables(textbook())
     states, actions, weights = np.array([0, 2, 0, 0]), np.array([1, 3, 1, 2]), np.array([0.5, -2, 1, 3.0])
     np.testing.assert_allclose(score(softmax(theta), states, actions, weights), difference(
         lambda at: (weights * np.log(softmax(at))[states, actions]).sum(), theta), atol=1e-8)
@@ -194,20 +200,20 @@ def test_gae_by_hand_and_by_a_slow_twin():
 def test_actor_critic_by_hand():
     """V = 1 and 4, r = 2, γ = ½, t = 1: δ = 2 + ½·4 − 1 = 3; θ moves by α γ δ (1_a − ¼)."""
     for terminated, delta in ((False, 3.0), (True, 1.0)):
-        made = PolicyLearner(METHODS["actor_critic"], 2, 4)
+        made = PolicyLearner(policy_gradient.actor_critic, 2, 4)
         made.tables.values[:] = [1, 4]
         made.learn(Step(1, 0, 2, 2.0, 1, terminated, not terminated), {**KNOBS, "gamma": 0.5},
                    np.random.default_rng(0))
         np.testing.assert_allclose(made.tables.theta[0], 0.1 * 0.5 * delta * np.array([-0.25, -0.25, 0.75, -0.25]))
         np.testing.assert_allclose(made.tables.values, [1 + 0.2 * delta, 4])
         update = made.tables.last[0]
-        assert (update.delta, update.praise, update.before) == (delta, delta / 2, 0.25)
+        assert (update.delta, update.weight, update.before) == (delta, delta / 2, 0.25)
         assert update.after == made.tables.policy[0, 2] > 0.25
 
 
 def test_the_entropy_bonus_evens_out_the_policy_in_every_method():
-    for name in METHODS:
-        made = PolicyLearner(METHODS[name], 2, 2)
+    for name in GRADIENT:
+        made = PolicyLearner(method(name), 2, 2)
         made.tables.theta[0] = [1.0, 0.0]
         made.tables.policy = softmax(made.tables.theta)
         expected = made.tables.theta[0] + 0.1 * 0.5 * entropy_gradient(softmax(np.array([1.0, 0.0])))
@@ -219,7 +225,7 @@ def test_the_entropy_bonus_evens_out_the_policy_in_every_method():
 
 def test_reinforce_by_hand():
     """Two episodes: (right, goal) and (left, left, trap) in a row of three; α 1/2 Σ ψ (1_a − ½)."""
-    made = PolicyLearner(METHODS["reinforce"], 3, 2)
+    made = PolicyLearner(policy_gradient.reinforce, 3, 2)
     knobs = {**KNOBS, "psi": "reward_to_go", "gamma": 0.5, "episodes_per_update": 2, "value_alpha": 1.0}
     rng = np.random.default_rng(0)
     made.learn(Step(0, 1, 1, 10.0, 2, True, False), knobs, rng)
@@ -229,14 +235,14 @@ def test_reinforce_by_hand():
     # G = 10; then −4 and −8, the last with weight ½.
     np.testing.assert_allclose(made.tables.theta, [[-0.1, 0.1], [-0.35, 0.35], [0, 0]])
     np.testing.assert_allclose(made.tables.values, [-8, 3, 0])
-    assert made.tables.batch == [] and made.tables.last[0].praise == -4
+    assert made.tables.batch == [] and made.tables.last[0].weight == -4
 
 
 def test_ppo_first_epoch_is_reinforce_with_baseline():
     """At π = π_old nothing is clipped; a mean over T steps instead of N episodes, and by the spread of A if told so."""
-    maze = preset("textbook")
+    maze = textbook()
     knobs = {**KNOBS, "gae_lambda": 1.0, "epochs": 1, "entropy_coef": 0.01, "episodes_per_update": 3}
-    first, second, third = (PolicyLearner(METHODS[name], maze.states, 4)
+    first, second, third = (PolicyLearner(method(name), maze.states, 4)
                             for name in ("reinforce", "ppo", "ppo"))
     rng = np.random.default_rng(0)
     batch = []
@@ -250,8 +256,8 @@ def test_ppo_first_epoch_is_reinforce_with_baseline():
     np.testing.assert_allclose(second.tables.values, first.tables.values, rtol=1e-9)
     assert abs(first.tables.theta).max() > 0.01
     steps = Steps.of(batch)
-    praise = with_baseline(steps, np.zeros(maze.states), 0.9, state_weights(steps, knobs))
-    even = praise / np.sqrt((praise**2).mean())
+    weights = with_baseline(steps, np.zeros(maze.states), 0.9, state_weights(steps, knobs))
+    even = weights / np.sqrt((weights**2).mean())
     plain = 0.1 * score(np.full((6, 4), 0.25), steps.states, steps.actions, even) / len(batch)
     np.testing.assert_allclose(third.tables.theta, plain, rtol=1e-6)
 
@@ -261,7 +267,7 @@ BATCHES = {"ppo": {"alpha": 4.0, "epochs": 10, "standardise": 1}}
 
 def value(name, maze, count, seed=0, random_start=False, **knobs):
     """V_π(start) of the policy after `count` steps, exactly."""
-    made = PolicyLearner(METHODS[name], maze.states, 4)
+    made = PolicyLearner(method(name), maze.states, 4)
     knobs = {**KNOBS, "gamma": maze.gamma, "discount_states": 0, "episodes_per_update": 4, "entropy_coef": 0.02,
              **BATCHES.get(name, {}), **knobs}
     env = MazeEnv(maze, max_steps=100, random_start=random_start)
@@ -271,9 +277,9 @@ def value(name, maze, count, seed=0, random_start=False, **knobs):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", GRADIENT)
 def test_every_method_learns_the_textbook_maze(name, seed):
-    maze = preset("textbook")
+    maze = textbook()
     assert value(name, maze, 5000, seed) > 0.98 * optimal_values(maze.mdp, maze.gamma)[0][maze.start]
 
 
@@ -282,24 +288,24 @@ def test_every_method_learns_the_textbook_maze(name, seed):
     ("actor_critic", "cliff", 5, {}), ("ppo", "corridors", 0.3, {}),
     ("ppo", "slippery", 1.0, {"random_start": True}), ("reinforce", "corridors", 1.3, {"alpha": 0.5})])
 def test_the_better_ones_learn_the_others(name, world, short, knobs):
-    maze = preset(world)
+    maze = build(TASKS[world], {})
     best = optimal_values(maze.mdp, maze.gamma)[0][maze.start]
     assert best - short < value(name, maze, 40_000 if name == "reinforce" else 20_000, **knobs) <= best + 1e-9
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", GRADIENT)
 def test_one_seed_one_run_and_a_saved_learner_continues(name):
-    maze, knobs = preset("slippery"), {**KNOBS, "episodes_per_update": 3, "entropy_coef": 0.01}
+    maze, knobs = slippery(), {**KNOBS, "episodes_per_update": 3, "entropy_coef": 0.01}
 
     def run(cuts):
-        rng, made, left = np.random.default_rng(3), PolicyLearner(METHODS[name], maze.states, 4), 600
+        rng, made, left = np.random.default_rng(3), PolicyLearner(method(name), maze.states, 4), 600
         for cut in [*cuts, 600]:
             for step in walk(MazeEnv(maze, max_steps=30), made, knobs, rng):
                 left -= 1
                 if left == 0 or (step.ended and 600 - left > cut):
                     break
             saved, state = made.state(), rng.bit_generator.state
-            made, rng = PolicyLearner(METHODS[name], maze.states, 4), np.random.default_rng()
+            made, rng = PolicyLearner(method(name), maze.states, 4), np.random.default_rng()
             made.load(saved)
             rng.bit_generator.state = state
         return made.tables
@@ -312,8 +318,8 @@ def test_one_seed_one_run_and_a_saved_learner_continues(name):
 
 
 def test_knobs_are_read_at_every_step():
-    maze, knobs = preset("textbook"), dict(KNOBS)
-    made = PolicyLearner(METHODS["actor_critic"], maze.states, 4)
+    maze, knobs = textbook(), dict(KNOBS)
+    made = PolicyLearner(policy_gradient.actor_critic, maze.states, 4)
     steps = walk(MazeEnv(maze), made, knobs, np.random.default_rng(0))
     list(islice(steps, 300))
     before = made.tables.theta.copy()

@@ -13,7 +13,6 @@ from safetensors.numpy import load_file
 
 from labcore.envs.maze_text import from_rows, to_text
 from labcore.errors import Diverged, LabError
-from labcore.tabular import view as tabular_view
 from labcore.workers.pictures import finite
 from tests.tabular.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
 
@@ -28,7 +27,7 @@ def tables_of(session, folder: Path):
 
 
 @each_method
-def test_a_run_and_its_twin_and_its_resumption(method, tmp_path):
+def test_a_run_again_and_its_resumption(method, tmp_path):
     """Also the numbers of the pictures; in a maze whose steps slip, so that everything takes chance."""
     saved_at, session = 7, start(method, "slippery")
     found = []
@@ -83,11 +82,11 @@ def test_a_step_size_of_0_stops_the_learning(method):
     rows = session.run()
     list(islice(rows, 10))
     session.knobs.update({"alpha": 0.0} | ({"value_alpha": 0.0} if method in GRADIENT else {}))
-    before = tabular_view.tables(session).values.copy()
-    policy = tabular_view.preferred(tabular_view.tables(session))
+    before = session.estimates().values.copy()
+    policy = session.estimates().greedy
     assert len(list(rows)) == 20
-    after = tabular_view.tables(session)
-    assert (after.values == before).all() and (tabular_view.preferred(after) == policy).all()
+    after = session.estimates()
+    assert (after.values == before).all() and (after.greedy == policy).all()
 
 
 def test_a_longest_episode_and_a_pace_are_live():

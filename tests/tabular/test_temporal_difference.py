@@ -5,19 +5,26 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from labcore.catalog.maze import TASKS
 from labcore.envs.maze_env import MazeEnv
-from labcore.envs.maze_presets import preset
+from labcore.envs.maze_presets import build, slippery, textbook
+from labcore.tabular import temporal_difference
 from labcore.tabular.dynamic_programming import optimal_values
-from labcore.tabular.temporal_difference import METHODS, TDLearner, epsilon_greedy, epsilon_greedy_policy
+from labcore.tabular.td_learner import TDLearner, epsilon_greedy, epsilon_greedy_policy
 from labcore.tabular.walks import Step, walk
+from tests.tabular.tabular import LEARNING
 
 KNOBS = {"alpha": 0.5, "alpha_decay": 0.0, "gamma": 0.9, "epsilon": 0.2, "epsilon_end": 0.0, "epsilon_steps": 0,
          "lambda": 0.5}
 ON_POLICY = ("monte_carlo", "sarsa", "expected_sarsa", "sarsa_lambda")
 
 
+def method(name):
+    return getattr(temporal_difference, name)
+
+
 def learner(name, q):
-    made = TDLearner(METHODS[name], *np.shape(q))
+    made = TDLearner(method(name), *np.shape(q))
     made.tables.q[:] = q
     made.tables.pair[:] = q
     return made
@@ -37,7 +44,7 @@ NEXT = {"monte_carlo": 4.45, "expected_sarsa": 4.45, "q_learning": 5, "double_q_
         "sarsa": 5, "sarsa_lambda": 5}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True), (False, False)])
 def test_one_step_by_hand(name, terminated, truncated):
     """Q(0,2) = 2, r = −1, γ = 0.9, α = ½; with termination v' = 0: Q ← 2 + ½ (−1 − 2) = ½."""
@@ -61,7 +68,7 @@ def test_one_step_by_hand(name, terminated, truncated):
     assert (made.tables.q[others] == np.array([[0, 0, 2, 0], [1, 5, 3, 0]])[others]).all()
 
 
-def test_double_q_learning_lets_the_other_table_judge():
+def test_double_q_learning_values_the_action_by_the_other_table():
     made = learner("double_q_learning", np.zeros((2, 4)))
     made.tables.pair[0, 1], made.tables.pair[1, 1] = [1, 2, 0, 0], [7, 3, 0, 0]
     rng = np.random.default_rng(0)
@@ -77,8 +84,8 @@ def test_double_q_learning_lets_the_other_table_judge():
 
 @pytest.mark.parametrize("name", ["sarsa", "sarsa_lambda"])
 def test_sarsa_takes_the_action_it_has_learnt_from(name):
-    maze = preset("slippery")
-    made, promised, kept = TDLearner(METHODS[name], maze.states, 4), None, 0
+    maze = slippery()
+    made, promised, kept = TDLearner(method(name), maze.states, 4), None, 0
     steps = walk(MazeEnv(maze, max_steps=7), made, {**KNOBS, "epsilon": 0.5}, np.random.default_rng(0))
     for step in islice(steps, 500):
         if promised is not None and step.time > 0:
@@ -137,7 +144,7 @@ def test_a_choice_that_is_not_greedy_ends_the_traces_of_q_lambda():
 
 @pytest.mark.parametrize(("traced", "plain"), [("sarsa_lambda", "sarsa"), ("q_lambda", "q_learning")])
 def test_lambda_0_is_the_one_step_method(traced, plain):
-    maze, rng = preset("slippery"), np.random.default_rng(0)
+    maze, rng = slippery(), np.random.default_rng(0)
     first, second = (learner(name, np.zeros((maze.states, 4))) for name in (traced, plain))
     for step in islice(walk(MazeEnv(maze), first, {**KNOBS, "lambda": 0.0}, rng), 500):
         second.tables.committed = None
@@ -178,24 +185,24 @@ class ExploringStarts(TDLearner):
 COUNT = {"textbook": 1500, "corridors": 15_000, "cliff": 30_000, "two_goals": 15_000}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize("world", COUNT)
 def test_every_method_converges_to_q_star(name, world):
     """Episodes of three steps: without the bootstrap at a time limit no reward beyond them would be known."""
-    maze = preset(world)
+    maze = build(TASKS[world], {})
     values, action_values = optimal_values(maze.mdp, maze.gamma)
-    made = ExploringStarts(METHODS[name], maze.states, 4)
+    made = ExploringStarts(method(name), maze.states, 4)
     q = trained(made, maze, COUNT[world], limit=3, epsilon=0.0, alpha=1.0)
     open_ = ~maze.mdp.terminal
     assert abs(q - action_values)[open_].max() < 0.02
     assert abs(q.max(1) - values)[open_].max() < 0.02
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LEARNING)
 def test_every_method_comes_near_q_star_where_steps_slip(name):
-    maze = preset("slippery")
+    maze = slippery()
     action_values = optimal_values(maze.mdp, maze.gamma)[1]
-    made = ExploringStarts(METHODS[name], maze.states, 4)
+    made = ExploringStarts(method(name), maze.states, 4)
     q = trained(made, maze, 25_000, limit=3, epsilon=0.0, alpha=1.0, alpha_decay=0.7)
     error = abs(q - action_values)[~maze.mdp.terminal]
     assert error.mean() < 0.8 and error.max() < 3, "the values span 17"
@@ -204,11 +211,11 @@ def test_every_method_comes_near_q_star_where_steps_slip(name):
 @pytest.mark.parametrize("name", ON_POLICY)
 def test_on_policy_methods_value_their_own_exploring(name):
     """With ε kept they reach the best of the ε-greedy: Q = R + γ P ((1 − ε) max Q + ε mean Q)."""
-    maze, chance = preset("textbook"), 0.5
+    maze, chance = textbook(), 0.5
     expected = np.zeros((maze.states, 4))
     for _ in range(300):
         expected = maze.mdp.action_values((1 - chance) * expected.max(1) + chance * expected.mean(1), maze.gamma)
-    made = TDLearner(METHODS[name], maze.states, 4)
+    made = TDLearner(method(name), maze.states, 4)
     q = trained(made, maze, 20_000, epsilon=chance, alpha=1.0, alpha_decay=0.7)
     best = optimal_values(maze.mdp, maze.gamma)[1]
     error, other = abs(q - expected)[:4], abs(q - best)[:4]
@@ -216,8 +223,8 @@ def test_on_policy_methods_value_their_own_exploring(name):
 
 
 def test_knobs_are_read_at_every_step():
-    maze, knobs = preset("textbook"), dict(KNOBS)
-    made = TDLearner(METHODS["q_learning"], maze.states, 4)
+    maze, knobs = textbook(), dict(KNOBS)
+    made = TDLearner(temporal_difference.q_learning, maze.states, 4)
     steps = walk(MazeEnv(maze), made, knobs, np.random.default_rng(0))
     list(islice(steps, 300))
     before = made.tables.q.copy()
@@ -230,12 +237,12 @@ def test_knobs_are_read_at_every_step():
     np.testing.assert_allclose(made.tables.q, maze.mdp.rewards)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", LEARNING)
 def test_one_seed_one_run_and_a_saved_learner_continues(name):
-    maze = preset("slippery")
+    maze = slippery()
 
     def run(cut):
-        rng, made = np.random.default_rng(3), TDLearner(METHODS[name], maze.states, 4)
+        rng, made = np.random.default_rng(3), TDLearner(method(name), maze.states, 4)
         count = 0
         for step in walk(MazeEnv(maze), made, {**KNOBS, "epsilon_steps": 400}, rng):
             count += 1
@@ -244,7 +251,7 @@ def test_one_seed_one_run_and_a_saved_learner_continues(name):
             if count == 600:
                 return made.tables
         saved, state = made.state(), rng.bit_generator.state
-        made, rng = TDLearner(METHODS[name], maze.states, 4), np.random.default_rng()
+        made, rng = TDLearner(method(name), maze.states, 4), np.random.default_rng()
         made.load(saved)
         rng.bit_generator.state = state
         for _ in islice(walk(MazeEnv(maze), made, {**KNOBS, "epsilon_steps": 400}, rng), 600 - count):

@@ -12,8 +12,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from labcore.envs.maze_text import from_text
-from labcore.tabular import view as tabular_view
 from labcore.tabular.dynamic_programming import optimal_values
+from labcore.tabular.measures import due, maximises
+from labcore.tabular.view import LONGEST
 from tests.tabular.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
 
 
@@ -61,12 +62,12 @@ def check_sweep(shown, session, record):
         if session.sweep.improved:
             assert made.startswith("π(s) ← ")
             continue
-        assert made.startswith("V(s) ← max Q = " if session.maximises else "V(s) ← ")
+        assert made.startswith("V(s) ← max Q = " if maximises(session) else "V(s) ← ")
         result = float(made.rpartition(" = ")[2].replace("−", "-"))
         assert result == pytest.approx(session.sweep.values[int(state)], rel=2e-3, abs=1e-3)
         q = {line[4]: float(line.rpartition(" = ")[2].replace("−", "-")) for line in lines}
         chances = session.sweep.policy[int(state)]
-        by_hand = max(q.values()) if session.maximises else sum(
+        by_hand = max(q.values()) if maximises(session) else sum(
             chances["↑→↓←".index(arrow)] * value for arrow, value in q.items())
         assert result == pytest.approx(by_hand, rel=5e-3, abs=2e-3)
 
@@ -74,10 +75,10 @@ def check_sweep(shown, session, record):
 def check_walk(shown, session, record):
     assert shown["sweep"] is None and sum(shown["visits"]) == record.env_steps
     moves, path, episode = shown["moves"], shown["path"], shown["episode"]
-    assert 1 <= len(moves) <= tabular_view.LONGEST and len(path) == len(moves) + 1
+    assert 1 <= len(moves) <= LONGEST and len(path) == len(moves) + 1
     assert path == [moves[0]["state"], *(move["next_state"] for move in moves)]
     assert all(one["next_state"] == two["state"] for one, two in pairwise(moves))
-    assert episode["ended"] in ("goal", "trap", "time") and len(moves) == min(episode["length"], tabular_view.LONGEST)
+    assert episode["ended"] in ("goal", "trap", "time") and len(moves) == min(episode["length"], LONGEST)
     if episode["length"] == len(moves):
         assert path[0] == session.maze.start
         assert episode["return"] == pytest.approx(sum(move["reward"] for move in moves))
@@ -108,7 +109,7 @@ def arithmetic(text):
 def test_of_a_long_episode_the_end_is_shown():
     session = start("q_learning", "corridors", steps=1, epsilon=1.0, epsilon_end=1.0, step_limit=700, seed=3)
     shown = next(session.run()).samples
-    assert shown["episode"]["length"] > tabular_view.LONGEST == len(shown["moves"])
+    assert shown["episode"]["length"] > LONGEST == len(shown["moves"])
     assert shown["path"][-1] == shown["moves"][-1]["next_state"]
 
 
@@ -118,7 +119,7 @@ def test_the_number_of_pictures_is_bounded(steps, pace, most):
     session = start("q_learning", steps=steps, pace=pace)
     drawn = []
     for session.step in range(1, steps + 1):
-        if tabular_view.due(session):
+        if due(session):
             drawn.append(session.step)
     assert len(drawn) <= most and drawn[-1] == steps
     assert drawn[:150] == list(range(1, 151)) and (steps > 400 or len(drawn) == steps)
@@ -146,7 +147,7 @@ def test_the_tables_as_files_are_the_tables(method, tmp_path):
     session = start(method, "corridors", steps=5)
     records(session)
     session.save(tmp_path)
-    folder, maze, found = tmp_path / "policy", session.maze, tabular_view.tables(session)
+    folder, maze, found = tmp_path / "policy", session.maze, session.estimates()
     open_ = np.flatnonzero(~maze.where("wall")).tolist()
     places = [[state, state // 8 + 1, state % 8 + 1] for state in open_]
     expected = {"v": (["value"], found.values[:, None]), "policy": (["up", "right", "down", "left"], found.policy)}

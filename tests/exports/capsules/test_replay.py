@@ -164,9 +164,9 @@ def test_the_users_file_and_model_come_along(store, tmp_path):
 
 def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monkeypatch):
     """Broken after step 8 with a checkpoint of step 5, resumed from there with another value."""
-    from labcore.tabular.session import Session
+    from labcore.tabular.session import TabularSession
 
-    real, broken = Session.run, []
+    real, broken = TabularSession.run, []
 
     def run(self):
         for record in real(self):
@@ -175,7 +175,7 @@ def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monke
                 broken.append(True)
                 raise Ended("diverged", "for a test")
 
-    monkeypatch.setattr(Session, "run", run)
+    monkeypatch.setattr(TabularSession, "run", run)
     run_id = store.create(maze(12))
     moves = {5: ("epsilon", 0.5), 7: ("alpha", 0.2)}  # each change leaves a checkpoint before it
 
