@@ -21,7 +21,7 @@ from labcore.compare import foreign
 from labcore.compare.traces import Trace, axes_of, columns_of
 from labcore.errors import LabError
 from labcore.exports.folder import write_metrics
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import home, made
 from labcore.runs.faults import disk_full
@@ -78,7 +78,7 @@ def keep(name: str, content: bytes, label: str = "") -> list[Imported]:
             restore(run_id)
         if not known(run_id):
             try:
-                checkpoint.write_folder(made(_folder()) / run_id, fill)
+                atomic.write_folder(made(_folder()) / run_id, fill)
             except OSError as error:
                 why = "the disk is full" if disk_full(error) else error.strerror
                 raise LabError(f"{name} cannot be kept in {_folder()} ({why}): free some space, or set RL_LAB_HOME to "
@@ -113,7 +113,7 @@ def _about_or_why_not(run_id: str) -> Imported:
 def mark(run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None, note: str | None = None) -> None:
     """Set an imported run's star, tags or note; what is None stays as it is. Raises LabError as `about`."""
     given = {key: value for key, value in (("star", star), ("tags", tags), ("note", note)) if value is not None}
-    checkpoint.write_text(place(run_id) / "about.json", _text(replace(about(run_id), **given)))
+    atomic.write_text(place(run_id) / "about.json", _text(replace(about(run_id), **given)))
 
 
 def trash(run_id: str) -> None:

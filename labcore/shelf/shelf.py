@@ -11,8 +11,8 @@ from pathlib import Path
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
+from labcore.files import sizes
 from labcore.files.paths import run_folder
-from labcore.shelf import disk
 from labcore.shelf.digest import Digest, headline, headline_among
 from labcore.shelf.entries import Entry, of_imported, of_run
 from labcore.store.rows import ACTIVE, RunRow
@@ -114,4 +114,4 @@ def _exported(run_id: str) -> float:
 
 def _sized(digest: Digest, folder: Path) -> Digest:
     begun = time.time()  # what comes while the files are counted is counted the next time
-    return replace(digest, size=disk.size(folder), counted=begun)
+    return replace(digest, size=sizes.size(folder), counted=begun)

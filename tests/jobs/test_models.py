@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
-from labcore.files.checkpoints import write_text
+from labcore.files.atomic import write_text
 from labcore.files.paths import home, run_folder
 from labcore.jobs.models import BASE, START, Model, base_folder, offered, parse, source
 from labcore.spec.run_spec import BASE_SEED, base_spec, make

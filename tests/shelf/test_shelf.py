@@ -9,6 +9,7 @@ from labcore.compare import imported
 from labcore.errors import LabError, NoSuchRun
 from labcore.exports import folder as export
 from labcore.files import checkpoints as checkpoint
+from labcore.files import sizes
 from labcore.files.paths import home, run_folder
 from labcore.shelf import cleanup, disk, marks
 from labcore.shelf.digest import POINTS, Digest, headline_among
@@ -140,7 +141,7 @@ def test_a_size_is_counted_again_when_an_ended_run_was_exported(store, shelf):
         time.sleep(0.02)  # a file's time may lag by a tick of the clock
         target = write(store, run_id)
         (entry,) = shelf.entries()
-        assert entry.digest.size == disk.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
+        assert entry.digest.size == sizes.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
         assert Shelf(store).entries() == [entry]
         before = entry
 
@@ -258,7 +259,7 @@ def test_spare_files_go_and_curves_and_the_first_and_newest_checkpoint_stay(stor
     assert left == ["checkpoints/step-000000/content", "checkpoints/step-000002/content"]
     assert len(store.steps_after(many[0])) == 2
     assert {entry.id: entry.digest.size for entry in shelf.entries()}[many[0]] == 2000
-    assert disk.size(run_folder(many[1])) == 5000
+    assert sizes.size(run_folder(many[1])) == 5000
     assert cleanup.spare_files(shelf.entries()).ids == ()
 
 
@@ -266,7 +267,7 @@ def test_a_run_that_was_taken_up_again_meanwhile_keeps_its_files(store, shelf):
     run_id = ended(store, state="stopped", files=1000)
     plan = cleanup.spare_files(shelf.entries())
     store.requeue(run_id)
-    assert cleanup.carry_out(shelf, plan) == 0 and disk.size(run_folder(run_id)) == 5000
+    assert cleanup.carry_out(shelf, plan) == 0 and sizes.size(run_folder(run_id)) == 5000
 
 
 def test_what_is_kept_of_a_digest_is_plain_json(store, shelf):
