@@ -145,7 +145,7 @@ def take_in() -> None:
 def _taken(file: UploadedFile, label: str) -> dict[str, str]:
     """Import one file. Returns the ids of its runs, and what is to be said of each."""
     if not file.name.endswith(".zip"):
-        return {run.id: _told(run) for run in imported.keep(file.name, file.getvalue(), label)}
+        return {run.id: _told(run) for run in imported.keep(lab().store, file.name, file.getvalue(), label)}
     taken = st.session_state.setdefault("import:capsules", {})  # each once: the script runs again at every click
     if file.file_id not in taken:
         taken[file.file_id] = _from_capsule(file)

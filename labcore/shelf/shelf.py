@@ -31,7 +31,7 @@ class Shelf:
 
     def entries(self, seconds: float = FOREVER) -> list[Entry]:
         """All runs that are not deleted, newest first. What cannot be digested in `seconds` is so at a later call."""
-        found = self._of(self.store.runs(), imported.listed(), seconds)
+        found = self._of(self.store.runs(), imported.listed(self.store), seconds)
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
@@ -48,7 +48,7 @@ class Shelf:
 
     def trashed(self, seconds: float = FOREVER) -> list[Entry]:
         """All deleted runs that can be restored, the last deleted first."""
-        found = self._of(self.store.trashed(), imported.trashed(), seconds)
+        found = self._of(self.store.trashed(), imported.trashed(self.store), seconds)
         return sorted(found, key=lambda entry: -(entry.deleted or 0.0))
 
     def recount(self, run_ids: Iterable[str]) -> None:

@@ -74,7 +74,7 @@ def test_a_run_in_the_trash_a_queued_one_and_a_fork_keep_what_they_name(store):
     store.set_state(child, "stopped")
     store.delete(parent)
     assert unused_uploads.unused(store) == []
-    store.purge([gone], time.time())
+    store.purge(time.time(), [gone])
     store.delete(child)
     assert unused_uploads.unused(store) == [one.parent.name, three.parent.name]
 

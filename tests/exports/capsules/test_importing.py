@@ -89,7 +89,7 @@ def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     row = replace(store.run(run_id), id="votes")
     assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
     store.trash(["votes"])
-    assert store.purge(["votes"], time.time()) == ["votes"]
+    assert store.purge(time.time(), ["votes"]) == ["votes"]
     assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))
     store.delete("votes")
     assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
