@@ -14,8 +14,9 @@ from app.playground.models import title
 from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
-from labcore.jobs.models import BASE, Model, parse, source, steps
+from labcore.jobs.models import source, steps
 from labcore.runs.steering import unusual
+from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
 COUNT, SHOWN = 64, 8  # questions, and those whose answers are shown

@@ -115,7 +115,7 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
     found: list[Source] = []
     faults = []
     for name in place.runs:
-        if imported.known(name):
+        if imported.known(lab().store, name):
             found.append(name)
         elif run := lab().find(name):
             found.append(run)

@@ -33,7 +33,7 @@ def row(place: Place, sources: Sequence[Source]) -> None:
 
 def _box(sources: Sequence[Source]) -> None:
     words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
-    words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed()}
+    words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
     shown = held("compare:runs", present, tuple(words.items()))

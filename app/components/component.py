@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 import streamlit as st
+
+from labcore.files import atomic
 
 HERE = Path(__file__).parent
 STATIC = HERE.parent / "static"  # where Streamlit serves from: beside main.py
@@ -67,16 +68,5 @@ def published(name: str, script: bytes) -> str:
         for old in STATIC.glob(f"{name}-*.js"):
             if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
                 old.unlink(missing_ok=True)
-        _place(served, script)
+        atomic.write_file(served, lambda path: (path.write_bytes(script), os.utime(path, (LONG_AGO, LONG_AGO))))
     return served.name
-
-
-def _place(target: Path, content: bytes) -> None:
-    """Write beside the target, then rename: another server never reads half a file."""
-    target.parent.mkdir(exist_ok=True)
-    handle, name = mkstemp(dir=target.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.chmod(name, 0o644)
-    os.utime(name, (LONG_AGO, LONG_AGO))
-    os.replace(name, target)

@@ -18,7 +18,8 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
 from labcore.compare.table import groups
 from labcore.compare.traces import trace
-from labcore.jobs.models import BASE, START, Model, offered, parse, spec_of, steps
+from labcore.jobs.models import offered, spec_of, steps
+from labcore.spec.model_names import BASE, START, Model, parse
 from labcore.spec.run_spec import base_spec
 from labcore.store.rows import RunRow
 

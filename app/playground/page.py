@@ -18,7 +18,8 @@ from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
-from labcore.jobs.models import parse, spec_of
+from labcore.jobs.models import spec_of
+from labcore.spec.model_names import parse
 from labcore.spec.run_spec import WHOLE, RunSpec
 from labcore.tasks.task import make_task
 

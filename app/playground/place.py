@@ -9,7 +9,7 @@ from app import link
 from app.link import param
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
-from labcore.jobs.models import parse
+from labcore.spec.model_names import parse
 from labcore.spec.run_spec import WHOLE
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
@@ -38,7 +38,7 @@ def _temperature(said: str) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """`models` as `labcore.jobs.models` names them. `prompt` None: the task's first; `answer` None: the task's own,
+    """`models` are names of `labcore.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's own,
     "": nobody judges.
 
     `limit` None is the length limit of the first run. `own`: each vote is on the prompt.

@@ -21,8 +21,9 @@ from labcore.errors import LabError
 from labcore.files.jsonl import LIMIT
 from labcore.files.uploads import keep_file
 from labcore.jobs import votes
-from labcore.jobs.models import parse, source
+from labcore.jobs.models import source
 from labcore.jobs.votes import Side
+from labcore.spec.model_names import parse
 
 ROUNDS = 16  # questions that are asked of the models at once
 STATE = "playground:vote"

@@ -19,7 +19,8 @@ from labcore.compare.imported import Imported
 from labcore.errors import LabError
 from labcore.exports.capsules import importing
 from labcore.files import uploads
-from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, remove_uploads, spare_files
+from labcore.shelf import unused_uploads
+from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
 from labcore.shelf.entries import Entry
 from labcore.shelf.marks import TRASH_DAYS
 
@@ -55,7 +56,7 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
 
 
 def _offer_uploads() -> None:
-    places = uploads.unused(lab().store)
+    places = unused_uploads.unused(lab().store)
     st.markdown(_upload_words(places))
     st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come.")
     if places:
@@ -79,7 +80,7 @@ def _carry_out(plan: Plan) -> None:
 
 
 def _remove_uploads(places: list[str]) -> None:
-    said(f"{volume(sum(remove_uploads(lab().store, places).values()))} of uploads deleted.")
+    said(f"{volume(sum(unused_uploads.remove(lab().store, places).values()))} of uploads deleted.")
 
 
 def _upload_words(places: list[str]) -> str:
@@ -144,7 +145,7 @@ def take_in() -> None:
 def _taken(file: UploadedFile, label: str) -> dict[str, str]:
     """Import one file. Returns the ids of its runs, and what is to be said of each."""
     if not file.name.endswith(".zip"):
-        return {run.id: _told(run) for run in imported.keep(file.name, file.getvalue(), label)}
+        return {run.id: _told(run) for run in imported.keep(lab().store, file.name, file.getvalue(), label)}
     taken = st.session_state.setdefault("import:capsules", {})  # each once: the script runs again at every click
     if file.file_id not in taken:
         taken[file.file_id] = _from_capsule(file)

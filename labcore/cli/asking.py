@@ -10,7 +10,8 @@ from labcore.cli.comparing import lay_out
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs import jobs
-from labcore.jobs.models import parse, spec_of
+from labcore.jobs.models import spec_of
+from labcore.spec.model_names import parse
 
 _MODEL = "the id of a run, id@step, base:id (what it started from) or start:id (the untrained weights)"
 

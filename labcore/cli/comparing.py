@@ -67,8 +67,9 @@ def import_files(options: argparse.Namespace) -> int:
     contents = [(path.name, _content(path)) for path in map(Path, options.files)]
     for name, content in contents:
         foreign.parse(name, content, options.label)
-    kept = [about for name, content in contents for about in imported.keep(name, content, options.label)]
-    shown = kept if options.files else imported.listed()
+    store = Store()
+    kept = [about for name, content in contents for about in imported.keep(store, name, content, options.label)]
+    shown = kept if options.files else imported.listed(store)
     if options.json:
         print(json.dumps([asdict(about) for about in shown], ensure_ascii=False, indent=2))
         return 0

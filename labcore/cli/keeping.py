@@ -10,7 +10,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import summary
 from labcore.errors import LabError
 from labcore.files import uploads
-from labcore.shelf import cleanup, marks
+from labcore.shelf import cleanup, marks, unused_uploads
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import MEGABYTE
 from labcore.shelf.search import search
@@ -159,9 +159,9 @@ def clean_up(options: argparse.Namespace) -> int:
 
 
 def _clean_up_uploads(store: Store, do_it: bool) -> int:
-    places = uploads.unused(store)
+    places = unused_uploads.unused(store)
     if do_it:
-        freed = cleanup.remove_uploads(store, places)
+        freed = unused_uploads.remove(store, places)
         print(f"Deleted {_told(len(freed), sum(freed.values()), 'upload')}.")
     else:
         told = _told(len(places), sum(map(uploads.size, places)), "upload")

@@ -33,8 +33,11 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     traces: dict[str, list[Trace]] = {}
     own = [name for name in names if not _is_foreign(name)]
     for name in set(names) - set(own):
-        path = Path(name)
-        traces[name] = [imported.load(name)] if imported.known(name) else imported.read_file(path)
+        if imported.there(name):
+            imported.check(store, name)
+            traces[name] = [imported.load(name)]
+        else:
+            traces[name] = imported.read_file(Path(name))
     rows = {name: store.run(name) for name in own}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
@@ -66,4 +69,4 @@ def origin(store: Store, spec: RunSpec) -> str:
 
 
 def _is_foreign(name: str) -> bool:
-    return imported.known(name) or Path(name).suffix.lower() in foreign.SUFFIXES
+    return imported.there(name) or Path(name).suffix.lower() in foreign.SUFFIXES

@@ -79,7 +79,7 @@ class Reader:
             return found
 
     def _foreign(self, name: str) -> Trace:
-        imported.check(name)  # whatever is kept of one that was deleted
+        imported.check(self._store, name)  # whatever is kept of one that was deleted
         return self._remembered(name, lambda: imported.load(name))
 
     def _remembered(self, name: str, read: Callable[[], _Kept | Trace]) -> Any:

@@ -10,11 +10,13 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError
 from labcore.exports import tensorboard as event_file
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, run_folder
 from labcore.runs.faults import disk_full
@@ -68,10 +70,8 @@ def export_zip(store: Store, run_id: str) -> Path:
     target = made(run_folder(run_id) / "export") / f"{run_id}.zip"
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
-        packed = Path(temporary) / "packed.zip"
         try:
-            _pack(folder, packed)
-            packed.replace(target)
+            atomic.write_file(target, lambda packed: _pack(folder, packed))
         except OSError as error:
             raise LabError(f"The zip {target} cannot be written ({error.strerror}): free some space, then export "
                            "again.") from error
@@ -119,15 +119,10 @@ def write_knobs(path: Path, changes: Sequence[Change]) -> None:
 def _copy_checkpoint(run_id: str, target: Path) -> None:
     """Copy the newest policy. The worker may delete the one being copied when it has two newer ones: then again."""
     while True:
-        newest = checkpoint.newest(run_folder(run_id))[1]
-        with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=target.parent) as temporary:
-            try:
-                copy = shutil.copytree(newest / "policy", Path(temporary) / "policy")
-            except (FileNotFoundError, shutil.Error):
-                if newest.exists():
-                    raise
-                continue
-            if target.exists():
-                shutil.rmtree(target)
-            copy.rename(target)
-            return
+        policy = checkpoint.newest(run_folder(run_id))[1] / "policy"
+        copy = partial(shutil.copytree, policy, dirs_exist_ok=True)
+        try:
+            return atomic.write_folder(target, copy, replace=True, sync=False)
+        except (FileNotFoundError, shutil.Error):
+            if policy.exists():
+                raise

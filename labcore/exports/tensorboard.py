@@ -1,7 +1,8 @@
 """A run as TensorBoard reads it: one event file with every metric of every step. Needs no TensorBoard, no torch.
 
-The file is a row of TFRecords (length, its checksum, content, its checksum); each content is a protobuf message Event.
-Only scalars are needed of it, a dozen lines; the packages that write it bring torch or TensorFlow with them.
+The file is a row of TFRecords (length, its checksum, content, its checksum); each content is a protobuf message Event,
+of which only scalars are needed: a dozen lines. tensorboardX writes the same but imports torch wherever it is
+installed (2.6.5, `tensorboardX/writer.py`), so the page, which exports in its own process, would load it too.
 https://github.com/tensorflow/tensorboard: tensorboard/compat/proto/event.proto, summary.proto
 """
 
@@ -12,13 +13,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 
 from labcore.store.rows import Event, RunRow, Step
 
 _VERSION = b"brain.Event:2"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # how a field is written
-_CASTAGNOLI = 0x82F63B78
 
 
 def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> Path:
@@ -31,7 +32,7 @@ def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Even
     contents = [_field(1, _FIXED64, struct.pack("<d", begun)) + _field(3, _BYTES, _VERSION),
                 *(_event(shift + row.seconds, row) for row in rows)]
     path = folder / f"events.out.tfevents.{int(begun)}.{run.id}"
-    path.write_bytes(b"".join(_records(contents)))
+    path.write_bytes(b"".join(map(_record, contents)))
     return path
 
 
@@ -65,35 +66,12 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _records(contents: Sequence[bytes]) -> list[bytes]:
-    heads = [struct.pack("<Q", len(content)) for content in contents]
-    sums = [checksum.tobytes() for checksum in masked_crc32c([*heads, *contents])]
-    return [part for index, content in enumerate(contents)
-            for part in (heads[index], sums[index], content, sums[len(contents) + index])]
+def _record(content: bytes) -> bytes:
+    head = struct.pack("<Q", len(content))
+    return head + masked_crc32c(head) + content + masked_crc32c(content)
 
 
-def masked_crc32c(texts: Sequence[bytes]) -> np.ndarray:
-    """TFRecord's checksum of each text, little-endian. -> uint32 (N,)
-
-    All texts at once, a byte of each at a time: in Python alone 10,000 steps would take seconds.
-    """
-    lengths = np.array([len(text) for text in texts])
-    order = np.argsort(-lengths, kind="stable")
-    table, crc = _table(), np.full(len(texts), 0xFFFFFFFF, np.uint32)
-    content = np.frombuffer(b"".join(texts), np.uint8)
-    starts = (np.cumsum(lengths) - lengths)[order]
-    for at in range(lengths.max(initial=0)):
-        going = int(np.searchsorted(-lengths[order], -at, side="left"))  # the texts that are longer than `at`
-        crc[:going] = table[(crc[:going] ^ content[starts[:going] + at]) & 0xFF] ^ (crc[:going] >> 8)
-    crc = ~crc
-    masked = ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype("<u4")
-    found = np.empty_like(masked)
-    found[order] = masked
-    return found
-
-
-def _table() -> np.ndarray:
-    rows = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        rows = np.where(rows & 1, rows >> 1 ^ np.uint32(_CASTAGNOLI), rows >> 1).astype(np.uint32)
-    return rows
+def masked_crc32c(text: bytes) -> bytes:
+    """TFRecord's checksum in 4 bytes: CRC-32C, rotated by 15 bits, plus a constant."""
+    crc = google_crc32c.value(text)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

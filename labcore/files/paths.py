@@ -10,7 +10,8 @@ from labcore.errors import LabError
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 RESERVED = frozenset({"base", "imported", "jobs", "supervisor.log", "uploads", "votes"})
-RESERVED_PREFIXES = ("imported-", "sweep-", "lab.db")
+IMPORT_PREFIX = "imported-"
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db")
 
 
 def home() -> Path:
@@ -29,10 +30,21 @@ def is_run_id(name: str) -> bool:
     return plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
 
 
-def remove_run_folder(run_id: str) -> None:
-    """Delete the folder of a run, where there is one that can be a run's (see `is_run_id`)."""
-    if is_run_id(run_id) and run_folder(run_id).exists():
-        shutil.rmtree(run_folder(run_id))
+def imports() -> Path:
+    """Where the metrics of other tools are kept, each in the folder of its name."""
+    return home() / "imported"
+
+
+def is_import(name: str) -> bool:
+    """Whether imported metrics may be called `name`."""
+    return name.startswith(IMPORT_PREFIX) and not set(name) & set("/\\")
+
+
+def remove_folder(name: str) -> None:
+    """Delete the folder of a run or of imported metrics, where there is one that can be theirs."""
+    folder = imports() / name if is_import(name) else run_folder(name) if is_run_id(name) else None
+    if folder and folder.exists():
+        shutil.rmtree(folder)
 
 
 def log_file(run_id: str) -> Path:

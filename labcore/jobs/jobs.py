@@ -21,7 +21,8 @@ from typing import Any
 
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError
-from labcore.files.checkpoints import write_text
+from labcore.files import sizes
+from labcore.files.atomic import write_text
 from labcore.files.paths import home, made
 from labcore.runs.faults import disk_full, out_of_memory
 
@@ -141,10 +142,9 @@ def prune() -> None:
     rows = []
     for path in list(folder("").iterdir()) if folder("").is_dir() else ():
         with suppress(FileNotFoundError):  # several processes prune at once
-            stats = [file.stat() for file in path.glob("*")]
-            made_at = max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
+            made_at = max((file.stat().st_mtime for file in path.glob("*")), default=path.stat().st_mtime)
             if ended(path.name):
-                rows.append((made_at, sum(stat.st_size for stat in stats), path))
+                rows.append((made_at, sizes.size(path), path))
             elif made_at < time.time() - ABANDONED_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
     size = 0

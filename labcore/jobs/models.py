@@ -1,12 +1,10 @@
-"""Which model is meant: `id` (the newest of a run), `id@step` (one of its checkpoints), `base:id`, `start:id`.
+"""Where the models of a run come from (`labcore.spec.model_names` says what they are called).
 
-The base is what the run started from: what SFT made, or the weights it was given. The start is what SFT began with,
-random weights. A fork's base is that of the run at the root of its tree. Imports no torch; nothing is loaded here.
+A fork's base is that of the run at the root of its tree. Imports no torch; nothing is loaded here.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,33 +12,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, run_folder
+from labcore.spec.model_names import BASE, START, Model, no_run
 from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec
-
-BASE, START = "base", "start"
-
-
-@dataclass(frozen=True)
-class Model:
-    """A name taken apart. `stage` is BASE, START, or "" for a checkpoint; without `step` the newest."""
-
-    run: str
-    stage: str = ""
-    step: int | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.stage}:{self.run}" if self.stage else self.run + ("" if self.step is None else f"@{self.step}")
-
-    @property
-    def pinned(self) -> Model:
-        """The same with its step: what is the newest now is not for ever. Raises LabError where there is none yet."""
-        if self.stage or self.step is not None:
-            return self
-        found = checkpoint.newest(run_folder(self.run))
-        if found is None:
-            spec_of(self.run)
-            raise LabError(f"The run {self.run} has no checkpoint yet: wait for its first step.")
-        return replace(self, step=found[0])
 
 
 @dataclass(frozen=True)
@@ -55,21 +28,12 @@ class Source:
     weights: str | None = None
 
 
-def parse(name: str) -> Model:
-    """The model that `name` means. Raises LabError where it is no such name."""
-    match = re.fullmatch(rf"(?:({BASE}|{START}):)?(\w[\w.-]*?)(?:@(\d{{1,9}}))?", name.strip())
-    if not match or (match[1] and match[3]):
-        raise LabError(f"{name!r} names no model: write the id of a run, id@step for one of its checkpoints, base:id "
-                       "for what it started from, or start:id for the untrained weights.")
-    return Model(match[2], match[1] or "", int(match[3]) if match[3] else None)
-
-
 def spec_of(run: str) -> RunSpec:
     """The spec of a language-model run. Raises LabError where there is no such run, or it trains something else."""
     try:
         spec = RunSpec.from_json((run_folder(run) / "spec.json").read_text(encoding="utf-8"))
     except OSError as error:
-        raise LabError(f"There is no run {run} with a model here: it has not started yet, or was deleted.") from error
+        raise no_run(run) from error
     if spec.kind != "llm":
         raise LabError(f"The run {run} is no language model, so it answers no prompts: choose a run of the LLM lab.")
     return spec

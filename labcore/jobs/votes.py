@@ -7,17 +7,13 @@ A vote is on the disk before the next one is asked for.
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from labcore.errors import LabError
+from labcore.files import atomic
 from labcore.files.paths import home, made
 
 
@@ -70,49 +66,20 @@ def tie(prompt: str, one: Side, other: Side, **about: Any) -> None:
 
 def tally(first: str, second: str) -> Tally:
     """The votes between two models so far."""
-    wins = [(row.get("chosen_model"), row.get("rejected_model")) for row in _rows(pairs_file())]
-    ties = sum(sorted(row.get("models", [])) == sorted([first, second]) for row in _rows(ties_file()))
+    wins = [(row.get("chosen_model"), row.get("rejected_model")) for row in atomic.rows(pairs_file())]
+    ties = sum(sorted(row.get("models", [])) == sorted([first, second]) for row in atomic.rows(ties_file()))
     return Tally(wins.count((first, second)), wins.count((second, first)), ties)
 
 
 def count() -> int:
     """How many pairs there are, of all models."""
-    return sum(1 for _ in _rows(pairs_file()))
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        if (row := _row(line)) is not None:  # else it was being written when the power went
-            yield row
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    """The vote that a line holds; None where it is not a whole one."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+    return sum(1 for _ in atomic.rows(pairs_file()))
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
-    """Add a line, and have it on the disk. What an interrupted writer left of a line is cut off first.
-
-    A whole vote that only lacks the end of its line, as an editor may leave it, gets that and stays.
-    """
     made(path.parent)
-    line = json.dumps({**row, "time": round(time.time(), 3)}, ensure_ascii=False) + "\n"
     try:
-        with FileLock(f"{path}.lock"), path.open("a+b") as file:
-            file.seek(0)
-            tail = (there := file.read())[there.rfind(b"\n") + 1:]
-            if tail and _row(tail) is None:
-                file.truncate(len(there) - len(tail))
-            elif tail:
-                file.write(b"\n")
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        atomic.append_row(path, {**row, "time": round(time.time(), 3)})
     except OSError as error:
         raise LabError(f"The vote could not be kept in {path} ({error.strerror}): free some space, or check the "
                        "folder's permissions.") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import labcore
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 from labcore.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
@@ -47,7 +47,7 @@ def note(folder: Path, step: int, session: Session) -> None:
     """Write down what the run in `folder` is made with from `step` on, unless that is what it had before."""
     there, now = noted(folder), here(device_of(session))
     if not there or {key: value for key, value in there[-1].items() if key != "from"} != now:
-        checkpoint.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))
+        atomic.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))
 
 
 def noted(folder: Path) -> list[Versions]:

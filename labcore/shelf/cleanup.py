@@ -1,5 +1,5 @@
 """Clean-up: which runs and files could go, by age, number or kind, and how much room that makes. Starred runs stay,
-and so does every upload that any run names (see `labcore.files.uploads`)."""
+and so does every upload that any run names (see `unused_uploads`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from labcore.errors import LabError
-from labcore.files import uploads
 from labcore.shelf import disk
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import DAY
 from labcore.shelf.marks import trash
 from labcore.shelf.shelf import Shelf
-from labcore.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -64,19 +62,6 @@ def carry_out(shelf: Shelf, plan: Plan) -> int:
                        "permissions, then clean up again.") from error
     finally:
         shelf.recount(plan.ids)
-
-
-def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
-    """Delete the uploads at some places, but those that a run has come to name. Returns the bytes of each that went.
-
-    Raises:
-        LabError: one cannot be deleted.
-    """
-    try:
-        return uploads.remove(store, places)
-    except OSError as error:
-        raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
-                       "permissions, then clean up again.") from error
 
 
 def _free(entries: Iterable[Entry]) -> list[Entry]:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
+from labcore.files.sizes import size
 
 SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
-
-
-def size(folder: Path | str) -> int:
-    """Bytes of all files below a folder; 0 where there is none. What vanishes meanwhile counts as nothing."""
-    total = 0
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                total += size(entry.path) if is_folder else entry.stat(follow_symlinks=False).st_size
-    return total
 
 
 def spare(run_id: str) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
+from labcore.files import sizes
 from labcore.files.paths import run_folder
-from labcore.shelf import disk
 from labcore.shelf.digest import Digest, headline, headline_among
 from labcore.shelf.entries import Entry, of_imported, of_run
 from labcore.store.rows import ACTIVE, RunRow
@@ -31,7 +31,7 @@ class Shelf:
 
     def entries(self, seconds: float = FOREVER) -> list[Entry]:
         """All runs that are not deleted, newest first. What cannot be digested in `seconds` is so at a later call."""
-        found = self._of(self.store.runs(), imported.listed(), seconds)
+        found = self._of(self.store.runs(), imported.listed(self.store), seconds)
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
@@ -48,7 +48,7 @@ class Shelf:
 
     def trashed(self, seconds: float = FOREVER) -> list[Entry]:
         """All deleted runs that can be restored, the last deleted first."""
-        found = self._of(self.store.trashed(), imported.trashed(), seconds)
+        found = self._of(self.store.trashed(), imported.trashed(self.store), seconds)
         return sorted(found, key=lambda entry: -(entry.deleted or 0.0))
 
     def recount(self, run_ids: Iterable[str]) -> None:
@@ -114,4 +114,4 @@ def _exported(run_id: str) -> float:
 
 def _sized(digest: Digest, folder: Path) -> Digest:
     begun = time.time()  # what comes while the files are counted is counted the next time
-    return replace(digest, size=disk.size(folder), counted=begun)
+    return replace(digest, size=sizes.size(folder), counted=begun)

@@ -1,11 +1,22 @@
-"""What models are called: RUN@STEP for a run's checkpoint, "SFT base HASH" for what SFT made, else as they were given.
+"""What models are called, everywhere: in specs, jobs, links, on the page and the command line.
 
-`base:RUN` in labcore/jobs/models.py is another thing: the model that a run started from.
+| name            | model |
+|-----------------|-------|
+| `RUN`           | the newest checkpoint of a run |
+| `RUN@STEP`      | one of its checkpoints |
+| `base:RUN`      | what the run started from: what SFT made, or the weights it was given |
+| `start:RUN`     | what that SFT started from: random weights |
+| `SFT base HASH` | what SFT made, by the hash of its spec: it outlives the runs that started from it |
+
+A run starts from a folder, so `model_of_name` gives the folder of those that have one; `labcore.jobs.models` says
+where the models of a run come from. Any other text is a model that comes with the lab, a Hugging Face folder or a hub
+id. Imports no torch; nothing is loaded here.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labcore.catalog.kinds import built_in
@@ -14,8 +25,56 @@ from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, is_run_id, run_folder
 
-_FOLDERS = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<base>\w+)/model")
-_NAME = re.compile(r"(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{1,9}))?|SFT base (?P<base>\w+)")
+BASE, START = "base", "start"
+_NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}))?|"
+                   r"SFT base (?P<sft>\w+)")
+_FOLDER = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<sft>\w+)/model")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A name taken apart. `stage` is BASE, START, or "" for a checkpoint; without `step` the newest.
+
+    `sft` is the hash of a base model, which belongs to no run.
+    """
+
+    run: str
+    stage: str = ""
+    step: int | None = None
+    sft: str = ""
+
+    @property
+    def name(self) -> str:
+        if self.sft:
+            return f"SFT base {self.sft}"
+        return f"{self.stage}:{self.run}" if self.stage else self.run + ("" if self.step is None else f"@{self.step}")
+
+    @property
+    def pinned(self) -> Model:
+        """The same with its step: what is the newest now is not for ever. Raises LabError where there is none yet."""
+        if self.stage or self.sft or self.step is not None:
+            return self
+        found = checkpoint.newest(run_folder(self.run))
+        if found is None and not (run_folder(self.run) / "spec.json").exists():
+            raise no_run(self.run)
+        if found is None:
+            raise LabError(f"The run {self.run} has no checkpoint yet: wait for its first step.")
+        return replace(self, step=found[0])
+
+
+def read(name: str) -> Model | None:
+    """The model that `name` means; None where it is no such name."""
+    found = _NAME.fullmatch(name.strip())
+    return None if found is None or (found["stage"] and found["step"]) else _model(found)
+
+
+def parse(name: str) -> Model:
+    """The model of a run that `name` means. Raises LabError where it is no such name."""
+    model = read(name)
+    if model is None or model.sft:
+        raise LabError(f"{name!r} names no model: write the id of a run, id@step for one of its checkpoints, base:id "
+                       "for what it started from, or start:id for the untrained weights.")
+    return model
 
 
 def name_of_model(model: str) -> str:
@@ -23,8 +82,8 @@ def name_of_model(model: str) -> str:
     if not model.endswith(("policy", "model")):  # lists ask for thousands
         return model
     path = Path(model)
-    found = _FOLDERS.fullmatch(path.relative_to(home()).as_posix()) if path.is_relative_to(home()) else None
-    return _name(found) if found else model
+    found = _FOLDER.fullmatch(path.relative_to(home()).as_posix()) if path.is_relative_to(home()) else None
+    return _model(found).name if found else model
 
 
 def model_of_name(name: str) -> str:
@@ -32,28 +91,24 @@ def model_of_name(name: str) -> str:
 
     What comes with the lab goes first: a run that was brought in may be called like it.
     """
-    found = None if name in built_in() else _NAME.fullmatch(name)
-    if found and found["base"]:
-        folder = home() / "base" / found["base"] / "model"
-        return str(folder) if folder.is_dir() else name
-    if found and (policies := _policies(found["run"])):
-        return str(policies.get(int(found["step"]) if found["step"] else max(policies), name))
-    return name
+    model = None if name in built_in() else read(name)
+    folder = model and _folder(model)
+    return str(folder) if folder else name
 
 
 def check(model: str) -> None:
     """Raise LabError where `model` is a name alone, no folder and no hub id, and no run here has such a model."""
     if model in built_in() or "/" in model or Path(model).exists():
         return
-    found = _NAME.fullmatch(model)
-    if not found or not found["run"] or not is_run_id(found["run"]) or not run_folder(found["run"]).is_dir():
+    found = read(model)
+    if not found or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
         raise missing(model)
-    policies = _policies(found["run"])
+    policies = _policies(found.run)
     if not policies:
-        raise LabError(f"The run {found['run']} has no language model to start from: take one that has made a "
+        raise LabError(f"The run {found.run} has no language model to start from: take one that has made a "
                        "checkpoint in the LLM lab.")
-    if found["step"] and int(found["step"]) not in policies:
-        raise LabError(f"The run {found['run']} has no checkpoint of step {found['step']}: take one of "
+    if found.step is not None and found.step not in policies:
+        raise LabError(f"The run {found.run} has no checkpoint of step {found.step}: take one of "
                        f"{', '.join(map(str, sorted(policies)))}.")
 
 
@@ -63,18 +118,34 @@ def missing(model: str) -> LabError:
                     "Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
 
 
-def _policies(run: str) -> dict[int, Path]:
-    """The folders of a run's language models by their steps."""
-    found = checkpoint.steps(run_folder(run)) if is_run_id(run) else ()
-    return {step: folder / "policy" for step, folder in found if (folder / "policy").is_dir()}
+def no_run(run: str) -> LabError:
+    """What to say where no run of that name has left anything."""
+    return LabError(f"There is no run {run} with a model here: it has not started yet, or was deleted.")
 
 
 def without_folders(sentence: str) -> str:
     """The sentence with the lab's own models by their names, and uploads by the names of their files."""
     inside = rf"(?<![\w./-]){re.escape(str(home()))}/"
     sentence = re.sub(inside + r"uploads/\w+/(?=\w)", "", sentence)
-    return re.sub(rf"{inside}(?:{_FOLDERS.pattern})(?![\w/-]|\.\w)", _name, sentence)
+    return re.sub(rf"{inside}(?:{_FOLDER.pattern})(?![\w/-]|\.\w)", lambda found: _model(found).name, sentence)
 
 
-def _name(found: re.Match[str]) -> str:
-    return f"SFT base {found['base']}" if found["base"] else f"{found['run']}@{int(found['step'])}"
+def _model(found: re.Match[str]) -> Model:
+    parts = found.groupdict()
+    return Model(parts["run"] or "", parts.get("stage") or "", int(parts["step"]) if parts["step"] else None,
+                 parts["sft"] or "")
+
+
+def _folder(model: Model) -> Path | None:
+    """Where the model lies as a Hugging Face folder, if it does."""
+    if model.sft:
+        folder = home() / "base" / model.sft / "model"
+        return folder if folder.is_dir() else None
+    policies = {} if model.stage else _policies(model.run)
+    return policies.get(max(policies, default=0) if model.step is None else model.step)
+
+
+def _policies(run: str) -> dict[int, Path]:
+    """The folders of a run's language models by their steps."""
+    found = checkpoint.steps(run_folder(run)) if is_run_id(run) else ()
+    return {step: folder / "policy" for step, folder in found if (folder / "policy").is_dir()}

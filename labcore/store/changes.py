@@ -12,9 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun
+from labcore.files.paths import is_import
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, GOING, Event, RunRow, Step
-from labcore.store.schema import controls, events, runs, steps
+from labcore.store.schema import controls, events, marks, runs, steps
 
 
 def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> None:
@@ -22,7 +23,8 @@ def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: 
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
         "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
-        "parent": row.spec.parent[0] if row.spec.parent else None, "tags": json.dumps(row.tags, ensure_ascii=False)})
+        "parent": row.spec.parent[0] if row.spec.parent else None})
+    mark(connection, row.id, tags=json.dumps(row.tags, ensure_ascii=False))
     connection.execute(steps.insert(), [
         {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
          "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)} for each in rows])
@@ -33,44 +35,64 @@ def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
     """The state of the run. Raises NoSuchRun where there is none, or unless `in_trash` where it is in the trash."""
-    row = connection.execute(sa.select(runs.c.state, runs.c.deleted).where(runs.c.id == run_id)).first()
-    if row is None:
+    found = state(connection, run_id)
+    if found is None:
         raise NoSuchRun(f"There is no run {run_id!r}: list the runs to see their names.")
-    if row.deleted is not None and not in_trash:
-        raise in_the_trash(run_id)
-    return row.state
+    if not in_trash:
+        check_not_in_trash(connection, run_id)
+    return found
 
 
-def in_the_trash(run_id: str) -> NoSuchRun:
-    return NoSuchRun(f"The run {run_id} was deleted and is in the trash: restore it first (python -m labcore restore "
-                     f"{run_id}, or Deleted on the page Runs).")
+def markable(connection: sa.Connection, name: str, in_trash: bool = False) -> str | None:
+    """As `known`; None for imported metrics, of which the store has the marks alone."""
+    if not is_import(name) or state(connection, name) is not None:
+        return known(connection, name, in_trash)
+    if not in_trash:
+        check_not_in_trash(connection, name)
+    return None
 
 
-def trash(connection: sa.Connection, run_id: str) -> None:
-    """Hide the run. Raises LabError where it is going."""
-    found = known(connection, run_id)
+def check_not_in_trash(connection: sa.Connection, name: str) -> None:
+    if connection.scalar(sa.select(marks.c.deleted).where(marks.c.id == name)) is not None:
+        raise in_the_trash(name)
+
+
+def in_the_trash(name: str) -> NoSuchRun:
+    return NoSuchRun(f"The run {name} was deleted and is in the trash: restore it first (python -m labcore restore "
+                     f"{name}, or Deleted on the page Runs).")
+
+
+def mark(connection: sa.Connection, name: str, **values: Any) -> None:
+    """Set some of the marks of a run or of imported metrics: columns of the table."""
+    if not connection.execute(marks.update().where(marks.c.id == name), values).rowcount:
+        connection.execute(marks.insert(), {"id": name, **values})
+
+
+def trash(connection: sa.Connection, name: str) -> None:
+    """Hide a run or imported metrics. Raises LabError where it is going."""
+    found = markable(connection, name)
     if found in GOING:
-        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+        raise LabError(f"The run {name} is {found}: stop it before you delete it.")
     if found == "queued":
-        move(connection, run_id, "stopped", "The run was deleted before it started.")
-    connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": time.time()})
+        move(connection, name, "stopped", "The run was deleted before it started.")
+    mark(connection, name, deleted=time.time())
 
 
-def in_trash_since(connection: sa.Connection, run_id: str, before: float) -> bool:
-    """Whether the run is in the trash, and was put there at `before` or earlier."""
-    query = sa.select(runs.c.id).where(runs.c.id == run_id, runs.c.deleted <= before)
-    return connection.execute(query).first() is not None
+def trashed_since(connection: sa.Connection, before: float) -> list[str]:
+    """What was put into the trash at `before` or earlier."""
+    return list(connection.scalars(sa.select(marks.c.id).where(marks.c.deleted <= before).order_by(marks.c.id)))
 
 
-def forget(connection: sa.Connection, run_id: str) -> None:
-    """Delete all rows of the run. Raises LabError where it is going."""
-    found = known(connection, run_id, in_trash=True)
+def forget(connection: sa.Connection, name: str) -> None:
+    """Delete all rows of a run or of imported metrics. Raises LabError where it is going."""
+    found = markable(connection, name, in_trash=True)
     if found in GOING:
-        raise LabError(f"The run {run_id} is {found}: stop it before you delete it.")
+        raise LabError(f"The run {name} is {found}: stop it before you delete it.")
     for table in (steps, events, controls):
-        connection.execute(table.delete().where(table.c.run_id == run_id))
-    connection.execute(runs.delete().where(runs.c.id == run_id))
-    connection.execute(runs.update().where(runs.c.base == run_id), {"base": None})
+        connection.execute(table.delete().where(table.c.run_id == name))
+    for table in (runs, marks):
+        connection.execute(table.delete().where(table.c.id == name))
+    connection.execute(runs.update().where(runs.c.base == name), {"base": None})
 
 
 def files(connection: sa.Connection) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 from labcore.files.paths import run_folder
 from labcore.store.rows import COUNTERS, RunRow
 from labcore.store.store import Store
@@ -32,7 +32,7 @@ def keep(store: Store, run_id: str) -> None:
     metrics = sorted(store.logged(run_id))
     found = store.columns([run_id], metrics)[run_id]
     content = {key: np.array(column, float) for key, column in zip((*COUNTERS, *metrics), found, strict=True)}
-    checkpoint.write_bytes(run_folder(run_id) / FILE, save(content))
+    atomic.write_bytes(run_folder(run_id) / FILE, save(content))
 
 
 def forget(run_id: str) -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from labcore.files.paths import home, made
-from labcore.store import schema
+from labcore.store import migrations, schema
 
 
 class Database:
@@ -23,7 +23,7 @@ class Database:
         self.url = url or os.environ.get("RL_LAB_STORE") or f"sqlite:///{made(home()) / 'lab.db'}"
         self._open()
         with self._writing() as connection:
-            schema.prepare(connection, self.url)
+            migrations.prepare(connection, self.url)
 
     def _open(self) -> None:
         self._engine = schema.open_engine(self.url)

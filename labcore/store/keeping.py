@@ -1,4 +1,4 @@
-"""What its owner does with a run: stars, tags, notes, the trash, and what lists remember of it. Part of the store."""
+"""What its owner does with runs: stars, tags, notes, the trash; and what lists keep of them. Part of the store."""
 
 from __future__ import annotations
 
@@ -8,88 +8,111 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from labcore.files.paths import remove_run_folder
+from labcore.files.paths import remove_folder
 from labcore.spec.run_spec import RunSpec
-from labcore.store import changes as inside
+from labcore.store import changes
 from labcore.store.database import Database
-from labcore.store.rows import RunRow
-from labcore.store.schema import runs
+from labcore.store.rows import Marks, RunRow
+from labcore.store.schema import marks, runs
 
-RUN_COLUMNS = [runs.c[name] for name in RunRow.__dataclass_fields__]
+_MARKS = tuple(Marks.__dataclass_fields__)
+RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRow.__dataclass_fields__)).select_from(
+    runs.outerjoin(marks, marks.c.id == runs.c.id))  # every run as a `run_row`, those in the trash as well
 
 
 def run_row(row: sa.Row) -> RunRow:
-    """The run in a row of `RUN_COLUMNS`."""
-    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec), "star": bool(row.star),
-                     "tags": tuple(json.loads(row.tags or "[]")), "note": row.note or ""})
+    """The run in a row of `RUNS`."""
+    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec), **vars(_marks(row))})
+
+
+def _marks(row: sa.Row) -> Marks:
+    return Marks(bool(row.star), tuple(json.loads(row.tags or "[]")), row.note or "", row.deleted)
 
 
 class Keeping(Database):
-    """See the module."""
+    """See the module. The marks are of runs and of imported metrics, of which the store knows nothing else."""
 
-    def mark(self, run_id: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
+    def mark(self, name: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
              note: str | None = None) -> None:
-        """Set a run's star, its tags or its note; what is None stays as it is. Raises NoSuchRun where there is none."""
+        """Set a star, tags or a note; what is None stays as it is. Raises NoSuchRun where there is no such run."""
         words = None if tags is None else json.dumps(list(tags), ensure_ascii=False)
         given = {key: value for key, value in (("star", star), ("tags", words), ("note", note)) if value is not None}
         with self._writing() as connection:
-            inside.known(connection, run_id)
+            changes.markable(connection, name)
             if given:
-                connection.execute(runs.update().where(runs.c.id == run_id), given)
+                changes.mark(connection, name, **given)
 
-    def trash(self, run_ids: Iterable[str]) -> None:
-        """Put ended or queued runs into the trash: all of them or none. A queued one is stopped.
+    def marks(self) -> dict[str, Marks]:
+        """The marks of all runs and imported metrics that have any."""
+        with self._reading() as connection:
+            return {row.id: _marks(row) for row in connection.execute(sa.select(marks))}
+
+    def marks_of(self, name: str) -> Marks:
+        """The marks of a run or of imported metrics."""
+        with self._reading() as connection:
+            row = connection.execute(sa.select(marks).where(marks.c.id == name)).first()
+        return _marks(row) if row else Marks()
+
+    def trash(self, names: Iterable[str]) -> None:
+        """Put ended or queued runs and imported metrics into the trash: all or none. A queued run is stopped.
 
         Raises:
             LabError: one is going, or is not there.
         """
         with self._writing() as connection:
-            for run_id in run_ids:
-                inside.trash(connection, run_id)
+            for name in names:
+                changes.trash(connection, name)
 
-    def restore(self, run_ids: Iterable[str]) -> None:
-        """Take runs out of the trash as they were. Raises NoSuchRun where one is gone for good."""
+    def restore(self, names: Iterable[str]) -> None:
+        """Take runs and imported metrics out of the trash as they were. Raises NoSuchRun where a run is gone."""
         with self._writing() as connection:
-            for run_id in run_ids:
-                inside.known(connection, run_id, in_trash=True)
-                connection.execute(runs.update().where(runs.c.id == run_id), {"deleted": None})
+            for name in names:
+                changes.markable(connection, name, in_trash=True)
+                changes.mark(connection, name, deleted=None)
 
     def trashed(self) -> list[RunRow]:
         """The runs in the trash, the last deleted first."""
-        query = sa.select(*RUN_COLUMNS).where(runs.c.deleted.is_not(None)).order_by(runs.c.deleted.desc(), runs.c.id)
+        query = RUNS.where(marks.c.deleted.is_not(None)).order_by(marks.c.deleted.desc(), runs.c.id)
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 
-    def delete(self, run_id: str) -> None:
-        """Forget an ended or queued run for good: its rows and its folder, where that can be a run's (see `is_run_id`).
+    def delete(self, name: str) -> None:
+        """Delete an ended or queued run, or imported metrics, for good: rows and folder.
 
         Raises:
-            LabError: it is going, or is not there.
+            LabError: the run is going, or is not there.
         """
         with self._writing() as connection:
-            inside.forget(connection, run_id)
-        remove_run_folder(run_id)
+            changes.forget(connection, name)
+        remove_folder(name)
 
-    def purge(self, run_ids: Iterable[str], before: float) -> list[str]:
-        """Forget for good those runs that lie in the trash since `before`, a unix time, or longer; return their ids."""
-        with self._writing() as connection:  # where they lie is asked here: somebody may have restored one meanwhile
-            gone = [run_id for run_id in run_ids if inside.in_trash_since(connection, run_id, before)]
-            for run_id in gone:
-                inside.forget(connection, run_id)
-        for run_id in gone:
-            remove_run_folder(run_id)
+    def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
+        """Delete for good what lies in the trash since `before`, a unix time, or longer: of `names`, or all of it.
+
+        Returns what went. What was restored, or deleted anew, after somebody listed it stays.
+        """
+        with self._reading() as connection:
+            if not changes.trashed_since(connection, before):
+                return []
+        with self._writing() as connection:
+            gone = changes.trashed_since(connection, before)
+            gone = gone if names is None else sorted({*gone} & {*names})
+            for name in gone:
+                changes.forget(connection, name)
+        for name in gone:
+            remove_folder(name)
         return gone
 
     def files(self) -> list[str]:
         """The files and models that any run names, those in the trash as well."""
         with self._reading() as connection:
-            return inside.files(connection)
+            return changes.files(connection)
 
     @contextmanager
     def files_held(self) -> Iterator[list[str]]:
         """The same, where no run is added until the end of the block."""
         with self._writing() as connection:
-            yield inside.files(connection)
+            yield changes.files(connection)
 
     def digests(self) -> dict[str, str]:
         """What `keep_digests` was given for each run, those in the trash as well."""

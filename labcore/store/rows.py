@@ -27,11 +27,21 @@ COMMANDS = ("pause", "resume", "step", "stop", "set")
 
 
 @dataclass(frozen=True)
+class Marks:
+    """What its owner says of a run or of imported metrics. `deleted` is when it was put into the trash, unix time."""
+
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
+
+
+@dataclass(frozen=True)
 class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
-    `star`, `tags` and `note` are its owner's. `deleted` is when it was put into the trash.
+    The last four are its `Marks`.
     """
 
     id: str

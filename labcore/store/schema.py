@@ -1,29 +1,27 @@
 """The store's tables, and how its database is opened.
 
-Four tables: runs, steps (one row per step, never changed), events (append-only) and controls (what was asked
-of a run and what became of it). A store of an earlier version is brought up to this one when it is opened; one of a
-later version is refused in words.
+Five tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
+what became of it) and marks (stars, tags, notes and the trash, of runs and of imported metrics). `migrations` brings a
+store of an earlier version up to this one.
 """
 
 from __future__ import annotations
-
-import json
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from labcore.errors import LabError, first_line
 
-VERSION = "3"
+VERSION = "4"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
-_metadata = sa.MetaData()
+metadata = sa.MetaData()
 
-meta = sa.Table("lab_meta", _metadata, sa.Column("key", sa.String(40), primary_key=True),
+meta = sa.Table("lab_meta", metadata, sa.Column("key", sa.String(40), primary_key=True),
                 sa.Column("value", sa.String(200), nullable=False))
 
 runs = sa.Table(
-    "lab_runs", _metadata,
+    "lab_runs", metadata,
     sa.Column("id", sa.String(100), primary_key=True),
     sa.Column("spec", sa.Text, nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
@@ -38,13 +36,19 @@ runs = sa.Table(
     sa.Column("base", sa.String(100)),
     sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
-    # Since version 3: what its owner says of it, when it was put into the trash, and what a list shows of it.
-    sa.Column("star", sa.Boolean), sa.Column("tags", sa.Text), sa.Column("note", sa.Text),
-    sa.Column("deleted", sa.Double), sa.Column("digest", sa.Text),
+    sa.Column("digest", sa.Text),  # since version 3: what a list shows of it
+)
+
+marks = sa.Table(  # since version 4; a run or an import without a row has no marks
+    "lab_marks", metadata,
+    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("star", sa.Boolean, nullable=False, default=False),
+    sa.Column("tags", sa.Text, nullable=False, default="[]"), sa.Column("note", sa.Text, nullable=False, default=""),
+    sa.Column("deleted", sa.Double),  # when it was put into the trash
 )
 
 steps = sa.Table(
-    "lab_steps", _metadata,
+    "lab_steps", metadata,
     sa.Column("run_id", sa.String(100), primary_key=True),
     sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("tokens", sa.BigInteger, nullable=False), sa.Column("env_steps", sa.BigInteger, nullable=False),
@@ -53,7 +57,7 @@ steps = sa.Table(
 )
 
 events = sa.Table(
-    "lab_events", _metadata,
+    "lab_events", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("run_id", sa.String(100), nullable=False), sa.Column("step", sa.Integer, nullable=False),
     sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", sa.Text, nullable=False),
@@ -61,7 +65,7 @@ events = sa.Table(
 )
 
 controls = sa.Table(
-    "lab_controls", _metadata,
+    "lab_controls", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("run_id", sa.String(100), nullable=False), sa.Column("command", sa.String(20), nullable=False),
     sa.Column("payload", sa.Text, nullable=False), sa.Column("state", sa.String(20), nullable=False),
@@ -99,52 +103,6 @@ def _on_begin(connection: sa.Connection) -> None:
     # A write that begins as a read can fail half-way when another process writes first; IMMEDIATE waits instead.
     write = connection.get_execution_options().get("lab_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def prepare(connection: sa.Connection, url: str) -> None:
-    """Make the tables in an empty database; bring a used one up to this version. Runs inside a write transaction.
-
-    Raises:
-        LabError: the store is of a version that this lab does not know.
-    """
-    there = set(sa.inspect(connection).get_table_names())
-    if meta.name not in there and runs.name not in there:
-        _metadata.create_all(connection)
-        connection.execute(meta.insert(), {"key": "version", "value": VERSION})
-        return
-    found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
-             if meta.name in there else None)
-    if found == "1":
-        found = _to_2(connection)
-    if found == "2":
-        found = _to_3(connection)
-    if found != VERSION:
-        raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
-                       f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
-                       "another folder.")
-
-
-def _to_2(connection: sa.Connection) -> str:
-    """Version 1 to 2: forks know their parent in a column of its own, and runs their sweep."""
-    _add_columns(connection, "parent", "sweep")
-    for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
-        if parent := json.loads(spec).get("parent"):
-            connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
-    connection.execute(meta.update().where(meta.c.key == "version"), {"value": "2"})
-    return "2"
-
-
-def _to_3(connection: sa.Connection) -> str:
-    """Version 2 to 3: runs have stars, tags and notes, a trash, and a digest for lists; all empty at first."""
-    _add_columns(connection, "star", "tags", "note", "deleted", "digest")
-    connection.execute(meta.update().where(meta.c.key == "version"), {"value": "3"})
-    return "3"
-
-
-def _add_columns(connection: sa.Connection, *names: str) -> None:
-    for name in names:
-        kind = runs.c[name].type.compile(dialect=connection.dialect)
-        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} {kind}"))
 
 
 def shown(url: str) -> str:

@@ -26,16 +26,15 @@ from labcore.files import uploads
 from labcore.files.paths import home, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.store import changes as inside
-from labcore.store import schema
-from labcore.store.keeping import RUN_COLUMNS, Keeping, run_row
+from labcore.store import changes, schema
+from labcore.store.keeping import RUNS, Keeping, run_row
 from labcore.store.process import Owner, gone
 from labcore.store.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
-from labcore.store.schema import controls, events, runs, steps
+from labcore.store.schema import controls, events, marks, runs, steps
 
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
 
-_LISTED = sa.select(*RUN_COLUMNS).where(runs.c.deleted.is_(None))
+_LISTED = RUNS.where(marks.c.deleted.is_(None))
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
 _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
@@ -62,34 +61,34 @@ class Store(Keeping):
             # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
             run_id = re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}")
             with self._writing() as connection:
-                if run_folder(run_id).exists() or inside.state(connection, run_id):
+                if run_folder(run_id).exists() or changes.state(connection, run_id):
                     continue
                 uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
                 connection.execute(runs.insert(), {"id": run_id, **values})
-                inside.log(connection, run_id, "queued", {}, at)
+                changes.log(connection, run_id, "queued", {}, at)
                 if parent:  # before any worker may see the run
                     checkpoint.take_along(run_folder(parent), at, run_folder(run_id))
                 if mine:
-                    inside.claim(connection, run_id, Owner.this())
+                    changes.claim(connection, run_id, Owner.this())
             return run_id
 
     def take_in(self, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> bool:
         """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
         with self._writing() as connection:
-            free = not inside.state(connection, row.id)
+            free = not changes.state(connection, row.id)
             if free:
-                inside.take_in(connection, row, rows, told)
+                changes.take_in(connection, row, rows, told)
             return free
 
     def run(self, run_id: str) -> RunRow:
         """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
         with self._reading() as connection:
-            row = connection.execute(sa.select(*RUN_COLUMNS).where(runs.c.id == run_id)).first()
+            row = connection.execute(RUNS.where(runs.c.id == run_id)).first()
         if row is None:
             raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
                             "names.")
         if row.deleted is not None:
-            raise inside.in_the_trash(run_id)
+            raise changes.in_the_trash(run_id)
         return run_row(row)
 
     def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
@@ -125,7 +124,7 @@ class Store(Keeping):
         """Make the queued run `run_id` this process's (or `pid`'s). False where another one was faster."""
         owner = Owner.this() if pid is None else Owner.of(pid, host)
         with self._writing() as connection:
-            return inside.claim(connection, run_id, owner)
+            return changes.claim(connection, run_id, owner)
 
     def owns(self, run_id: str) -> bool:
         """Whether this process has the run."""
@@ -139,17 +138,17 @@ class Store(Keeping):
             LabError: the run is going already, or is finished.
         """
         with self._writing() as connection:
-            state = inside.known(connection, run_id)
+            state = changes.known(connection, run_id)
             if state not in RESUMABLE:
                 advice = "start a new run" if state == "finished" else "wait until it has ended"
                 raise LabError(f"The run {run_id} is {state}, so there is nothing to resume: {advice}.")
             connection.execute(runs.update().where(runs.c.id == run_id), {
                 "state": "queued", "message": "", "pid": None, "host": None, "process_started": None, "ended": None})
-            inside.log(connection, run_id, "queued", {"resume": True}, inside.step(connection, run_id))
+            changes.log(connection, run_id, "queued", {"resume": True}, changes.step(connection, run_id))
             for key, value in (knobs or {}).items():
-                inside.ask(connection, run_id, "set", {"knob": key, "value": value})
+                changes.ask(connection, run_id, "set", {"knob": key, "value": value})
             if mine:
-                inside.claim(connection, run_id, Owner.this())
+                changes.claim(connection, run_id, Owner.this())
 
     def set_state(self, run_id: str, state: str, message: str = "", *, log: tuple[str, dict] | None = None) -> None:
         """Move the run to `state`, with an event `log` (kind, payload) in the same transaction.
@@ -158,16 +157,16 @@ class Store(Keeping):
             LabError: the run cannot go there from its state, or belongs to another process.
         """
         with self._writing() as connection:
-            before = inside.known(connection, run_id)
+            before = changes.known(connection, run_id)
             if before == state:
                 connection.execute(runs.update().where(runs.c.id == run_id), {"message": message})
                 return
             if state not in STATES or state not in MOVES[before]:
                 raise LabError(f"The run {run_id} is {before} and cannot become {state}.")
-            inside.check_owner(connection, run_id)
-            inside.move(connection, run_id, state, message)
+            changes.check_owner(connection, run_id)
+            changes.move(connection, run_id, state, message)
             if log:
-                inside.log(connection, run_id, *log, inside.step(connection, run_id))
+                changes.log(connection, run_id, *log, changes.step(connection, run_id))
 
     def set_message(self, run_id: str, message: str) -> None:
         """Say what the run is doing or waiting for. Writes only where the message is a new one."""
@@ -179,7 +178,7 @@ class Store(Keeping):
         """Note the SFT run that made, or is making, this run's base model."""
         with self._writing() as connection:
             connection.execute(runs.update().where(runs.c.id == run_id), {"base": base})
-            inside.log(connection, run_id, "sft", {"base": base, "cached": cached}, 0)
+            changes.log(connection, run_id, "sft", {"base": base, "cached": cached}, 0)
 
     def beat(self, run_id: str) -> None:
         """Show that the worker lives, while it has no step to show."""
@@ -206,9 +205,9 @@ class Store(Keeping):
     def give_up(self, run_id: str, message: str) -> None:
         """Fail a run that is still queued although a worker was started for it."""
         with self._writing() as connection:
-            if inside.state(connection, run_id) == "queued":
-                inside.move(connection, run_id, "failed", message)
-                inside.log(connection, run_id, "failed", {"text": message}, inside.step(connection, run_id))
+            if changes.state(connection, run_id) == "queued":
+                changes.move(connection, run_id, "failed", message)
+                changes.log(connection, run_id, "failed", {"text": message}, changes.step(connection, run_id))
 
     def _interrupt(self, run_id: str, pid: int | None, why: str) -> bool:
         with self._writing() as connection:
@@ -217,8 +216,8 @@ class Store(Keeping):
             if row is None or row.state not in GOING or row.pid != pid:
                 return False  # it ended, or was taken over, in the meantime
             message = f"The run was interrupted at step {row.step} ({why}): resume it."
-            inside.move(connection, run_id, "interrupted", message)
-            inside.log(connection, run_id, "interrupted", {"text": message}, row.step)
+            changes.move(connection, run_id, "interrupted", message)
+            changes.log(connection, run_id, "interrupted", {"text": message}, row.step)
             return True
 
     # ---------------------------------------------------------------- steps
@@ -236,7 +235,7 @@ class Store(Keeping):
         values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
                   "seconds": seconds, "metrics": json.dumps(record.metrics, allow_nan=False)}
         with self._writing() as connection:
-            inside.check_owner(connection, run_id)
+            changes.check_owner(connection, run_id)
             there = connection.execute(sa.select(steps.c.step).where(
                 steps.c.run_id == run_id, steps.c.step == record.step)).first()
             if not there:
@@ -260,7 +259,7 @@ class Store(Keeping):
     def logged(self, run_id: str, after: int = 0) -> set[str]:
         """The metrics that any of a run's rows beyond step `after` has."""
         with self._reading() as connection:
-            return inside.logged(connection, run_id, after)
+            return changes.logged(connection, run_id, after)
 
     def columns(self, run_ids: Sequence[str], keys: Sequence[str], after: int = 0) -> dict[str, list[Sequence[Any]]]:
         """For each run step, tokens, environment steps and seconds of the rows beyond `after`, then the metrics `keys`.
@@ -268,14 +267,14 @@ class Store(Keeping):
         A number that a row does not have is None. From one snapshot, and faster than whole rows.
         """
         with self._reading() as connection:
-            return {run_id: inside.columns(connection, run_id, keys, after) for run_id in run_ids}
+            return {run_id: changes.columns(connection, run_id, keys, after) for run_id in run_ids}
 
     # ---------------------------------------------------------------- events and controls
 
     def log(self, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
         """Add an event; return its id."""
         with self._writing() as connection:
-            return inside.log(connection, run_id, kind, payload, step)
+            return changes.log(connection, run_id, kind, payload, step)
 
     def events_after(self, run_id: str, event_id: int = 0) -> list[Event]:
         """The events of a run beyond `event_id`, in order."""
@@ -299,17 +298,17 @@ class Store(Keeping):
         if command == "set" and set(payload) != {"knob", "value"}:
             raise LabError("The command set needs a knob and its value: for example set beta=0.1.")
         with self._writing() as connection:
-            state = inside.known(connection, run_id)
+            state = changes.known(connection, run_id)
             if state in ENDED:
                 advice = "resume it or start a new one" if state in RESUMABLE else "start a new one"
                 raise LabError(f"The run {run_id} is {state}, so it cannot obey {command}: {advice} first.")
-            control_id = inside.ask(connection, run_id, command, payload)
+            control_id = changes.ask(connection, run_id, command, payload)
             if command == "stop" and state == "queued":
-                step = inside.step(connection, run_id)
+                step = changes.step(connection, run_id)
                 connection.execute(controls.update().where(controls.c.id == control_id),
                                    {"state": "applied", "settled": time.time(), "step": step})
-                inside.move(connection, run_id, "stopped", "The run was stopped before it started.")
-                inside.log(connection, run_id, "stopped", {}, step)
+                changes.move(connection, run_id, "stopped", "The run was stopped before it started.")
+                changes.log(connection, run_id, "stopped", {}, step)
             return control_id
 
     def asked(self, run_id: str) -> list[Control]:
@@ -327,7 +326,7 @@ class Store(Keeping):
                                {"state": state, "settled": time.time(), "step": step, "refused": refused})
             if log:
                 run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar()
-                inside.log(connection, run_id, *log, step)
+                changes.log(connection, run_id, *log, step)
 
     def controls(self, run_id: str) -> list[Control]:
         """Everything that was ever asked of the run, and what became of it."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from labcore.errors import LabError
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, made, run_folder
 from labcore.runs.faults import Ended
@@ -67,7 +68,7 @@ def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable
         shutil.copytree(found[1] / "policy", target / "model")
         (target / "run.json").write_text(json.dumps({"run": maker}), encoding="utf-8")
 
-    checkpoint.write_folder(folder, fill)
+    atomic.write_folder(folder, fill)
 
 
 def _unfinished(store: Store, maker: str | None, sft: RunSpec) -> str | None:

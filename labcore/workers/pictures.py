@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 
 MOST = 1000
 EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped
@@ -32,7 +32,7 @@ class Pictures:
         What `content` calls the best step so far is spared, since it is shown beside the newest.
         """
         text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
-        checkpoint.write_text(self._folder / f"step-{step:06d}.json", text)
+        atomic.write_text(self._folder / f"step-{step:06d}.json", text)
         self._count = len(self._files()) if self._count is None else self._count + 1
         if self._count > 2 * MOST:
             self._thin((content.get("best") or {}).get("step"))

@@ -17,6 +17,7 @@ from pkgutil import resolve_name
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, run_folder
 from labcore.runs import fork, versions
@@ -90,7 +91,7 @@ class _Drive:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
         made(self._folder)
-        checkpoint.write_text(self._folder / "spec.json", row.spec.to_json())
+        atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
         found = checkpoint.newest(self._folder)
         step, folder = found or (0, None)

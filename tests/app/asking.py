@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labcore.files.checkpoints import write_text
+from labcore.files.atomic import write_text
 from labcore.files.paths import run_folder
 from labcore.jobs import jobs
 from tests.app.seeding import seed

@@ -7,7 +7,8 @@ import pytest
 from app.compare.answers import COUNT, SHOWN, share, table
 from labcore.files.paths import home, run_folder
 from labcore.jobs import jobs
-from labcore.jobs.models import BASE, Model, source
+from labcore.jobs.models import source
+from labcore.spec.model_names import BASE, Model
 from labcore.spec.run_spec import base_spec
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, ran

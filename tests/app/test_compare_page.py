@@ -101,7 +101,7 @@ def test_more_settings_than_fit(page, lab):
 
 
 def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
-    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    kept, = imported.keep(lab.store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     imported.place(kept.id).joinpath("rows.csv").unlink()
     test = page("compare", runs=f"{kept.id},{pair[0]}")
     assert "has lost its rows.csv" in warnings(test)[0] and len(charts(test)["main"]["groups"]) == 1
@@ -110,7 +110,7 @@ def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
 
 
 def test_an_imported_run_lies_beside_ours(page, lab, pair):
-    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    kept, = imported.keep(lab.store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     data = charts(page("compare", runs=f"{pair[0]},{kept.id}"))["main"]
     assert [group["label"] for group in data["groups"]] == ["GRPO", "TRL (imported)"]
     assert data["panels"][0]["lines"]["1:line"]["y"] == [0.5, 0.75]

@@ -4,6 +4,7 @@ import pytest
 
 from app.training import forking
 from app.training.feed import Feed, branch, payload
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
@@ -17,7 +18,7 @@ def checkpointed(store, state="finished", at=(0, 2, 5), **more) -> str:
     run_id = seed(store, state, **more)
     for step in at:
         checkpoint.save(run_folder(run_id), step, lambda folder: None, marked=at)
-    checkpoint.write_text(run_folder(run_id) / "spec.json", store.run(run_id).spec.to_json())
+    atomic.write_text(run_folder(run_id) / "spec.json", store.run(run_id).spec.to_json())
     return run_id
 
 

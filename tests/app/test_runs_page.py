@@ -20,6 +20,7 @@ from labcore.files import uploads
 from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
 from labcore.shelf.fields import grouped
+from labcore.store import changes
 from labcore.store.schema import runs
 from tests.app.seeding import link, ran, seed
 from tests.shelf.tools import CSV, entry
@@ -52,7 +53,7 @@ def labels(test) -> list[str]:
 def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
     run_id = seed(lab.store, "finished", seed=3)
     lab.store.mark(run_id, star=True, tags=["paper"], note="Two\nlines")
-    about, = imported.keep("trl.csv", CSV)
+    about, = imported.keep(lab.store, "trl.csv", CSV)
     table = page("runs").dataframe[0].value
     assert list(table["run"]) == [about.id, run_id]
     row = table.iloc[1]
@@ -204,7 +205,7 @@ def test_deleted_runs_come_back_by_one_click(page, lab):
 
 def test_the_trash_lists_restores_and_empties(page, lab):
     one, two = (seed(lab.store, "finished") for _ in range(2))
-    about, = imported.keep("trl.csv", CSV)
+    about, = imported.keep(lab.store, "trl.csv", CSV)
     test = press(select(page("runs"), one, two, about.id), "act:Delete")
     assert rows(test) == [] and "Deleted · 3" in labels(test)
     press(test, "runs:deleted")
@@ -213,7 +214,7 @@ def test_the_trash_lists_restores_and_empties(page, lab):
     press(select(test, one), "act:Restore")
     assert set(rows(test)) == {two, about.id} and [run.id for run in lab.store.runs()] == [one]
     press(test, "act:Empty the trash")
-    assert "The trash is empty" in said(test) and lab.store.trashed() == imported.trashed() == []
+    assert "The trash is empty" in said(test) and lab.store.trashed() == imported.trashed(lab.store) == []
     assert not run_folder(two).exists()
 
 
@@ -221,7 +222,7 @@ def test_opening_the_page_purges_what_lay_in_the_trash_for_a_week(page, lab):
     run_id = seed(lab.store, "finished")
     lab.store.trash([run_id])
     with lab.store._writing() as connection:
-        connection.execute(runs.update(), {"deleted": time.time() - 8 * 86_400})
+        changes.mark(connection, run_id, deleted=time.time() - 8 * 86_400)
     page("runs")
     assert lab.store.trashed() == []
 
@@ -305,7 +306,7 @@ def test_details_tell_the_outcome_and_what_was_turned(page, lab):
 
 
 def test_details_of_an_import_say_what_was_taken(page, lab):
-    about, = imported.keep("trl.csv", CSV)
+    about, = imported.keep(lab.store, "trl.csv", CSV)
     test = press(select(page("runs"), about.id), "act:details")
     assert "secret" in said(test) and "Imported from trl.csv" in said(test)
 

@@ -10,7 +10,7 @@ from app.playground import vote
 from app.playground.models import titles
 from labcore.files.paths import home
 from labcore.jobs import votes
-from labcore.jobs.models import Model
+from labcore.spec.model_names import Model
 from labcore.tasks.preferences import Preferences
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran

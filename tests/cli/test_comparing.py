@@ -119,7 +119,7 @@ def test_one_bad_file_imports_none(capsys, tmp_path):
     bad.write_text("epoch\n1\n")
     assert "bad.csv has no step column" in refused(capsys, "import", str(good), str(bad))
     assert "There is no file" in refused(capsys, "import", str(good), str(tmp_path / "none.csv"))
-    assert imported.listed() == []
+    assert imported.listed(Store()) == []
 
 
 @pytest.mark.parametrize("right, lines", [(False, ["a    bb", "ccc  d"]), (True, ["a    bb", "ccc   d"])])

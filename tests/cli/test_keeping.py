@@ -28,7 +28,7 @@ def printed(capsys, *arguments: str) -> str:
 
 def test_runs_are_listed_searched_and_described(store, capsys):
     low, high = ended(store, knobs={"beta": 0.02}), ended(store, knobs={"beta": 0.1})
-    other = imported.keep("trl.csv", CSV)[0].id
+    other = imported.keep(store, "trl.csv", CSV)[0].id
     lines = printed(capsys, "runs").splitlines()
     assert [line.split()[0] for line in lines] == [other, high, low] and "reward 0.2" in lines[1]
     assert printed(capsys, "runs", "beta>0.05").split()[0] == high
@@ -52,7 +52,7 @@ def test_marks_are_shown_and_taken_away(store, capsys):
 
 
 def test_what_is_deleted_can_be_restored_unless_it_was_for_good(store, capsys):
-    run_id, other = ended(store, files=10), imported.keep("trl.csv", CSV)[0].id
+    run_id, other = ended(store, files=10), imported.keep(store, "trl.csv", CSV)[0].id
     assert f"restore {run_id} {other}" in printed(capsys, "delete", run_id, other)
     assert "No runs yet" in printed(capsys, "runs")
     assert printed(capsys, "runs", "--deleted").count("\n") == 2
@@ -60,7 +60,7 @@ def test_what_is_deleted_can_be_restored_unless_it_was_for_good(store, capsys):
     printed(capsys, "restore", run_id, other)
     assert printed(capsys, "runs").count("\n") == 2 and "The trash is empty" in printed(capsys, "runs", "--deleted")
     printed(capsys, "delete", run_id, other, "--for-good")
-    assert not run_folder(run_id).exists() and imported.listed() == imported.trashed() == []
+    assert not run_folder(run_id).exists() and imported.listed(store) == imported.trashed(store) == []
     assert main(["restore", run_id]) == 1 and "There is no run" in capsys.readouterr().err
 
 

@@ -37,11 +37,14 @@ def test_ema_by_hand():
     assert curves.ema([3.0] * 50, 0.99) == pytest.approx([3.0] * 50, abs=1e-12)  # no bias to 0
 
 
-def test_ema_like_its_slow_twin():
-    values = np.random.default_rng(0).normal(size=60)
-    values[[7, 8, 30]] = NAN
-    for starts in ([], [20], [8, 31, 59]):
-        assert curves.ema(values, 0.8, starts) == pytest.approx(slow_ema(values.tolist(), 0.8, starts), nan_ok=True)
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 0.8, 0.999])
+@pytest.mark.parametrize("starts", [[], [20], [0, 8, 31, 59], [200]])
+def test_ema_like_its_slow_twin(smoothing, starts):
+    values = 1e3 + np.random.default_rng(0).normal(size=60)
+    values[[0, 7, 8, 30, 31, 59]] = NAN, NAN, NAN, np.inf, -np.inf, NAN
+    assert curves.ema(values, smoothing, starts) == pytest.approx(
+        slow_ema(values.tolist(), smoothing, starts), rel=1e-13, nan_ok=True)
+    assert curves.ema([], smoothing, starts).size == 0
 
 
 @pytest.mark.parametrize("smoothing", [1.0, -0.1, 2.0, NAN])

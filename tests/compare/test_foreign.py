@@ -1,19 +1,27 @@
 """Runs of other tools: what their CSVs become, that they are marked, and one sentence for every file that is none."""
 
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from labcore.compare import foreign, imported
 from labcore.compare.loading import load
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.exports.folder import write_metrics
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 from labcore.files.paths import home
-from labcore.store import changes as inside
+from labcore.store import changes
 from labcore.store.store import Store
 from tests.compare import tools
+
+
+@pytest.fixture
+def store():
+    return Store()
+
 
 TRL = b"""loss,grad_norm,learning_rate,num_tokens,completions/mean_length,completions/clipped_ratio,reward,kl,\
 clip_ratio/region_mean,rewards/fmt/mean,epoch,step,train_runtime
@@ -119,13 +127,13 @@ def test_rows_are_put_in_order_and_counters_stay():
     (b'step,reward\n1,"2\n', "is not CSV"),
     (b"step,reward\n1,\xff\n", "m.csv is not UTF-8: line 2 has the byte 0xff"),
 ])
-def test_a_file_that_cannot_be_used(content, words):
+def test_a_file_that_cannot_be_used(store, content, words):
     with pytest.raises(LabError) as refused:
         foreign.parse("m.csv", content)
     assert words in str(refused.value) and str(refused.value).count(". ") == 0
     with pytest.raises(LabError):
-        imported.keep("m.csv", content)
-    assert imported.listed() == [] and not (home() / "imported").exists()
+        imported.keep(store, "m.csv", content)
+    assert imported.listed(store) == [] and not (home() / "imported").exists()
 
 
 def test_a_file_that_is_too_large(monkeypatch):
@@ -134,8 +142,8 @@ def test_a_file_that_is_too_large(monkeypatch):
         foreign.parse("m.csv", TRL)
 
 
-def test_an_import_is_kept_marked_and_loaded():
-    (about,) = imported.keep("../up/log history.csv", TRL)
+def test_an_import_is_kept_marked_and_loaded(store):
+    (about,) = imported.keep(store, "../up/log history.csv", TRL)
     assert about.id.startswith("imported-log-history-") and about.file == "log history.csv" and about.steps == 2
     folder = home() / "imported" / about.id
     assert (folder / "source.csv").read_bytes() == TRL  # nothing of the user's is lost
@@ -145,53 +153,76 @@ def test_an_import_is_kept_marked_and_loaded():
     assert got.label == "log history" and got.notes == about.notes
     assert got.column("reward", "tokens")[1].tolist() == [0.2, 0.4]
     assert got.axes["updates"].tolist() == [10, 20] and "seconds" not in got.axes
-    assert imported.keep("log history.csv", TRL) == [about] and imported.listed() == [about]
-    imported.forget(about.id)
-    assert imported.listed() == [] and not imported.known(about.id)
+    assert imported.keep(store, "log history.csv", TRL) == [about] and imported.listed(store) == [about]
+    store.delete(about.id)
+    assert imported.listed(store) == [] and not imported.known(store, about.id)
     with pytest.raises(LabError, match="no imported run"):
         imported.load(about.id)
 
 
-def test_an_imported_run_has_a_star_tags_a_note_and_a_trash_of_its_own():
-    (about,) = imported.keep("m.csv", TRL)
-    imported.mark(about.id, star=True, tags=["paper"])
-    imported.mark(about.id, note="From the cluster.")
-    marked = imported.about(about.id)
-    assert (marked.star, marked.tags, marked.note, marked.mapped) == (True, ("paper",), "From the cluster.",
-                                                                       about.mapped)
-    imported.trash(about.id)
-    assert imported.listed() == [] and not imported.known(about.id)
-    (lying,) = imported.trashed()
-    assert lying.deleted and lying.star and lying.id == about.id
-    with pytest.raises(LabError, match="no imported run"):
-        imported.trash(about.id)
-    imported.restore(about.id)
-    assert imported.listed() == [marked] and imported.trashed() == []
-    imported.trash(about.id)
-    assert imported.keep("m.csv", TRL) == [marked], "importing it again takes it out of the trash"
-    imported.trash(about.id)
-    imported.forget(about.id)
-    assert imported.trashed() == [] == imported.listed()
-    with pytest.raises(LabError, match="is not in the trash"):
-        imported.restore(about.id)
+def test_an_imported_run_has_a_star_tags_a_note_and_a_place_in_the_trash(store):
+    (about,) = imported.keep(store, "m.csv", TRL)
+    store.mark(about.id, star=True, tags=["paper"])
+    store.mark(about.id, note="From the cluster.")
+    (marked,) = imported.listed(store)
+    assert marked == replace(about, star=True, tags=("paper",), note="From the cluster.")
+    store.trash([about.id])
+    assert imported.listed(store) == [] and not imported.known(store, about.id)
+    (lying,) = imported.trashed(store)
+    assert lying.deleted and replace(lying, deleted=None) == marked
+    for refused in (lambda: store.trash([about.id]), lambda: store.mark(about.id, star=True),
+                    lambda: load(store, [about.id]), lambda: imported.check(store, about.id)):
+        with pytest.raises(LabError, match="is in the trash: restore it first"):
+            refused()
+    store.restore([about.id])
+    assert imported.listed(store) == [marked] and imported.trashed(store) == []
+    store.trash([about.id])
+    assert imported.keep(store, "m.csv", TRL) == [marked], "importing it again takes it out of the trash"
+    store.trash([about.id])
+    store.delete(about.id)
+    assert imported.trashed(store) == [] == imported.listed(store) and store.marks() == {}
+    assert imported.keep(store, "m.csv", TRL)[0].star is False, "nothing is left of one that was deleted for good"
 
 
-def test_files_of_one_label_are_seeds_of_one_group():
-    first, second = imported.keep("a.csv", TRL, "trl grpo"), imported.keep("b.csv", TRL + b"\n", "trl grpo")
-    assert first[0].id != second[0].id and first[0].label == second[0].label == "trl grpo"
+def test_a_folder_deleted_by_hand_can_be_imported_again(store):
+    (about,) = imported.keep(store, "m.csv", TRL)
+    store.trash([about.id])
+    shutil.rmtree(imported.place(about.id))
+    assert imported.trashed(store) == [] and imported.keep(store, "m.csv", TRL) == imported.listed(store)
 
 
-def test_a_disk_that_is_full_leaves_nothing(monkeypatch):
+def test_imported_metrics_are_no_run_and_obey_nothing(store):
+    (about,) = imported.keep(store, "m.csv", TRL)
+    for refused in (lambda: store.ask(about.id, "pause"), lambda: store.requeue(about.id),
+                    lambda: store.set_state(about.id, "running"), lambda: store.run(about.id)):
+        with pytest.raises(NoSuchRun):
+            refused()
+
+
+@pytest.mark.parametrize("name", ["imported-../../x", "imported-a/b", "imported-a\\b"])
+def test_a_name_with_a_path_in_it_is_no_import(store, name):
+    assert not imported.there(name)
+    with pytest.raises(NoSuchRun):
+        store.delete(name)
+
+
+def test_files_of_one_label_are_seeds_of_one_group(store):
+    first, = imported.keep(store, "a.csv", TRL, "trl grpo")
+    second, = imported.keep(store, "b.csv", TRL + b"\n", "trl grpo")
+    assert first.id != second.id and first.label == second.label == "trl grpo"
+
+
+def test_a_disk_that_is_full_leaves_nothing(store, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "write_folder", full)
+    monkeypatch.setattr(atomic, "write_folder", full)
     with pytest.raises(LabError, match="the disk is full"):
-        imported.keep("m.csv", TRL)
+        imported.keep(store, "m.csv", TRL)
 
 
-def test_damaged_files_are_one_sentence_and_can_be_deleted():
-    (whole,), (broken,) = imported.keep("m.csv", TRL), imported.keep("n.csv", TRL)
+def test_damaged_files_are_one_sentence_and_can_be_deleted(store):
+    (whole,), (broken,) = imported.keep(store, "m.csv", TRL), imported.keep(store, "n.csv", TRL)
     folder = home() / "imported" / broken.id
     (folder / "rows.csv").unlink()
     with pytest.raises(LabError, match=r"has lost its rows\.csv"):
@@ -199,16 +230,15 @@ def test_damaged_files_are_one_sentence_and_can_be_deleted():
     (folder / "about.json").write_text("{")
     with pytest.raises(LabError, match=r"has lost its about\.json: delete it"):
         imported.load(broken.id)
-    assert [(run.id, run.steps) for run in imported.listed()] == [(whole.id, 2), (broken.id, 0)]
-    assert "delete it" in imported.listed()[1].notes[0]
-    imported.forget(broken.id)
-    assert imported.listed() == [whole]
+    assert [(run.id, run.steps) for run in imported.listed(store)] == [(whole.id, 2), (broken.id, 0)]
+    assert "delete it" in imported.listed(store)[1].notes[0]
+    store.delete(broken.id)
+    assert imported.listed(store) == [whole]
 
 
-def test_runs_are_loaded_by_name_wherever_they_are(tmp_path):
-    store = Store()
+def test_runs_are_loaded_by_name_wherever_they_are(store, tmp_path):
     own = tools.stored(store, [0.1, 0.2], changes=[(1, "beta", 0.5)])
-    (about,) = imported.keep("m.csv", TRL)
+    (about,) = imported.keep(store, "m.csv", TRL)
     path = tmp_path / "chart.csv"
     path.write_bytes(CHART)
     got = load(store, [about.id, own, str(path)])
@@ -246,7 +276,7 @@ def test_columns_of_a_database_that_cannot_look_into_json():
             self.execute = connection.execute
 
     with store._reading() as connection:
-        found = inside.columns(Other(connection), run_id, ["kl", "entropy", "updates"])
+        found = changes.columns(Other(connection), run_id, ["kl", "entropy", "updates"])
     assert [list(column) for column in found] == [[1, 2], [100, 200], [0, 0], [1.0, 2.0], [0.5, 0.25], [None, None],
                                                   [1.0, 2.0]]
     assert [list(column) for column in store.columns([run_id], ["kl", "entropy", "updates"])[run_id]] == [

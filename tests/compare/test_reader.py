@@ -68,7 +68,8 @@ def test_a_run_without_rows_and_one_without_the_metric():
 
 
 def test_an_imported_run_is_read_whole():
-    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    store = Store()
+    kept, = imported.keep(store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     trace, = Reader(Store()).traces([kept.id], [])
     assert trace.imported and trace.metrics["reward"].tolist() == [0.5, 0.75]
     with pytest.raises(LabError, match="import its CSV"):
@@ -92,13 +93,15 @@ def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(f
     assert again.changes == ((3, "beta", 0.1),)
 
 
-@pytest.mark.parametrize("away", [imported.trash, imported.forget])
-def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away):
-    kept, = imported.keep("log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
-    reader = Reader(Store())
+@pytest.mark.parametrize("away, words", [(Store.delete, "import its CSV"),
+                                         (lambda store, name: store.trash([name]), "is in the trash: restore it")])
+def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away, words):
+    store = Store()
+    kept, = imported.keep(store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    reader = Reader(store)
     reader.traces([kept.id], [])
-    away(kept.id)
-    with pytest.raises(LabError, match="import its CSV"):
+    away(store, kept.id)
+    with pytest.raises(LabError, match=words):
         reader.traces([kept.id], [])
 
 
@@ -106,7 +109,7 @@ def test_no_more_runs_are_kept_than_said_own_and_imported(monkeypatch):
     monkeypatch.setattr("labcore.compare.reader.MOST", 2)
     store = Counting()
     own = tools.stored(store, [0.1, 0.2])
-    others = [imported.keep("log.csv", b"step,reward\n1,0.5\n", label)[0].id for label in ("a", "b")]
+    others = [imported.keep(store, "log.csv", b"step,reward\n1,0.5\n", label)[0].id for label in ("a", "b")]
     reader = Reader(store)
     reader.traces([store.run(own), *others], ["reward"])
     assert len(reader._kept) == 2

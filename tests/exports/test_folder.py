@@ -120,11 +120,11 @@ def test_what_cannot_be_exported_is_told(store, run_id, tmp_path, monkeypatch):
 def test_a_checkpoint_deleted_while_it_is_copied_is_replaced_by_the_next(store, run_id, tmp_path, monkeypatch):
     real, newer = shutil.copytree, []
 
-    def copytree(source, target):
+    def copytree(source, target, **options):
         if not newer:  # the worker has just written two newer ones
             newer.append(source.parent.with_name("step-000030"))
             source.parent.rename(newer[0])
-        return real(source, target)
+        return real(source, target, **options)
 
     monkeypatch.setattr(export.shutil, "copytree", copytree)
     export_run(store, run_id, tmp_path / "out")

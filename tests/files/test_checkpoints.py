@@ -75,10 +75,3 @@ def test_what_a_killed_worker_left_half_written_is_not_seen_and_is_cleared(tmp_p
     assert checkpoint.newest(tmp_path)[0] == 1
     checkpoint.save(tmp_path, 3, fill)
     assert not half.exists()
-
-
-def test_text_is_replaced_as_a_whole(tmp_path):
-    path = tmp_path / "samples" / "step-000001.json"
-    checkpoint.write_text(path, "one")
-    checkpoint.write_text(path, "two")
-    assert path.read_text() == "two" and [p.name for p in path.parent.iterdir()] == [path.name]

@@ -1,4 +1,4 @@
-"""Names of models, and where what they mean lies."""
+"""Where the models of a run come from."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
-from labcore.files.checkpoints import write_text
+from labcore.files.atomic import write_text
 from labcore.files.paths import home, run_folder
-from labcore.jobs.models import BASE, START, Model, base_folder, offered, parse, source
+from labcore.jobs.models import base_folder, offered, source
+from labcore.spec.model_names import BASE, START, Model, parse
 from labcore.spec.run_spec import BASE_SEED, base_spec, make
 
 
@@ -26,19 +27,6 @@ def taught(run_id: str):
     folder = home() / "base" / base_spec(source(Model(run_id, START)).spec).hash() / "model"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@pytest.mark.parametrize("name, model", [
-    ("grpo-sort-ab12", Model("grpo-sort-ab12")), ("grpo-sort-ab12@40", Model("grpo-sort-ab12", step=40)),
-    ("base:ppo-x.y-1", Model("ppo-x.y-1", BASE)), (" start:a ", Model("a", START))])
-def test_a_name_and_back(name, model):
-    assert parse(name) == model and model.name == name.strip()
-
-
-@pytest.mark.parametrize("name", ["", "base:", "base:a@3", "../secret", "a/b", "..", "a@", "a@-1", "a@1@2", "end:a"])
-def test_what_is_no_name_is_told(name):
-    with pytest.raises(LabError, match="names no model"):
-        parse(name)
 
 
 def test_the_newest_is_pinned_and_all_are_offered_in_the_order_of_training():

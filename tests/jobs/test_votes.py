@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from labcore.errors import LabError
+from labcore.files import atomic
 from labcore.jobs import votes
 from labcore.jobs.votes import Side, Tally
 from labcore.tasks.preferences import Preferences
@@ -70,7 +71,7 @@ def test_a_whole_vote_without_the_end_of_its_line_stays():
 
 def test_a_vote_is_synced_before_the_next(monkeypatch):
     synced = []
-    monkeypatch.setattr(votes.os, "fsync", synced.append)
+    monkeypatch.setattr(atomic.os, "fsync", synced.append)
     votes.prefer("a=", Side(A, "x"), Side(B, "y"))
     votes.tie("a=", Side(A, "x"), Side(B, "y"))
     assert len(synced) == 2

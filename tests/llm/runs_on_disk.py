@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.llm.session import LlmSession
@@ -19,7 +20,7 @@ def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str
         given |= {"sft_steps": 0}
     spec = spec_of(algorithm, **given)
     folder = run_folder(run_id)
-    checkpoint.write_text(folder / "spec.json", spec.to_json())
+    atomic.write_text(folder / "spec.json", spec.to_json())
     session = LlmSession.start(spec)
     shake(session.policy, by=by)
     for record in session.run():

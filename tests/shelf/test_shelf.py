@@ -9,11 +9,13 @@ from labcore.compare import imported
 from labcore.errors import LabError, NoSuchRun
 from labcore.exports import folder as export
 from labcore.files import checkpoints as checkpoint
+from labcore.files import sizes
 from labcore.files.paths import home, run_folder
 from labcore.shelf import cleanup, disk, marks
 from labcore.shelf.digest import POINTS, Digest, headline_among
 from labcore.shelf.shelf import Shelf, complete
 from labcore.spec.record import Record
+from labcore.store import changes
 from labcore.store.store import Store
 from tests.shelf.tools import CSV, ended
 
@@ -60,7 +62,7 @@ def test_the_headline_of_another_tool_s_run_says_what_is_better():
 
 def test_entries_show_runs_and_imported_ones_newest_first(store, shelf):
     run_id = ended(store, [0.1, 0.5, 0.3], files=1000, knobs={"beta": 0.1}, seed=3)
-    about, = imported.keep("trl.csv", CSV)
+    about, = imported.keep(store, "trl.csv", CSV)
     other, own = shelf.entries()
     assert (own.id, own.state, own.algorithm, own.seed, own.step, own.steps) == (run_id, "finished", "GRPO", 3, 3, 500)
     assert own.knobs["beta"] == 0.1 and own.seconds == 1.5
@@ -113,7 +115,7 @@ def test_a_refresh_reads_only_what_goes(store, shelf, monkeypatch):
 
 def test_without_time_entries_come_bare_and_are_digested_later(store, shelf):
     ended(store, [0.1, 0.2])
-    imported.keep("trl.csv", CSV)
+    imported.keep(store, "trl.csv", CSV)
     bare = shelf.entries(seconds=0)
     assert len(bare) == 2 and not complete(bare) and {entry.digest.last for entry in bare} == {None}
     assert complete(shelf.entries())
@@ -140,7 +142,7 @@ def test_a_size_is_counted_again_when_an_ended_run_was_exported(store, shelf):
         time.sleep(0.02)  # a file's time may lag by a tick of the clock
         target = write(store, run_id)
         (entry,) = shelf.entries()
-        assert entry.digest.size == disk.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
+        assert entry.digest.size == sizes.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
         assert Shelf(store).entries() == [entry]
         before = entry
 
@@ -153,7 +155,7 @@ def capsule_like(_store, run_id):
 
 
 def test_stars_tags_and_notes_are_set_on_own_and_imported_runs_alike(store, shelf):
-    ids = [ended(store), imported.keep("trl.csv", CSV)[0].id]
+    ids = [ended(store), imported.keep(store, "trl.csv", CSV)[0].id]
     marks.star(store, ids)
     marks.tag(store, ids, add=["  for the   paper ", "draft"])
     marks.tag(store, ids, add=["draft", "new"], remove=["for the paper"])
@@ -173,7 +175,7 @@ def test_stars_tags_and_notes_are_set_on_own_and_imported_runs_alike(store, shel
 
 
 def test_what_is_deleted_comes_back_until_it_is_purged(store, shelf):
-    own, other = ended(store, files=10), imported.keep("trl.csv", CSV)[0].id
+    own, other = ended(store, files=10), imported.keep(store, "trl.csv", CSV)[0].id
     before = shelf.entries()
     marks.trash(store, [own, other])
     assert shelf.entries() == [] and {entry.id for entry in shelf.trashed()} == {own, other}
@@ -188,41 +190,46 @@ def test_what_is_deleted_comes_back_until_it_is_purged(store, shelf):
 
 
 def test_a_run_that_goes_cannot_be_deleted_and_takes_no_other_with_it(store):
-    going, other = ended(store, state="running"), imported.keep("trl.csv", CSV)[0].id
+    going, other = ended(store, state="running"), imported.keep(store, "trl.csv", CSV)[0].id
     with pytest.raises(LabError, match="is running: stop it before you delete it"):
         marks.trash(store, [other, going])
-    assert imported.known(other) and len(store.runs()) == 1
+    assert imported.known(store, other) and len(store.runs()) == 1
 
 
 def test_the_trash_is_purged_after_a_week(store):
     old, new = ended(store), ended(store)
     store.trash([old, new])
     with store._writing() as connection:
-        from labcore.store.schema import runs
-        connection.execute(runs.update().where(runs.c.id == old), {"deleted": time.time() - 7.1 * 86_400})
+        changes.mark(connection, old, deleted=time.time() - 7.1 * 86_400)
     assert marks.purge(store) == [old] and [row.id for row in store.trashed()] == [new]
 
 
-@pytest.mark.parametrize("purge", [lambda store, ids: marks.purge(store, 0, ids),
-                                   lambda store, ids: marks.purge(store, 0)], ids=["those", "all"])
-def test_a_run_restored_after_the_trash_was_listed_is_not_purged(store, monkeypatch, purge):
-    own, other = ended(store, files=10), imported.keep("trl.csv", CSV)[0].id
-    gone, also = ended(store), imported.keep("trl.csv", CSV, "another")[0].id
-    marks.trash(store, [own, other, gone, also])
-    listed = store.trashed(), imported.trashed()
-    marks.restore(store, [own, other])
-    monkeypatch.setattr(store, "trashed", lambda: listed[0])
-    monkeypatch.setattr(imported, "trashed", lambda: listed[1])
-    assert sorted(purge(store, [own, other, gone, also])) == sorted([gone, also])
-    assert store.run(own).id == own and run_folder(own).exists() and imported.known(other)
-    assert not list((home() / "imported" / ".trash").iterdir()) and not run_folder(gone).exists()
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_run_restored_while_the_trash_is_purged_stays(store, monkeypatch, all_of_them):
+    """Somebody restores two of four between the first look into the trash and the purge itself."""
+    own, other = ended(store, files=10), imported.keep(store, "trl.csv", CSV)[0].id
+    gone, also = ended(store, files=10), imported.keep(store, "trl.csv", CSV, "another")[0].id
+    listed = [own, other, gone, also]
+    marks.trash(store, listed)
+    writing = store._writing
+
+    def restored_first():
+        monkeypatch.setattr(store, "_writing", writing)
+        marks.restore(store, [own, other])
+        return writing()
+
+    monkeypatch.setattr(store, "_writing", restored_first)
+    assert sorted(marks.purge(store, 0, None if all_of_them else listed)) == sorted([gone, also])
+    assert store.run(own).id == own and run_folder(own).exists() and imported.known(store, other)
+    assert not run_folder(gone).exists() and not imported.place(also).exists()
+    assert imported.load(other).run == other
 
 
 def test_a_run_deleted_anew_after_the_trash_was_listed_has_its_whole_week(store):
-    own, other = ended(store), imported.keep("trl.csv", CSV)[0].id
+    own, other = ended(store), imported.keep(store, "trl.csv", CSV)[0].id
     marks.trash(store, [own, other])
     assert marks.purge(store, 1, [own, other]) == []
-    assert [row.id for row in store.trashed()] == [own] and [run.id for run in imported.trashed()] == [other]
+    assert [row.id for row in store.trashed()] == [own] and [run.id for run in imported.trashed(store)] == [other]
 
 
 @pytest.fixture
@@ -258,7 +265,7 @@ def test_spare_files_go_and_curves_and_the_first_and_newest_checkpoint_stay(stor
     assert left == ["checkpoints/step-000000/content", "checkpoints/step-000002/content"]
     assert len(store.steps_after(many[0])) == 2
     assert {entry.id: entry.digest.size for entry in shelf.entries()}[many[0]] == 2000
-    assert disk.size(run_folder(many[1])) == 5000
+    assert sizes.size(run_folder(many[1])) == 5000
     assert cleanup.spare_files(shelf.entries()).ids == ()
 
 
@@ -266,7 +273,7 @@ def test_a_run_that_was_taken_up_again_meanwhile_keeps_its_files(store, shelf):
     run_id = ended(store, state="stopped", files=1000)
     plan = cleanup.spare_files(shelf.entries())
     store.requeue(run_id)
-    assert cleanup.carry_out(shelf, plan) == 0 and disk.size(run_folder(run_id)) == 5000
+    assert cleanup.carry_out(shelf, plan) == 0 and sizes.size(run_folder(run_id)) == 5000
 
 
 def test_what_is_kept_of_a_digest_is_plain_json(store, shelf):

@@ -6,8 +6,7 @@ from labcore.cli.commands import spec_of
 from labcore.cli.main import parser
 from labcore.errors import LabError
 from labcore.files.paths import home, run_folder
-from labcore.jobs.models import parse
-from labcore.spec.model_names import model_of_name, name_of_model
+from labcore.spec.model_names import BASE, START, Model, model_of_name, name_of_model, parse, read
 from labcore.spec.run_spec import make
 
 
@@ -37,6 +36,7 @@ def test_what_comes_with_the_lab_goes_before_a_run_that_is_called_so(folder):
 @pytest.mark.parametrize("name, told", [
     ("grpo-sort-ab12@7", "has no checkpoint of step 7: take one of 100, 200."),
     ("grpo-sort-zzzz", "There is no model 'grpo-sort-zzzz'"), ("grpo-sort-zzzz@16", "There is no model 'grpo-sort-"),
+    ("SFT base none", "There is no model 'SFT base none'"), ("base:grpo-sort-ab12", "There is no model 'base:grpo"),
     ("ppo-cart-1f", "has no language model to start from"), ("ppo-cart-1f@5", "has no language model to start from")])
 def test_a_run_without_that_model_is_told_before_it_starts(folder, name, told):
     (run_folder("ppo-cart-1f") / "checkpoints" / "step-000005").mkdir(parents=True)
@@ -51,12 +51,31 @@ def test_any_other_model_stays_as_it_is(folder, text):
     assert model_of_name(text) == name_of_model(text) == text
 
 
-def test_a_base_is_not_called_as_the_playground_calls_what_a_run_started_from():
-    with pytest.raises(LabError):
-        parse(name_of_model(str(home() / "base" / "3fa81c" / "model")))
-
-
 @pytest.mark.parametrize("name, step", [("grpo-sort-ab12", 200), ("grpo-sort-ab12@100", 100)])
 def test_the_command_line_takes_a_run_and_one_of_its_steps(folder, name, step):
     options = parser().parse_args(["run", "--algorithm", "grpo", "--task", "sort", "--model", name])
     assert spec_of(options).model == str(run_folder("grpo-sort-ab12") / "checkpoints" / f"step-{step:06d}" / "policy")
+
+
+@pytest.mark.parametrize("name, model", [
+    ("grpo-sort-ab12", Model("grpo-sort-ab12")), ("grpo-sort-ab12@40", Model("grpo-sort-ab12", step=40)),
+    ("base:ppo-x.y-1", Model("ppo-x.y-1", BASE)), (" start:a ", Model("a", START)), ("base", Model("base")),
+    ("base@3", Model("base", step=3)), ("SFT base 3fa81c", Model("", sft="3fa81c"))])
+def test_a_name_and_back(name, model):
+    assert read(name) == model and model.name == name.strip()
+    assert model.sft or parse(name) == model
+
+
+@pytest.mark.parametrize("name", ["", "base:", "base:a@3", "../secret", "a/b", "..", "a@", "a@-1", "a@1@2", "end:a",
+                                  "a b", "SFT base", "SFT base a@1", "base:SFT base a"])
+def test_what_is_no_name_is_told(name):
+    assert read(name) is None
+    with pytest.raises(LabError, match="names no model"):
+        parse(name)
+
+
+def test_a_base_model_belongs_to_no_run_so_it_is_none_of_a_run_s_models(folder):
+    name = name_of_model(str(home() / "base" / "3fa81c" / "model"))
+    assert read(name).pinned == read(name)
+    with pytest.raises(LabError, match="names no model"):
+        parse(name)

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save
 from labcore.compare.loading import load
 from labcore.compare.reader import Reader
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
+from labcore.files import atomic
 from labcore.files.paths import run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
@@ -119,7 +119,7 @@ def test_a_file_of_more_rows_than_the_run_has_is_not_its_own(store, run):
     other = store.create(make(algorithm_key="grpo", task_key="sort", steps=9, knobs={"sft_steps": 0}), mine=True)
     store.set_state(other, "running")
     grow(store, other, range(1, 5))
-    checkpoint.write_bytes(run_folder(other) / columns.FILE, (run_folder(run) / columns.FILE).read_bytes())
+    atomic.write_bytes(run_folder(other) / columns.FILE, (run_folder(run) / columns.FILE).read_bytes())
     check(store, other, 0)
 
 

@@ -318,46 +318,10 @@ def test_a_forked_child_uses_connections_of_its_own(store):
 # ---------------------------------------------------------------- bad stores
 
 
-COLUMNS_OF_2 = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT NULL, message TEXT NOT NULL,
-    created DOUBLE NOT NULL, started DOUBLE, ended DOUBLE, pid INTEGER, host VARCHAR(200), process_started DOUBLE,
-    heartbeat DOUBLE, step INTEGER NOT NULL, seconds DOUBLE NOT NULL, base VARCHAR(100)"""
-
-
-def as_of_version(store: Store, version: str, more: str) -> None:
-    """Turn the runs' table into the one that the lab of that time made, with all that it knew of each run."""
-    names = [column.split()[0] for column in (COLUMNS_OF_2 + more).split(",")]
-    with store._writing() as connection:
-        connection.execute(sa.text("ALTER TABLE lab_runs RENAME TO newer"))
-        connection.execute(sa.text(f"CREATE TABLE lab_runs ({COLUMNS_OF_2}{more}, PRIMARY KEY (id))"))
-        connection.execute(sa.text(f"INSERT INTO lab_runs SELECT {', '.join(names)} FROM newer"))
-        connection.execute(sa.text("DROP TABLE newer"))
-        connection.execute(schema.meta.update(), {"value": version})
-    store.dispose()
-
-
-@pytest.mark.parametrize("version, more", [("1", ""), ("2", ", parent VARCHAR(100), sweep VARCHAR(100)")])
-def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version, more):
-    parent = store.create(grpo())
-    child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep="sweep-1" if version == "2" else None)
-    store.append(child, record(1), 1.0)
-    as_of_version(store, version, more)
-    for _ in range(2):  # the second time there is nothing to do
-        opened = Store(store.url)
-        assert [row.id for row in opened.runs()] == [child, parent]
-        assert [row.id for row in opened.children(parent)] == [child]
-        row = opened.run(child)
-        assert row.sweep == ("sweep-1" if version == "2" else None)
-        assert (row.star, row.tags, row.note, row.deleted) == (False, (), "", None)
-        assert opened.steps_after(child)[0].metrics["reward"] == EXACT
-    opened.mark(parent, star=True, tags=["kept"], note="why")
-    opened.trash([parent])
-    assert [row.id for row in opened.trashed()] == [parent] and opened.run(opened.create(grpo())).state == "queued"
-
-
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
         connection.execute(schema.meta.update(), {"value": "7"})
-    with pytest.raises(LabError, match="format is 7, this lab's is 3"):
+    with pytest.raises(LabError, match="format is 7, this lab's is 4"):
         Store()
 
 

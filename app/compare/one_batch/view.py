@@ -18,7 +18,8 @@ from app.link import Param
 from app.playground.models import title
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.jobs.models import BASE, Model, offered, parse, spec_of
+from labcore.jobs.models import offered, spec_of
+from labcore.spec.model_names import BASE, Model, parse
 
 BATCH = Param("batch", "")
 CSS = """

@@ -14,8 +14,7 @@ from pathlib import Path
 from labcore.errors import LabError
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
-from labcore.files import checkpoints as checkpoint
-from labcore.files import uploads
+from labcore.files import atomic, uploads
 from labcore.files.paths import home, is_run_id, made, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
@@ -97,13 +96,13 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
         if _brings_model(capsule):
             uploads.use(Path(spec.model).parent)
         if _brings_model(capsule) and not Path(spec.model).exists():
-            checkpoint.write_folder(Path(spec.model), lambda model: shutil.copytree(
-                target / capsule.spec.model, model, copy_function=checkpoint.link, dirs_exist_ok=True))
+            atomic.write_folder(Path(spec.model), lambda model: shutil.copytree(
+                target / capsule.spec.model, model, copy_function=atomic.link, dirs_exist_ok=True))
         (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
 
     try:
-        checkpoint.write_folder(made(home()) / folder.name, fill)
+        atomic.write_folder(made(home()) / folder.name, fill)
     except OSError as error:
         why = "the disk is full" if disk_full(error) else error.strerror
         raise LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "

@@ -19,6 +19,7 @@ from typing import Any
 
 from labcore.errors import LabError
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
+from labcore.files import atomic, sizes
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, made, run_folder
 from labcore.runs import versions
@@ -56,11 +57,8 @@ def write(store: Store, run_id: str, target: Path | str) -> Path:
     if why := fault(row):
         raise LabError(why)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".capsule-", dir=target.parent) as temporary:
-            packed = Path(temporary) / "packed.zip"
-            _write(store, row, Path(temporary), packed, target.name)
-            packed.replace(target)
+        with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
+            atomic.write_file(target, lambda packed: _write(store, row, Path(temporary), packed, target.name))
     except OSError as error:
         why = "the disk is full" if disk_full(error) else error.strerror
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
@@ -129,13 +127,13 @@ class _Checkpoints:
     def __init__(self, row: RunRow):
         first = dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)]
         self.first, self.left_out = first, {}
-        if (size := checkpoint.size(first)) > LARGEST:
+        if (size := sizes.size(first)) > LARGEST:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}
             self.left_out = {"checkpoint": first.name, "bytes": size, "weights": weights}
 
     def files(self, newest: Path) -> dict[str, Path]:
         """Path in the capsule -> file, of the first checkpoint and of `newest`."""
-        taken = next((part for part in (newest, newest / "policy") if checkpoint.size(part) <= LARGEST), None)
+        taken = next((part for part in (newest, newest / "policy") if sizes.size(part) <= LARGEST), None)
         folders = {folder for folder in (taken, None if self.left_out else self.first) if folder}
         return {f"{CHECKPOINTS}/{path.relative_to(self.first.parent).as_posix()}": path
                 for folder in folders for path in folder.rglob("*") if path.is_file()}

@@ -19,6 +19,7 @@ from labcore.catalog.metrics import METRICS, ordered
 from labcore.errors import LabError
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
+from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.runs import versions
@@ -116,7 +117,7 @@ class _Rerun:
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
         if capsule.first:
             shutil.copytree(capsule.first, run_folder(self._run_id) / "checkpoints" / capsule.first.name,
-                            copy_function=checkpoint.link)
+                            copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
                 self._store.log(self._run_id, event.kind, event.payload, event.step)

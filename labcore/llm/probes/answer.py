@@ -17,12 +17,12 @@ from torch import Tensor
 
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
-from labcore.jobs.models import BASE, Model, parse
 from labcore.llm.batch import Prompts
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.session import LlmSession
+from labcore.spec.model_names import BASE, Model, parse
 from labcore.tasks.task import Problem, Score
 
 TOP = 5  # likeliest tokens shown at each position

@@ -1,4 +1,4 @@
-"""Sessions on a named model (see `labcore.jobs.models`): one that can only answer, and one that can also learn."""
+"""Sessions on a named model (see `labcore.spec.model_names`): one that can only answer, and one that can also learn."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
-from labcore.jobs.models import BASE, START, base_folder, parse, source
+from labcore.jobs.models import base_folder, source
 from labcore.llm.nets.model import build, load
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.session import LlmSession
+from labcore.spec.model_names import BASE, START, parse
 from labcore.tasks.task import make_task
 
 

@@ -23,7 +23,6 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError
-from labcore.jobs.models import parse
 from labcore.llm import objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import Batch, collect, seen_by
@@ -37,6 +36,7 @@ from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
 from labcore.maths.returns import explained_variance
 from labcore.runs.fork import carried
+from labcore.spec.model_names import parse
 from labcore.spec.run_spec import RunSpec, make
 
 ONLINE = tuple(row for row in ALGORITHMS.values() if row.loop == "online")

@@ -18,7 +18,7 @@ from labcore.files import uploads
 from labcore.files.paths import home, run_folder
 from labcore.jobs import jobs
 from labcore.runs.fork import fork_spec
-from labcore.shelf import disk
+from labcore.shelf import disk, unused_uploads
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.worker import drive
@@ -89,7 +89,7 @@ def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     row = replace(store.run(run_id), id="votes")
     assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
     store.trash(["votes"])
-    assert store.purge(["votes"], time.time()) == ["votes"]
+    assert store.purge(time.time(), ["votes"]) == ["votes"]
     assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))
     store.delete("votes")
     assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
@@ -137,11 +137,11 @@ def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not
 
     def forgotten() -> set[Path]:
         other.delete(run_id)
-        return {uploads.root() / name for name in uploads.unused(other)}
+        return {uploads.root() / name for name in unused_uploads.unused(other)}
 
     for file in uploads.root().rglob("*"):
         os.utime(file, (1.0, 1.0))
-    assert uploads.unused(other) == [] and forgotten() == places
+    assert unused_uploads.unused(other) == [] and forgotten() == places
     take_in(other, path)
     assert forgotten() == set(), "used again a moment ago"
 

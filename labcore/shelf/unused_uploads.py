@@ -1,0 +1,88 @@
+"""Uploads that no run names any more: which there are, and how they are deleted.
+
+A file is uploaded before the run that it is for is made: so what was uploaded, or used again, less than a day ago
+always stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+from labcore.errors import LabError
+from labcore.files import checkpoints as checkpoint
+from labcore.files import sizes
+from labcore.files.paths import home
+from labcore.files.uploads import root
+from labcore.store.store import Store
+
+YOUNG_SECONDS = 86_400.0
+_GONE = ".gone-"  # how the name of a folder begins that is being deleted
+
+
+def unused(store: Store) -> list[str]:
+    """The names of the places that no run needs: none of the store, in the trash or not, and none of this folder.
+
+    What is young is left out (see the module); the oldest comes first.
+    """
+    return _unused(store.files())
+
+
+def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
+    """Delete those of `places` that still no run needs. Returns the bytes of each that went. There is no way back.
+
+    Raises:
+        LabError: one cannot be deleted; it is whole, or it is gone for every run.
+    """
+    try:
+        with store.files_held() as named:  # meanwhile no run is added
+            gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in _unused(named) if name in set(places)}
+            for name, folder in gone.items():
+                (root() / name).rename(folder)
+        freed = {name: sizes.size(folder) for name, folder in gone.items()}
+        for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
+                       "permissions, then clean up again.") from error
+    return freed
+
+
+def _unused(named: Iterable[str]) -> list[str]:
+    needed, now = {part for path in (*named, *_on_disk()) for part in _parts(path)}, time.time()
+    ages = {folder.name: now - _touched(folder) for folder in root().glob("*") if not folder.name.startswith(".")}
+    return sorted((name for name, age in ages.items() if age >= YOUNG_SECONDS and name not in needed),
+                  key=lambda name: -ages[name])
+
+
+def _touched(folder: Path) -> float:
+    """When anything at a place was last written or used; this very moment where somebody else deletes it."""
+    try:
+        return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+    except FileNotFoundError:
+        return time.time()
+
+
+def _parts(path: str) -> list[str]:
+    """The names of all folders on the way to a file, as it was named and where links lead.
+
+    Whatever stands in front of a place's name, it is that place: a lab may have been moved since, or be mounted.
+    """
+    with suppress(OSError, ValueError):  # another store's spec may name anything
+        path = f"{path}/{Path(path).resolve()}"
+    return re.split(r"[/\\]", path)
+
+
+def _on_disk() -> Iterator[str]:
+    """What the runs of this folder name, also those that the store does not know: it may have had another one."""
+    for pattern in ("*/spec.json", f"*/{checkpoint.START}/spec.json"):
+        for file in home().glob(pattern):
+            with suppress(OSError, ValueError):
+                fields = json.loads(file.read_text(encoding="utf-8"))
+                yield from filter(None, (fields.get("data"), fields.get("model")))

@@ -1,0 +1,101 @@
+"""Makes the tables in an empty database, and brings a store of an earlier version up to this one; never back."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from labcore.errors import LabError
+from labcore.files.paths import imports, is_import
+from labcore.store import changes
+from labcore.store.schema import VERSION, marks, meta, metadata, runs, shown
+
+
+def prepare(connection: sa.Connection, url: str) -> None:
+    """Have the tables of this version. Runs inside a write transaction.
+
+    Raises:
+        LabError: the store is of a version that this lab does not know.
+    """
+    there = set(sa.inspect(connection).get_table_names())
+    if meta.name not in there and runs.name not in there:
+        metadata.create_all(connection)
+        connection.execute(meta.insert(), {"key": "version", "value": VERSION})
+        _take_over_imports(connection)
+        return
+    found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
+             if meta.name in there else None)
+    if found == VERSION:
+        return
+    if found not in ("1", "2", "3"):
+        raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
+                       f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
+                       "another folder.")
+    if found == "1":
+        _add_parents(connection)
+    if found in ("1", "2"):
+        _add_columns(connection, "digest")
+    marks.create(connection)
+    if found == "3":
+        _take_over_marks(connection)
+    _take_over_imports(connection)
+    connection.execute(meta.update().where(meta.c.key == "version"), {"value": VERSION})
+
+
+def _add_parents(connection: sa.Connection) -> None:
+    """Since version 2 forks know their parent in a column of its own, and runs their sweep."""
+    _add_columns(connection, "parent", "sweep")
+    for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
+        if parent := json.loads(spec).get("parent"):
+            connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
+
+
+def _take_over_marks(connection: sa.Connection) -> None:
+    """Version 3 had the marks of runs in columns of their own, which stay there and are not read again."""
+    old = [sa.column("star", sa.Boolean), sa.column("tags", sa.Text), sa.column("note", sa.Text),
+           sa.column("deleted", sa.Double)]
+    query = sa.select(sa.column("id"), *old).select_from(sa.table(runs.name)).where(
+        sa.or_(*(column.is_not(None) for column in old)))
+    for row in connection.execute(query).all():
+        changes.mark(connection, row.id, star=bool(row.star), tags=row.tags or "[]", note=row.note or "",
+                     deleted=row.deleted)
+
+
+def _take_over_imports(connection: sa.Connection) -> None:
+    """Before version 4 imported metrics had their marks in their about.json, and their trash was a folder."""
+    for folder in _imports(imports()):
+        _take_over_about(connection, folder)
+    for folder in _imports(trash := imports() / ".trash"):
+        if (target := imports() / folder.name).exists():  # imported again meanwhile: the same file
+            continue
+        deleted = folder.stat().st_mtime
+        try:
+            folder.rename(target)
+        except OSError as error:
+            raise LabError(f"{folder} cannot be moved out of the trash of an earlier version ({error.strerror}): "
+                           "check the folder's permissions, or delete it.") from error
+        _take_over_about(connection, target)
+        changes.mark(connection, folder.name, deleted=deleted)
+    with suppress(OSError):  # there is none, or something else lies in it
+        trash.rmdir()
+
+
+def _take_over_about(connection: sa.Connection, folder: Path) -> None:
+    with suppress(OSError, ValueError, AttributeError):  # a damaged one has no marks; the list says that it is damaged
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        star, tags, note = bool(about.get("star")), about.get("tags") or [], about.get("note") or ""
+        if star or tags or note:
+            changes.mark(connection, folder.name, star=star, tags=json.dumps(tags, ensure_ascii=False), note=note)
+
+
+def _imports(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if is_import(path.name) and path.is_dir()] if folder.is_dir() else []
+
+
+def _add_columns(connection: sa.Connection, *names: str) -> None:
+    for name in names:
+        kind = runs.c[name].type.compile(dialect=connection.dialect)
+        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} {kind}"))

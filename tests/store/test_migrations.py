@@ -1,0 +1,148 @@
+"""Stores and imports of earlier versions open with all that is in them, and only once there is something to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from labcore.compare import imported
+from labcore.errors import LabError
+from labcore.files.paths import imports
+from labcore.spec.record import Record
+from labcore.store import migrations, schema
+from labcore.store.store import Store
+from tests.runs.fake import grpo
+
+EXACT = 0.1 + 0.2  # has no short decimal form
+CSV = b"step,reward\n1,0.25\n2,0.5\n"
+
+FIRST = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT NULL, message TEXT NOT NULL,
+    created DOUBLE NOT NULL, started DOUBLE, ended DOUBLE, pid INTEGER, host VARCHAR(200), process_started DOUBLE,
+    heartbeat DOUBLE, step INTEGER NOT NULL, seconds DOUBLE NOT NULL, base VARCHAR(100)"""
+SECOND = ", parent VARCHAR(100), sweep VARCHAR(100)"
+THIRD = ", star BOOLEAN, tags TEXT, note TEXT, deleted DOUBLE, digest TEXT"
+MORE = {"1": "", "2": SECOND, "3": SECOND + THIRD}
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def turn_back(store: Store, version: str) -> None:
+    """Turn the tables into those that the lab of that version made, with all that it knew of each run."""
+    columns = FIRST + MORE[version]
+    marked = store.marks()
+    names = [column.split()[0] for column in columns.split(",")]
+    kept = [name for name in names if name in schema.runs.c]
+    with store._writing() as connection:
+        connection.execute(sa.text("ALTER TABLE lab_runs RENAME TO newer"))
+        connection.execute(sa.text(f"CREATE TABLE lab_runs ({columns}, PRIMARY KEY (id))"))
+        connection.execute(sa.text(f"INSERT INTO lab_runs ({', '.join(kept)}) SELECT {', '.join(kept)} FROM newer"))
+        for run_id, marks in marked.items() if version == "3" else ():
+            connection.execute(sa.text("UPDATE lab_runs SET star = :star, tags = :tags, note = :note, "
+                                       "deleted = :deleted WHERE id = :id"),
+                               {**vars(marks), "tags": json.dumps(marks.tags), "id": run_id})
+        connection.execute(sa.text("DROP TABLE newer"))
+        connection.execute(sa.text("DROP TABLE lab_marks"))
+        connection.execute(schema.meta.update(), {"value": version})
+    store.dispose()
+
+
+def old_import(label: str, deleted: float | None = None, **marks) -> str:
+    """Imported metrics as versions before 4 kept them: marks in about.json, and the trash a folder."""
+    about, = imported.keep(store := Store(), f"{label}.csv", CSV, label)
+    path = imports() / about.id / "about.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "star": False, "tags": [], "note": "",
+                                "deleted": None, **marks}, indent=2))
+    if deleted:
+        trash = imports() / ".trash"
+        trash.mkdir(exist_ok=True)
+        os.utime(path.parent, (deleted, deleted))
+        path.parent.rename(trash / about.id)
+    store.dispose()
+    return about.id
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version):
+    parent = store.create(grpo())
+    child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
+    store.append(child, Record(1, 8, {"reward": EXACT}), 1.0)
+    gone = store.create(grpo())
+    if version == "3":
+        store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
+        store.trash([gone])
+    before = store.runs(), store.trashed()
+    turn_back(store, version)
+    for _ in range(2):  # the second time there is nothing to do
+        opened = Store(store.url)
+        assert (opened.runs(), opened.trashed()) == before
+        assert [row.id for row in opened.children(parent)] == [child]
+        assert opened.run(child).sweep == (None if version == "1" else "sweep-1")
+        assert opened.steps_after(child)[0].metrics["reward"] == EXACT and opened.digests() == {}
+        assert set(opened.marks()) == ({parent, gone} if version == "3" else set())
+    opened.mark(child, star=True, tags=["kept"], note="why")
+    opened.keep_digests({child: "short"})
+    opened.restore([gone] if version == "3" else [])
+    opened.set_state(child, "stopped")
+    opened.trash([child])
+    assert [row.id for row in opened.trashed()] == [child] and {row.id for row in opened.runs()} == {parent, gone}
+    assert opened.purge(time.time()) == [child] and opened.run(opened.create(grpo())).state == "queued"
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3", None])
+def test_imports_of_an_earlier_version_keep_their_marks_and_their_place_in_the_trash(store, version):
+    plain, marked = old_import("plain"), old_import("marked", star=True, tags=["β", "x"], note="Two\nlines")
+    lying = old_import("lying", deleted=1e9, tags=["old"])
+    if version:
+        turn_back(store, version)
+    else:  # the store was deleted, and is made anew
+        store.dispose()
+        for path in Path(sa.make_url(store.url).database).parent.glob("lab.db*"):
+            path.unlink()
+    for _ in range(2):
+        opened = Store(store.url)
+        found = {run.id: run for run in imported.listed(opened)}
+        assert set(found) == {plain, marked}
+        assert (found[marked].star, found[marked].tags, found[marked].note) == (True, ("β", "x"), "Two\nlines")
+        assert (found[plain].star, found[plain].tags, found[plain].note) == (False, (), "")
+        (trashed,) = imported.trashed(opened)
+        assert (trashed.id, trashed.deleted, trashed.tags) == (lying, 1e9, ("old",))
+        assert imported.load(lying).column("reward")[1].tolist() == [0.25, 0.5]
+        assert not (imports() / ".trash").exists()
+    opened.restore([lying])
+    opened.mark(marked, star=False)
+    assert not any(run.deleted or run.star for run in imported.listed(Store(store.url)))
+    assert len(imported.listed(opened)) == 3
+
+
+def test_what_cannot_be_read_of_old_imports_is_in_nobodys_way(store):
+    broken, odd, twice = old_import("broken"), old_import("odd", deleted=1e9), old_import("twice", deleted=1e9)
+    (imports() / broken / "about.json").write_text("{")
+    (imports() / ".trash" / odd / "about.json").write_text("[]")
+    imported.keep(store, "twice.csv", CSV, "twice")
+    (imports() / "notes.txt").write_text("mine")
+    turn_back(store, "3")
+    opened = Store(store.url)
+    assert {run.id for run in imported.listed(opened)} == {broken, twice}
+    assert [run.id for run in imported.trashed(opened)] == [odd]
+
+
+def test_a_folder_that_cannot_be_moved_is_told_and_nothing_is_lost(store, monkeypatch):
+    lying = old_import("lying", deleted=1e9)
+    turn_back(store, "3")
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as denied, pytest.raises(LabError, match="check the folder's permissions"):
+        denied.setattr(migrations.Path, "rename", refused)
+        Store(store.url)
+    assert [run.id for run in imported.trashed(Store(store.url))] == [lying]
