@@ -25,7 +25,7 @@ $(VENV)/run.stamp: requirements.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt
 	touch $@
 
 clean:
