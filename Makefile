@@ -1,4 +1,4 @@
-# make run: set up and open the lab.   make test: set up and run every test.
+# make run: set up and open the lab.   make lint: linters and type checker.   make test: these and every test.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
 
-test: $(VENV)/dev.stamp
+test: lint
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/ruff check .
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m tests.javascript
 
 # Each stamp is remade when the pinned versions change, so that a pull followed by make is enough.
 $(VENV)/run.stamp: requirements.txt
@@ -25,7 +26,7 @@ $(VENV)/run.stamp: requirements.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt
 	touch $@
 
 clean:

@@ -38,11 +38,15 @@ class Component:
     def __call__(self, **mount: Any) -> Any:
         return self._registered(**mount)
 
+    @property
+    def files(self) -> list[Path]:
+        """What the published script is made of, in this order."""
+        return [HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js"))]
+
     @cached_property
     def script(self) -> str:
         """The published script's name."""
-        scripts = (HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js")))
-        return published(self.name, b"\n".join(path.read_bytes() for path in scripts))
+        return published(self.name, b"\n".join(path.read_bytes() for path in self.files))
 
     @cached_property
     def _registered(self) -> Callable:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from labcore.errors import LabError, NoSuchRun
 from labcore.files.paths import is_import
 from labcore.store.process import Owner
-from labcore.store.rows import ENDED, GOING, Event, RunRow, Step
+from labcore.store.rows import ENDED, EVENTS, GOING, Event, RunRow, Step
 from labcore.store.schema import controls, events, marks, runs, steps
 
 
@@ -140,6 +140,9 @@ def move(connection: sa.Connection, run_id: str, state: str, message: str) -> No
 
 
 def log(connection: sa.Connection, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
+    """Add an event; return its id. Raises ValueError where `rows.EVENTS` does not declare it."""
+    if unknown := {kind} - EVENTS.keys() or payload.keys() - EVENTS[kind]:
+        raise ValueError(f"an event that is not declared: {kind} with {sorted(unknown)}")
     return connection.execute(events.insert(), {
         "run_id": run_id, "step": step, "kind": kind, "payload": json.dumps(payload, ensure_ascii=False),
         "time": time.time()}).inserted_primary_key[0]

@@ -25,6 +25,14 @@ MOVES: dict[str, tuple[str, ...]] = {
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 
+# kind of event -> what its payload may hold; nothing else can be logged
+EVENTS: dict[str, tuple[str, ...]] = {
+    "queued": ("resume",), "started": (), "forked": ("run", "from"), "resumed": ("from",), "sft": ("base", "cached"),
+    "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
+    "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
+    **{state: ("text",) for state in ENDED},
+}
+
 
 @dataclass(frozen=True)
 class Marks:

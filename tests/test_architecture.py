@@ -1,0 +1,111 @@
+"""docs/architecture.md says what is there: folders in the order of their imports, session, tables, events, the path."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import pairwise
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from labcore.catalog.kinds import KINDS
+from labcore.files import checkpoints
+from labcore.runs import versions
+from labcore.spec.session import Session
+from labcore.store import columns, schema
+from labcore.store.rows import EVENTS
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+
+def section(title: str) -> str:
+    """What stands below a title, up to the next one."""
+    return re.split(r"^#+ ", TEXT.partition(f"# {title}\n")[2], maxsplit=1, flags=re.M)[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table below a title, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def names(cell: str) -> list[str]:
+    """What stands in backquotes, without the parameters of a function."""
+    return [name.partition("(")[0] for name in re.findall(r"`([^`]+)`", cell)]
+
+
+FOLDERS = [(names(name)[0], torch) for name, _, torch in rows("Folders")]
+
+
+def imports(folder: str) -> set[str]:
+    """The parts of labcore, and other packages, that a part imports anywhere in its files."""
+    place = ROOT / "labcore" / folder
+    found = set()
+    for path in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1 if name.startswith("labcore.") else 0] for name in found}
+
+
+def test_the_folders_are_those_of_the_engine():
+    there = {path.stem for path in (ROOT / "labcore").iterdir()
+             if (path.is_dir() and any(path.glob("*.py"))) or path.suffix == ".py"}
+    assert [name for name, _ in FOLDERS] == sorted({*dict(FOLDERS)}, key=[name for name, _ in FOLDERS].index)
+    assert {name for name, _ in FOLDERS} == there - {"__init__", "__main__"}
+
+
+@pytest.mark.parametrize("folder, torch", FOLDERS)
+def test_a_folder_imports_only_from_rows_above_it(folder, torch):
+    order = [name for name, _ in FOLDERS]
+    found = imports(folder)
+    assert (found & set(order)) - {folder} <= set(order[:order.index(folder)])
+    assert bool(found & {"torch", "transformers"}) == bool(torch)
+
+
+def test_the_contract_of_a_session_is_the_protocol():
+    told = [name for row in rows("A session") for name in names(row[0])]
+    there = {*Session.__annotations__, *(name for name in vars(Session) if not name.startswith("_"))}
+    assert sorted(told) == sorted(there) and {"knobs", "run"} <= there
+
+
+def test_the_tables_are_those_of_the_schema():
+    told = {names(table)[0]: text.partition(":")[0].split(", ") for table, text in rows("Store")}
+    assert told == {name: [*table.columns.keys()] for name, table in schema.metadata.tables.items()}
+
+
+def test_the_events_are_those_that_can_be_logged():
+    told = {names(kind)[0]: tuple(payload.split(", ")) if payload else () for kind, payload, _ in rows("Events")}
+    assert told == EVENTS
+
+
+def test_each_step_of_the_path_to_the_loss_names_the_next():
+    path = [names(line)[0] for line in section("From a row to its loss").splitlines() if re.match(r"\d\. ", line)]
+    assert len(path) <= 4, "at most three hops"
+    ppo = KINDS["llm"].algorithms["ppo"]
+    assert ppo in resolve_name(path[0])
+    assert KINDS["llm"].loops[ppo.loop].partition(":")[0] == path[1].partition(":")[0]
+    for here, there in pairwise(path[1:-1]):
+        module, _, function = there.rpartition(":")
+        source = Path(resolve_name(here.partition(":")[0]).__file__).read_text("utf-8")
+        assert callable(resolve_name(there)) and f"{module.rpartition('.')[2]}.{function}(" in source
+    family, _, choice = path[-1].rpartition(":")
+    assert callable(resolve_name(path[-1])) and ppo.knob("surrogate").default == choice
+    assert family.endswith("surrogates")
+
+
+def test_the_files_of_a_run_have_these_names():
+    text = section("Files of a run")
+    assert all(name in text for name in ("spec.json", f"{checkpoints.START}/", versions.FILE, columns.FILE))
+
+
+def test_modules_that_are_named_are_there():
+    for name in re.findall(r"`(labcore[\w.]*(?::\w+)?)`", TEXT):
+        resolve_name(name)
+    for name in re.findall(r"`((?:app|labcore|tests|workers|runs|store|catalog)/[\w/.]+)`", TEXT):
+        assert (ROOT / name).exists() or (ROOT / "labcore" / name).exists(), name
