@@ -2,74 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import theme
 
-
-def clip_surrogate(ratio: float, advantage_sign: int, clip_low: float, clip_high: float) -> float:
-    """min(ρA, clip(ρ)A) for A = ±1."""
-    clipped = min(max(ratio, 1 - clip_low), 1 + clip_high)
-    return min(ratio * advantage_sign, clipped * advantage_sign)
+EARLIER = ("An earlier version of the lab wrote this file, without the surrogate's curve and the tokens that it cuts "
+           "off: a later step or a new run has them.")
 
 
-def token_points(samples: dict[str, Any]) -> list[tuple[float, float]]:
-    """(ratio, advantage) of every token of the samples that has both."""
-    return [(ratio, advantage) for group in samples.get("groups", []) for completion in group["completions"]
-            for ratio, advantage in zip(completion.get("ratio") or [], completion.get("advantages") or [], strict=False)
-            if ratio is not None and advantage is not None]
+@dataclass(frozen=True)
+class Dot:
+    """A token, or a step of a world: its ratio, its advantage, and the side on which its gradient is cut off, or ""."""
+
+    ratio: float
+    advantage: float
+    cut: str
 
 
-def branch_counts(points: list[tuple[float, float]], clip_low: float, clip_high: float) -> dict[str, int]:
-    """How many tokens lie where, and how many have no gradient.
-
-    `clipped`: beyond the bound on the side the advantage pushes to; `still`: advantage zero; `one`: ratio 1.
-    """
-    counts = {"tokens": len(points), "clipped": 0, "still": 0, "one": 0}
-    for ratio, advantage in points:
-        counts["clipped"] += (advantage > 0 and ratio > 1 + clip_high) or (advantage < 0 and ratio < 1 - clip_low)
-        counts["still"] += advantage == 0
-        counts["one"] += abs(ratio - 1) < 1e-6
-    return counts
+def token_dots(samples: dict[str, Any]) -> list[Dot]:
+    """The tokens of the samples that have a ratio, the algorithm's own where there is one, and an advantage."""
+    return [Dot(*each) for group in samples.get("groups", []) for completion in group["completions"]
+            for each in zip(completion.get("own_ratio") or completion.get("ratio") or [],
+                            completion.get("advantages") or [], completion.get("cut") or [], strict=False)
+            if None not in each]
 
 
-def surrogate_figure(samples: dict[str, Any], clip_low: float, clip_high: float, kind: str = "light") -> go.Figure:
-    """L^CLIP against the ratio for a positive and a negative advantage, with the tokens as dots."""
-    points = token_points(samples)
+def counts_of(dots: Sequence[Dot]) -> dict[str, int]:
+    """How many there are, and how many are `cut` off, have advantage 0 (`still`), or sit at ratio 1 (`one`)."""
+    return {"tokens": len(dots), "cut": sum(bool(dot.cut) for dot in dots),
+            "still": sum(dot.advantage == 0 for dot in dots), "one": sum(abs(dot.ratio - 1) < 1e-6 for dot in dots)}
+
+
+def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: str = "light") -> go.Figure:
+    """The surrogate against the ratio for a positive and a negative advantage, as the worker drew it; open dots are cut
+    off."""
     figure = make_subplots(1, 2, subplot_titles=("advantage > 0", "advantage < 0"), horizontal_spacing=0.16)
-    ends = [ratio for ratio, _ in points]
-    wide = max(clip_low, clip_high, 0.002)
-    left = max(0.0, min([1 - 3 * wide, *ends]) - wide / 4)
-    right = min(3.0, max([1 + 3 * wide, *ends]) + wide / 4)
-    grid = sorted({left + (right - left) * place / 120 for place in range(121)}
-                  | {edge for edge in (1 - clip_low, 1 + clip_high) if left < edge < right})
-    for column, sign in ((1, 1), (2, -1)):
+    grid, bounds = curve["ratio"], curve["bounds"]
+    for column, sign, side in ((1, 1, "positive"), (2, -1, "negative")):
         colour = (theme.POSITIVE if sign > 0 else theme.NEGATIVE)[kind]
-        figure.add_scatter(x=grid, y=[clip_surrogate(ratio, sign, clip_low, clip_high) for ratio in grid], mode="lines",
-                           line={"color": colour, "width": 2}, name="L^CLIP", row=1, col=column,
-                           hovertemplate="ratio %{x:.2f}<br>L/|A| %{y:.2f}<extra></extra>")
-        ours = [(ratio, advantage) for ratio, advantage in points if advantage * sign > 0]
-        figure.add_scatter(x=[ratio for ratio, _ in ours],
-                           y=[clip_surrogate(ratio, sign, clip_low, clip_high) for ratio, _ in ours], mode="markers",
-                           marker={"color": colour, "size": 9, "opacity": 0.35}, name=f"{len(ours)} tokens", row=1,
-                           col=column, customdata=[advantage for _, advantage in ours],
-                           hovertemplate="ratio %{x:.3f}<br>advantage %{customdata:+.2f}<extra></extra>")
-        for edge in (1 - clip_low, 1 + clip_high):
+        figure.add_scatter(x=grid, y=curve[side], mode="lines", line={"color": colour, "width": 2}, name="surrogate",
+                           row=1, col=column, hovertemplate="ratio %{x:.2f}<br>L/|A| %{y:.2f}<extra></extra>")
+        ours = [dot for dot in dots if dot.advantage * sign > 0 and grid[0] <= dot.ratio <= grid[-1]]
+        ratios = [dot.ratio for dot in ours]
+        figure.add_scatter(x=ratios, y=np.interp(ratios, grid, curve[side]), mode="markers",
+                           marker={"color": colour, "size": 9, "opacity": 0.4,
+                                   "symbol": ["circle-open" if dot.cut else "circle" for dot in ours]},
+                           name=f"{len(ours)} tokens", row=1, col=column, customdata=[dot.advantage for dot in ours],
+                           text=[", cut off" if dot.cut else "" for dot in ours],
+                           hovertemplate="ratio %{x:.3f}<br>advantage %{customdata:+.2f}%{text}<extra></extra>")
+        for edge in bounds:
             figure.add_vline(x=edge, line={"dash": "dot", "width": 1, "color": theme.layout(kind)["font"]["color"]},
                              opacity=0.6, row=1, col=column)
     finish(figure, kind, 320)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[left, right], tickangle=0)
-    if wide > 0.12 * (right - left):  # else the bounds are too near each other for their words
-        words = (f"{1 - clip_low:g}", "1", f"{1 + clip_high:g}") if wide > 0.03 else ("1−ε", "1", "1+ε")
-        figure.update_xaxes(tickvals=[1 - clip_low, 1, 1 + clip_high], ticktext=words)
-    else:
-        figure.update_xaxes(nticks=4)
-    figure.update_yaxes(title_text="L<sup>CLIP</sup> / |A|")
+    figure.update_xaxes(title_text="ratio ρ = π/π_old", range=[grid[0], grid[-1]], tickangle=0, **_ticks(grid, bounds))
+    figure.update_yaxes(title_text="L / |A|")
     return figure
+
+
+def _ticks(grid: Sequence[float], bounds: Sequence[float]) -> dict[str, Any]:
+    """The bounds and 1, where they are far enough from each other for their words."""
+    wide = max((abs(bound - 1) for bound in bounds), default=0.0)
+    if wide <= 0.12 * (grid[-1] - grid[0]):
+        return {"nticks": 4}
+    places = [bounds[0], 1, bounds[-1]]
+    return {"tickvals": places, "ticktext": [f"{place:g}" for place in places] if wide > 0.03 else ["1−ε", "1", "1+ε"]}
 
 
 def line_figure(line: dict[str, Any], kind: str = "light", kl_unit: str = "nats/token") -> go.Figure:

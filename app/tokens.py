@@ -6,7 +6,6 @@ Everything a model or a file wrote is escaped; spaces and line breaks are made v
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,18 +36,11 @@ def _listed(key: str) -> Callable[[dict], list[float | None]]:
     return lambda completion: completion.get(key) or []
 
 
-def kl_of(completion: dict) -> list[float | None]:
-    """k3 of each token, from the policy's and the reference's log-probs: e^d − 1 − d with d = ref − policy."""
-    pairs = zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [], strict=False)
-    return [math.exp(min(ref - own, 50.0)) - 1 - (ref - own) if own is not None and ref is not None else None
-            for own, ref in pairs]
-
-
 VIEWS: dict[str, View] = {
     "advantage": View("Advantage", "", _listed("advantages"), signed=True),
     "logprob": View("Log-prob", "nats", _listed("logprobs")),
     "ratio": View("Ratio", "π/π_old", _listed("ratio"), signed=True, centre=1.0),
-    "kl": View("KL, k3", "nats", kl_of),
+    "kl": View("KL, k3", "nats", _listed("kl")),
     "entropy": View("Entropy", "nats", _listed("entropy")),
     "value": View("Value", "reward", _listed("values"), signed=True),
 }
@@ -166,7 +158,8 @@ def strip(completion: dict[str, Any], view: View) -> str:
         ground = f"color-mix(in srgb,{hue} {abs(share) * 45:.0f}%,transparent)"
         plus = "+" if view.signed and not view.centre and value is not None and value > 0 else ""
         shown = "–" if value is None else plus + number(value, 2)
-        boxes.append(f'<span style="background:{ground}" title="{_arithmetic(completion, place)}">'
+        edge = f";outline:2px dashed {hue}" if _cut(completion, place) else ""
+        boxes.append(f'<span style="background:{ground}{edge}" title="{_arithmetic(completion, place)}">'
                      f'<span class="rl-mono" style="border:0;padding:0">{visible(token) or "∅"}</span>'
                      f"<small>{shown}</small></span>")
     return f'<div class="rl-strip">{"".join(boxes)}</div>'
@@ -179,7 +172,14 @@ def _arithmetic(completion: dict[str, Any], place: int) -> str:
         values = view.values(completion)
         if place < len(values) and values[place] is not None:
             parts.append(f"{view.label} {number(values[place], 3)} {view.unit}".strip())
+    if side := _cut(completion, place):
+        parts.append(f"cut off: ratio too {side}")
     return html.escape(" · ".join(parts))
+
+
+def _cut(completion: dict[str, Any], place: int) -> str:
+    """The side on which the surrogate cuts a token off, or ""; earlier files do not say."""
+    return (completion.get("cut") or [""] * (place + 1))[place]
 
 
 def offered(completion: dict[str, Any]) -> list[str]:

@@ -50,22 +50,16 @@ def _clip(run: RunRow, feed: Feed) -> None:
     if knobs["objective"] != "clip":
         st.caption(UNCLIPPED)
         return
-    low, high = _clip_range(run, samples, knobs)
-    tokens = {"groups": [{"completions": [{"ratio": found["ratio"], "advantages": found["advantage"]}]}]}
-    st.plotly_chart(charts.surrogate_figure(tokens, low, high, theme.ground()), theme=None, key="clip", config=PLAIN,
-                    alt="L CLIP against the ratio, one dot per step of the batch")
-    counts = charts.branch_counts(charts.token_points(tokens), low, high)
-    st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['clipped']:,} beyond the clip "
-               "(no gradient any more), the others inside or on the side that is still pushed back. Its clip range: "
-               f"{1 - low:.4g} to {1 + high:.4g}{', annealed' * bool(knobs['anneal'])}.")
-
-
-def _clip_range(run: RunRow, samples: dict[str, Any], knobs: dict[str, Any]) -> tuple[float, float]:
-    """ε below and above 1 of the batch of the samples: as they hold it, else by the knobs of that step."""
-    if kept := samples.get("clip") or samples["ratios"].get("clip"):
-        return float(kept[0]), float(kept[1])
-    left = 1 - (samples["step"] - 1) / run.spec.steps if knobs["anneal"] else 1.0
-    return float(knobs["clip_low"]) * left, float(knobs["clip_high"]) * left
+    if "surrogate" not in samples:
+        st.caption(charts.EARLIER)
+        return
+    dots = [charts.Dot(*each) for each in zip(found["ratio"], found["advantage"], found["cut"], strict=True)]
+    st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], theme.ground()), theme=None, key="clip",
+                    config=PLAIN, alt="The surrogate against the ratio, one dot per step of the batch")
+    counts, (low, high) = charts.counts_of(dots), samples["surrogate"]["bounds"]
+    st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['cut']:,} beyond the clip "
+               "(open: no gradient any more), the others inside or on the side that is still pushed back. Its clip "
+               f"range: {low:.4g} to {high:.4g}{', annealed' * bool(knobs['anneal'])}.")
 
 
 def value(run: RunRow, feed: Feed) -> None:

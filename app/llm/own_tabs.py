@@ -73,7 +73,11 @@ def _inside(groups: list[dict]) -> None:
         return
     view = tokens.VIEWS[chosen]
     st.html(tokens.strip(completion, view))
-    st.caption(f"{view.label}{f', {view.unit}' if view.unit else ''}. Hover over a token for all its numbers.")
+    cut = " Dashed: the surrogate cuts this token off." if any(completion.get("cut") or []) else ""
+    old = " An earlier version wrote this file, without KL per token." if (
+        completion.get("ref_logprobs") and "kl" not in completion) else ""
+    st.caption(f"{view.label}{f', {view.unit}' if view.unit else ''}. Hover over a token for all its numbers."
+               f"{cut}{old}")
 
 
 def _colour(offered: list[str]) -> str:
@@ -103,23 +107,26 @@ def _surrogate(run: RunRow, feed: Feed) -> None:
 
 
 def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
-    samples = files.picker(run.id, "samples", "Tokens of") or {}
-    knobs = feed.knobs(samples.get("step"))
-    low, high = float(knobs["clip_low"]), float(knobs["clip_high"])
-    st.plotly_chart(charts.surrogate_figure(samples, low, high, kind), theme=None, key="clip",
-                    config={"displayModeBar": False}, alt="L CLIP against the ratio, one dot per token of the samples")
-    counts = charts.branch_counts(charts.token_points(samples), low, high)
-    if not counts["tokens"]:
+    samples = files.picker(run.id, "samples", "Tokens of")
+    if samples is None:
         st.caption("No tokens yet: the dots come with the first samples.")
-    elif counts["one"] == counts["tokens"]:
+        return
+    if "surrogate" not in samples:
+        st.caption(charts.EARLIER)
+        return
+    dots = charts.token_dots(samples)
+    st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), theme=None, key="clip",
+                    config={"displayModeBar": False}, alt="The surrogate against the ratio, one dot per token")
+    counts, updates = charts.counts_of(dots), feed.knobs(samples["step"])["updates_per_batch"]
+    if counts["one"] == counts["tokens"]:
         st.caption(f"All {counts['tokens']:,} tokens sit at ratio 1: with one update per batch "
-                   f"(μ = {knobs['updates_per_batch']}) the gradient is taken where old and new policy are equal, so "
+                   f"(μ = {updates}) the gradient is taken where old and new policy are equal, so "
                    "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
         st.caption(f"{counts['tokens']:,} tokens of the samples, where the step's last update left them: "
-                   f"{counts['clipped']:,} past the clip (one more update would get no gradient from them), "
-                   f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1, the others inside the range "
-                   "of ε. The chart Clipped counts all tokens of the batch as each update met them.")
+                   f"{counts['cut']:,} cut off (open; one more update would get no gradient from them), "
+                   f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1. "
+                   "The chart Clipped counts all tokens of the batch as each update met them.")
 
 
 def _has_clip(run: RunRow) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from labcore.deep.clip_view import clip_view
 from labcore.deep.credit import TrainingBatch
 from labcore.deep.evaluation import evaluate
 from labcore.deep.experience import spread
@@ -36,7 +37,7 @@ def record(session: DeepSession, metrics: Mapping[str, float], line: dict[str, A
         samples["evaluation"] = evaluation.shown
         if data is not None:
             samples |= {"scatter": scatter(data), "ratios": ratios(session, data)}
-            samples |= {"clip": list(clip)} if clip else {}
+            samples |= {"clip": list(clip), **clip_view(samples["ratios"], *clip)} if clip else {}
         if session.best_return is None or evaluation.mean >= session.best_return:
             session.best_return, session.best_step = evaluation.mean, session.step
             session.best = {name: value.clone() for name, value in session.acting.state_dict().items()}

@@ -46,10 +46,17 @@ def samples(ratio: float = 1.0) -> dict:
         return {"text": text, "reward": reward, "exact": reward == 1, "advantage": advantage, "truncated": reward == 0,
                 "tokens": list(text), "logprobs": [-0.1] * count, "old_logprobs": [-0.1] * count,
                 "ref_logprobs": [-0.3] * count, "advantages": [advantage] * count, "entropy": [0.5] * count,
-                "ratio": [ratio] * count}
-    return {"step": 5, "clip_low": 0.2, "clip_high": 0.2, "beta": 0.04, "groups": [
+                "ratio": [ratio] * count, "kl": [0.02] * count,
+                "cut": ["high" if ratio > 1.2 and advantage > 0 else ""] * count}
+    return {"step": 5, "clip_low": 0.2, "clip_high": 0.2, "beta": 0.04, "surrogate": surrogate(), "groups": [
         {"prompt": "dbca=", "answer": "abcd", "completions": [completion("abcd", 1.0, 0.7),
                                                               completion("<b>é\n", 0.0, -0.7)]} for _ in range(2)]}
+
+
+def surrogate() -> dict:
+    """The clip with ε = 0.2, as a worker draws it."""
+    return {"ratio": [0.35, 0.8, 1.0, 1.2, 1.65], "positive": [0.35, 0.8, 1.0, 1.2, 1.2],
+            "negative": [-0.8, -0.8, -1.0, -1.2, -1.65], "bounds": [0.8, 1.2]}
 
 
 def line() -> dict:

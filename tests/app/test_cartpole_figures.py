@@ -60,14 +60,6 @@ def test_gae_weights_fall_by_gamma_lambda():
     assert "whole episode" in figures.gae_words(1.0, 1.0) and "one step" in figures.gae_words(0.9, 0.0)
 
 
-@pytest.mark.parametrize("clip, words", [(0.2, ("0.8", "1", "1.2")), (0.003, ("1−ε", "1", "1+ε"))])
-def test_a_narrow_clip_range_is_drawn_wide(clip, words):
-    figure = charts.surrogate_figure({}, clip, clip)
-    low, high = figure.layout.xaxis.range
-    assert low == pytest.approx(1 - 3.25 * clip) and high == pytest.approx(1 + 3.25 * clip)
-    assert figure.layout.xaxis.ticktext == words
-
-
 def test_the_unit_of_the_kl_is_the_run_s():
     line = {"alpha": [0, 1], "cpi": [0, 1], "clip": [0, 1], "kl_penalised": [0, 1], "kl": [0, 1]}
     assert charts.line_figure(line, kl_unit="nats").layout.yaxis2.title.text == "KL, nats"

@@ -13,7 +13,7 @@ from labcore.files.paths import run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.rows import RESUMABLE, Event
-from tests.app.seeding import html, line, ran
+from tests.app.seeding import html, line, ran, surrogate
 
 PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]
 
@@ -33,7 +33,8 @@ def seed(store, state="running", algorithm="ppo", message="", **knobs) -> str:
             shown = {"path": PATH, "rewards": [1.0], "truncated": False}
             samples |= {"evaluation": {"returns": [20.0 - step] * 2, **shown},
                         "scatter": {"values": [1.0, 2.0, 3.0], "returns": [1.5, 2.0, 2.5]},
-                        "ratios": {"ratio": [0.9, 1.3], "advantage": [-1.0, 0.5]}}
+                        "ratios": {"ratio": [0.9, 1.3], "advantage": [-1.0, 0.5], "cut": ["", "high"]},
+                        "surrogate": surrogate()}
         store.append(run_id, Record(step, 0, metrics, 100 * step), 0.5 * step)
         write(run_id, "samples", samples)
     write(run_id, "lines", line())
@@ -151,12 +152,14 @@ def test_without_a_clip_none_is_drawn(page, lab):
     assert "1 beyond the clip" in words and "has no clip" not in words
 
 
-@pytest.mark.parametrize("kept, bounds", [(None, "0.9 to 1.1, annealed"), ([0.05, 0.3], "0.95 to 1.3, annealed")])
-def test_a_batch_is_drawn_with_its_own_clip(page, lab, kept, bounds):
+def test_a_batch_is_drawn_with_its_own_clip_and_an_earlier_file_says_so(page, lab):
     run_id = seed(lab.store, "finished", clip_low=0.2, clip_high=0.2, anneal=True)
     samples = json.loads((run_folder(run_id) / "samples" / "step-000006.json").read_text())
-    write(run_id, "samples", samples | ({"clip": kept} if kept else {}))
-    assert bounds in said(page("cartpole", run=run_id), "Surrogate")
+    write(run_id, "samples", samples | {"surrogate": surrogate() | {"bounds": [0.95, 1.3]}})
+    assert "0.95 to 1.3, annealed" in said(page("cartpole", run=run_id), "Surrogate")
+    del samples["surrogate"]
+    write(run_id, "samples", samples)
+    assert "An earlier version of the lab wrote this file" in said(page("cartpole", run=run_id), "Surrogate")
 
 
 def test_the_knobs_of_a_step_are_those_that_it_was_made_with():

@@ -97,9 +97,13 @@ def test_right_answers_come_first_and_advantages_have_a_sign():
     assert table.index("abcd</code>") < table.index("&lt;b") and "+0.70" in table and "−0.70" in table
 
 
-def test_kl_of_a_token_by_hand():
-    """d = ref − policy = −0.2: e^d − 1 − d = 0.0187."""
-    assert tokens.kl_of(samples()["groups"][0]["completions"][0])[0] == pytest.approx(0.018730753)
+def test_what_is_cut_off_is_seen_and_an_earlier_file_still_opens():
+    completion = samples(ratio=1.5)["groups"][0]["completions"][0]
+    strip = tokens.strip(completion, tokens.VIEWS["kl"])
+    assert strip.count("outline:2px dashed") == 4 and "KL, k3 0.020 nats · " in strip
+    assert "cut off: ratio too high" in strip
+    earlier = {key: value for key, value in completion.items() if key not in ("kl", "cut")}
+    assert "dashed" not in tokens.strip(earlier, tokens.VIEWS["ratio"]) and "kl" not in tokens.offered(earlier)
 
 
 def test_every_knob_has_a_widget_and_a_help_that_says_when_it_counts():

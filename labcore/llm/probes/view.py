@@ -6,6 +6,7 @@ about 2 % of the training's arithmetic) and never change what is learnt.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isnan
 from typing import Any
 
@@ -17,10 +18,13 @@ from labcore.catalog import choices
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.objective import cut
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
+from labcore.maths.call import parameters as arguments
+from labcore.maths.diagram import curve, sides
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.masked import masked_mean
@@ -31,6 +35,7 @@ from labcore.tasks.task import Problem
 GROUPS = 8
 SAMPLES_EVERY = 5
 LINE_EVERY = 20
+LARGEST = 1e6  # nats that a file can hold
 LINE_SHARE = 8  # the line is drawn from an eighth of the batch
 ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
 
@@ -93,25 +98,42 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout) -> dict[str, Any]:
     """The first groups of the step, token by token.
 
-    `old_logprobs` are the sampler's; `logprobs`, `ratio` and `entropy` are the policy's after the step's updates.
+    `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
+    and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
+    `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it.
     """
-    count = min(GROUPS, len(rollout.prompts))
+    knobs, count = session.knobs, min(GROUPS, len(rollout.prompts))
     part = rollout.select(torch.arange(count, device=session.device))
     logprobs, entropy = _logprobs_and_entropy(session, part)
+    tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
+               "advantages": part.advantages}
+    own_ratio = tensors["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, tensors).expand_as(logprobs)
     columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
-               "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages}
+               "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages,
+               "kl": k3(logprobs, part.ref_logprobs).clamp(max=LARGEST)}
+    if choices.RATIO[knobs["ratio"]].level == "sequence":
+        columns["own_ratio"] = own_ratio
     if part.old_values is not None:
         columns["values"] = part.old_values
     lists = {name: values.double().cpu().numpy().round(5).tolist() for name, values in columns.items()}
+    lists["cut"] = sides(cut(knobs, tensors), logprobs)
     shown = []
     for prompt in range(count):
         rows = range(prompt * rollout.group_size, (prompt + 1) * rollout.group_size)
         problem = batch.problems[prompt]
         shown.append({"prompt": problem.prompt, "answer": problem.answer,
                       "completions": [_completion(session, batch, lists, row) for row in rows]})
-    knobs = session.knobs
-    return {"step": session.step, "groups": shown, "beta": knobs["beta"],
+    drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
+    return {"step": session.step, "groups": shown, "beta": knobs["beta"], **({"surrogate": drawn} if drawn else {}),
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
+
+
+def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]]:
+    """The curve of the algorithm's surrogate; empty where it is none of the ratio and the advantage alone."""
+    function = member(choices.SURROGATE, knobs["surrogate"])
+    names = choices.SURROGATE[knobs["surrogate"]].needs
+    named, _ = arguments(function)
+    return curve(function, knobs, ratio) if named <= {"ratio", "advantages", *names} else {}
 
 
 def _completion(session: LlmSession, batch: Sampled, lists: dict[str, Any], row: int) -> dict[str, Any]:
