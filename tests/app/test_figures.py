@@ -44,12 +44,11 @@ def test_every_axis_has_a_name(kind):
         assert sum(name is None for name in named) == shared
 
 
-@pytest.mark.parametrize("bounds, words", [
-    ([0.8, 1.2], ("0.8", "1", "1.2")), ([0.99, 1.02], ("1−ε", "1", "1+ε")), ([], None), ([0.999, 1.001], None)])
-def test_the_ticks_are_the_bounds_where_there_is_room(bounds, words):
-    wide = max([abs(bound - 1) for bound in bounds], default=0.5)
-    curve = {"ratio": [1 - 3 * max(wide, 0.05), 1 + 3 * max(wide, 0.05)], "positive": [0, 1], "negative": [0, 1],
-             "bounds": bounds}
+@pytest.mark.parametrize("bounds, ends, words", [
+    ([0.8, 1.2], [0.35, 1.65], ("0.8", "1", "1.2")), ([0.99, 1.02], [0.93, 1.07], ("1−ε", "1", "1+ε")),
+    ([], [0.35, 1.65], None), ([0.99, 1.02], [0.8, 1.2], None)])
+def test_the_ticks_are_the_bounds_where_there_is_room(bounds, ends, words):
+    curve = {"ratio": ends, "positive": [0, 1], "negative": [0, 1], "bounds": bounds}
     figure = charts.surrogate_figure([], curve)
     assert figure.layout.xaxis.range == tuple(curve["ratio"])
     assert figure.layout.xaxis.ticktext == words and (words is None) == (figure.layout.xaxis.nticks == 4)

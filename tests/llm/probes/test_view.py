@@ -58,7 +58,7 @@ def check_completion(completion, row, batch, rollout, started):
     length = int(rollout.completion_mask[row].sum())
     end = "" if completion["truncated"] else started.tokenizer.eos_token
     assert "".join(completion["tokens"]) == completion["text"] + end == batch.texts[row] + end
-    assert (completion["reward"], completion["exact"]) == (batch.scores[row].reward, batch.scores[row].exact)
+    assert (completion["reward"], completion["exact"]) == (batch.rewards.total[row], batch.rewards.exact[row])
     columns = ["logprobs", "old_logprobs", "ref_logprobs", "advantages", "entropy", "ratio"]
     columns += ["values"] if started.critic is not None else []
     assert all(len(completion[name]) == length for name in [*columns, "tokens"])
@@ -67,6 +67,38 @@ def check_completion(completion, row, batch, rollout, started):
                            "ratio": (new - old).exp(), "advantages": rollout.advantages[row, :length]}.items():
         assert completion[name] == pytest.approx(expected.tolist(), abs=2e-5), name
     assert completion["advantage"] == pytest.approx(rollout.advantages[row, :length].mean().item(), abs=2e-5)
+
+
+def side_of(key, ratio, advantage, knobs):
+    """Where a token is cut off, by the rule of each algorithm's paper."""
+    if key in ("grpo", "gspo"):
+        above, below = 1 + knobs["clip_high"], 1 - knobs["clip_low"]
+        return "high" if ratio > above and advantage > 0 else "low" if ratio < below and advantage < 0 else ""
+    return "high" if key == "cispo" and ratio > knobs["ratio_cap"] and advantage > 0 else ""
+
+
+@pytest.mark.parametrize("key, knobs, drawn", [
+    ("grpo", {"clip_low": 0.02, "clip_high": 0.02}, True), ("gspo", {"clip_low": 0.004, "clip_high": 0.004}, True),
+    ("cispo", {"ratio_cap": 1.01}, False), ("sapo", {}, True), ("reinforce", {}, False)])
+def test_the_kl_the_cut_and_the_curve_are_those_of_the_algorithm(key, knobs, drawn, after):
+    started, batch, rollout, _ = after(key, temperature=1.3, **knobs)
+    shown = json.loads(json.dumps(view.groups(started, batch, rollout), allow_nan=False))
+    found = set()
+    new = logprobs_of(started, rollout)
+    for row, completion in enumerate(each for group in shown["groups"] for each in group["completions"]):
+        length = len(completion["tokens"])
+        apart = (rollout.ref_logprobs - new)[row, :length]
+        assert completion["kl"] == pytest.approx((apart.exp() - 1 - apart).tolist(), abs=2e-5)
+        ratio = (new - rollout.old_logprobs)[row, :length].double()
+        ratio = ratio.mean().exp().expand(length) if key == "gspo" else ratio.exp()
+        assert ("own_ratio" in completion) == (key == "gspo")
+        assert completion.get("own_ratio", completion["ratio"]) == pytest.approx(ratio.tolist(), abs=2e-5)
+        sides = [side_of(key, *pair, started.knobs) for pair in zip(ratio.tolist(), rollout.advantages[
+            row, :length].tolist(), strict=True)]
+        assert completion["cut"] == sides
+        found |= {*sides}
+    assert found == {"grpo": {"", "low", "high"}, "gspo": {"", "low", "high"}, "cispo": {"", "high"}}.get(key, {""})
+    assert ("surrogate" in shown) == drawn
 
 
 def test_at_most_eight_groups():
