@@ -171,7 +171,7 @@ def hold(lab: Lab, words: Sequence[str], after: int) -> str:
     """Begin the run that the command makes, and have it wait after step `after`. Returns its id."""
     for _ in range(TRIES):
         begun = lab.worker.begin(*words)
-        while not (found := re.search(r"^run (\S+)", lab.worker.log.read_text("utf-8")[begun:], re.M)):
+        while not (found := re.search(r"^run (\S+)", lab.worker.log.read_text("utf-8")[begun:], re.MULTILINE)):
             time.sleep(POLL_SECONDS)
         run = found[1]
         with suppress(Failed):  # it has ended already

@@ -23,7 +23,7 @@ TEXT = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
 def section(title: str) -> str:
     """What stands below a title, up to the next one."""
-    return re.split(r"^#+ ", TEXT.partition(f"# {title}\n")[2], maxsplit=1, flags=re.M)[0]
+    return re.split(r"^#+ ", TEXT.partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def rows(title: str) -> list[list[str]]:

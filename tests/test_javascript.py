@@ -21,7 +21,7 @@ def test_every_script_is_linted():
 
 
 def test_a_name_may_come_from_another_file_of_the_module(tmp_path):
-    one, two = written(tmp_path, one="// é: columns count characters\nexport const a = other();", two="function other() { return 1; }")
+    one, two = written(tmp_path, one="// é ρ\nexport const a = other();", two="function other() { return 1; }")
     assert found([one, two]) == []
     assert found([one], [one, two]) == [("one", 2, "eslint(no-undef)")]
 
@@ -33,6 +33,6 @@ def test_unused_is_what_no_module_uses(tmp_path):
 
 
 def test_a_script_that_cannot_be_read_is_found(tmp_path):
-    good, twice, broken = written(tmp_path, good="export const a = 1;", twice="export const a = 2;", broken="const = 3;")
+    good, twice, broken = written(tmp_path, good="export const a = 1;", twice="const a = 2;", broken="const = 3;")
     assert found([good, twice])[0][2] == "syntax"
     assert found([good, broken]) == [("broken", 1, "syntax")]

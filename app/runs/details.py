@@ -119,9 +119,9 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
     """What a fork changed: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
     before = KnobHistory(parent, lab().store.events_after(child.parent[0])).at(step)
     found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
-    for knob in knobs_of(child.row, child.task_row):
-        if knob.key in before and before[knob.key] != child.knobs[knob.key]:
-            found.append(f"{knob.name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}")
+    found += [f"{knob.name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}"
+              for knob in knobs_of(child.row, child.task_row)
+              if knob.key in before and before[knob.key] != child.knobs[knob.key]]
     if not child.twin:
         found.append(f"fresh random numbers, seed {child.seed}")
     return found or ["nothing changed"]

@@ -144,20 +144,11 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         _check_whole(name, number)
     if device not in DEVICES:
         raise LabError(f"There is no device {device!r}: {suggestion(device, DEVICES)}")
-    if task_row.data and not data:
-        raise LabError(f"The task {task_key!r} needs your {task_row.data} file: upload one, "
-                       f"or give --{task_row.data} FILE.")
-    if data and not Path(data).is_file():
-        raise LabError(f"There is no file {data}: check the path.")
+    _check_data(task_row, data)
     check_together(row, filled)
     _check_pairs(task_row, filled)
     model = kind_row.model if model is None else model
-    if not model:
-        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
-                       "folder or a hub id.")
-    if len(kind_row.models) == 1 and model != kind_row.model:
-        raise LabError(f"A run of the kind {kind} has no model to choose: leave {model!r} out.")
-    model_names.check(model)
+    _check_model(kind_row, model)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
@@ -171,6 +162,23 @@ def _check_whole(name: str, value: object) -> None:
     low, high = WHOLE[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
+def _check_data(task_row: Task, data: str | None) -> None:
+    if task_row.data and not data:
+        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
+                       f"or give --{task_row.data} FILE.")
+    if data and not Path(data).is_file():
+        raise LabError(f"There is no file {data}: check the path.")
+
+
+def _check_model(kind_row: Kind, model: str) -> None:
+    if not model:
+        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
+                       "folder or a hub id.")
+    if len(kind_row.models) == 1 and model != kind_row.model:
+        raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {model!r} out.")
+    model_names.check(model)
 
 
 def default_threads(model: str | None) -> int:
@@ -244,10 +252,9 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
         return None
     task_keys = {knob.key for knob in spec.task_row.knobs}
     knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
-    base = make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
+    return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
                 seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
                 data=spec.data)
-    return base
 
 
 def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:

@@ -19,7 +19,7 @@ MOVES: dict[str, tuple[str, ...]] = {
     "starting": ("running", "paused", *ENDED),
     "running": ("paused", *ENDED),
     "paused": ("running", *ENDED),
-    **{state: () for state in ENDED},  # only a resume leads out of an ending
+    **dict.fromkeys(ENDED, ()),  # only a resume leads out of an ending
 }
 
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
@@ -30,7 +30,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "queued": ("resume",), "started": (), "forked": ("run", "from"), "resumed": ("from",), "sft": ("base", "cached"),
     "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
-    **{state: ("text",) for state in ENDED},
+    **dict.fromkeys(ENDED, ("text",)),
 }
 
 

@@ -142,7 +142,8 @@ def greedy_return(session, needed, steps):
     for record in session.run():
         best = max(best, record.metrics.get("eval_return", -math.inf))
         if best >= needed or record.step == steps:
-            return best
+            break
+    return best
 
 
 @pytest.mark.parametrize(("method", "steps"), [("ppo", 60), ("a2c", 40), ("trpo", 60), ("reinforce", 20), ("dqn", 80)])

@@ -42,7 +42,7 @@ def test_a_picture_holds_its_contract(method, task):
             if method != "policy_evaluation":
                 tops = np.max(shown["q"], 1)
                 assert shown["values_of"] == ("V" if method in PLANNING else "max Q")
-                if method not in ("policy_iteration",):  # there V is that of the policy, Q looks one step ahead
+                if method != "policy_iteration":  # there V is that of the policy, Q looks one step ahead
                     np.testing.assert_allclose([v for v in shown["values"] if v is not None],
                                                tops[~np.array(walls)], atol=1e-4)
         (check_sweep if method in PLANNING else check_walk)(shown, session, record)

@@ -63,8 +63,22 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
 
 def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     """The manifest, after checking that the zip can be unpacked at all."""
-    entries = archive.infolist()
-    _check_names(name, [entry.filename for entry in entries])
+    _check_names(name, archive.namelist())
+    _check_entries(name, archive.infolist())
+    manifest = _read_manifest(name, archive)
+    _check_manifest(name, manifest)
+    listed, there = {*manifest["files"], MANIFEST}, set(archive.namelist())
+    if missing := sorted(listed - there):
+        raise fault(name, f"{missing[0]!r} is missing")
+    if extra := sorted(there - listed):
+        raise fault(name, f"{extra[0]!r} is not in its manifest")
+    for file in manifest["files"]:
+        _check_size(name, archive, file)
+    return manifest
+
+
+def _check_entries(name: str, entries: list[zipfile.ZipInfo]) -> None:
+    """All are plain files, and there is room for them."""
     for entry in entries:
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise fault(name, f"{entry.filename!r} is a link")
@@ -77,6 +91,10 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     if total > free:
         raise LabError(f"{name} needs {total / 2**20:.0f} MiB, and {tempfile.gettempdir()} has {free / 2**20:.0f} MiB "
                        "left: free some space, or set TMPDIR to another folder.")
+
+
+def _read_manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
+    """What the manifest holds, of a version that this lab reads."""
     if MANIFEST not in archive.namelist():
         raise LabError(f"{name} holds no {MANIFEST}, so it is no run capsule: make one with export --capsule.")
     _check_size(name, archive, MANIFEST)
@@ -86,14 +104,6 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     if manifest.get("version") != VERSION:
         raise LabError(f"{name} is a capsule of version {manifest.get('version')!r}, and this lab reads version "
                        f"{VERSION}: use the lab that wrote it, or a newer one.")
-    _check_manifest(name, manifest)
-    listed, there = {*manifest["files"], MANIFEST}, set(archive.namelist())
-    if missing := sorted(listed - there):
-        raise fault(name, f"{missing[0]!r} is missing")
-    if extra := sorted(there - listed):
-        raise fault(name, f"{extra[0]!r} is not in its manifest")
-    for file in manifest["files"]:
-        _check_size(name, archive, file)
     return manifest
 
 
@@ -130,16 +140,7 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     for key, kind in wanted.items():
         if not isinstance(manifest.get(key), kind):
             raise fault(name, f"its manifest has no proper {key!r}")
-    for file, seal in manifest["files"].items():
-        if not isinstance(seal, dict) or not isinstance(seal.get("sha256"), str):
-            raise fault(name, f"its manifest has no hash of {file!r}")
-        if not _belongs(file):
-            raise fault(name, f"{file!r} is no part of a capsule")
-        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
-            raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
-    for part in (SPEC, EVENTS, packing.METRICS):
-        if part not in manifest["files"]:
-            raise fault(name, f"{part!r} is missing")
+    _check_files(name, manifest)
     times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
     if not all(is_time(time) for time in times):
         raise fault(name, "its manifest has no proper times")
@@ -150,6 +151,20 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     left_out, kinds = manifest["left_out"], {"checkpoint": str, "bytes": int, "weights": dict}
     if left_out and not all(type(left_out.get(key)) is kind for key, kind in kinds.items()):
         raise fault(name, "its manifest has no proper 'left_out'")
+
+
+def _check_files(name: str, manifest: dict[str, Any]) -> None:
+    """Each listed file has a hash and a place in a capsule; the ones without which there is no run are there."""
+    for file, seal in manifest["files"].items():
+        if not isinstance(seal, dict) or not isinstance(seal.get("sha256"), str):
+            raise fault(name, f"its manifest has no hash of {file!r}")
+        if not _belongs(file):
+            raise fault(name, f"{file!r} is no part of a capsule")
+        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
+            raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
+    for part in (SPEC, EVENTS, packing.METRICS):
+        if part not in manifest["files"]:
+            raise fault(name, f"{part!r} is missing")
 
 
 def is_time(value: object) -> bool:

@@ -111,7 +111,7 @@ def test_bombs(packed, monkeypatch):
     with reading.unpacked(packed):
         pass
     bomb = sealed(packed, {"checkpoints/step-000000/zeros": bytes(32 * 2**20)})
-    assert "it would unpack to 0.03 GiB from 0.0" in refused(bomb)
+    assert "it would unpack to 0.03 GiB from 0." in refused(bomb)
     monkeypatch.setattr(unzipping, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
     monkeypatch.setattr(unzipping, "MOST_FILES", 3)

@@ -92,7 +92,8 @@ def test_token_gradients_are_the_gradient_s_first_half(batch, key):
     """g = Σ ∂L/∂log π_t ∇ log π_t: by the chain rule, with a forward pass of its own."""
     session, rollout = batch
     tools.shake(session.policy, seed=1, by=0.05)
-    seen = inspect(session, spec_for(session, ALGORITHMS[key], 0, SIZE), rollout, torch.zeros_like(rollout.old_logprobs))
+    spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    seen = inspect(session, spec, rollout, torch.zeros_like(rollout.old_logprobs))
     logprobs = selective_log_softmax(plain(session.policy, rollout.prompts, rollout.ids), rollout.ids)
     (seen.push * logprobs).sum().backward()
     whole = parameters_to_vector([p.grad for p in session.policy.parameters()])
