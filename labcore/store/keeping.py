@@ -114,14 +114,14 @@ class Keeping(Database):
         with self._writing() as connection:
             yield changes.files(connection)
 
-    def digests(self) -> dict[str, str]:
-        """What `keep_digests` was given for each run, those in the trash as well."""
+    def summaries(self) -> dict[str, str]:
+        """What `keep_summaries` was given for each run, those in the trash as well."""
         with self._reading() as connection:
-            return {row.id: row.digest for row in connection.execute(
-                sa.select(runs.c.id, runs.c.digest).where(runs.c.digest.is_not(None)))}
+            return {row.id: row.summary for row in connection.execute(
+                sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None)))}
 
-    def keep_digests(self, digests: Mapping[str, str | None]) -> None:
+    def keep_summaries(self, summaries: Mapping[str, str | None]) -> None:
         """Keep for each run what a list shows of it, so that nobody has to read all its steps again."""
         with self._writing() as connection:
-            for run_id, text in digests.items():
-                connection.execute(runs.update().where(runs.c.id == run_id), {"digest": text})
+            for run_id, text in summaries.items():
+                connection.execute(runs.update().where(runs.c.id == run_id), {"summary": text})

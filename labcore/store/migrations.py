@@ -37,7 +37,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
     if found == "1":
         _add_parents(connection)
     if found in ("1", "2"):
-        _add_columns(connection, "digest")
+        _add_columns(connection, "summary")
     marks.create(connection)
     if found == "3":
         _take_over_marks(connection)
@@ -96,6 +96,6 @@ def _imports(folder: Path) -> list[Path]:
 
 
 def _add_columns(connection: sa.Connection, *names: str) -> None:
-    for name in names:
-        kind = runs.c[name].type.compile(dialect=connection.dialect)
-        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} {kind}"))
+    for column in map(runs.c.__getitem__, names):
+        kind = column.type.compile(dialect=connection.dialect)
+        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {column.name} {kind}"))

@@ -72,12 +72,12 @@ class Store(Keeping):
                     changes.claim(connection, run_id, Owner.this())
             return run_id
 
-    def take_in(self, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> bool:
+    def add(self, row: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> bool:
         """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
         with self._writing() as connection:
             free = not changes.state(connection, row.id)
             if free:
-                changes.take_in(connection, row, rows, told)
+                changes.add(connection, row, rows, events)
             return free
 
     def run(self, run_id: str) -> RunRow:
