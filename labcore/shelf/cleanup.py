@@ -46,7 +46,7 @@ def spare_files(entries: Iterable[Entry]) -> Plan:
 
 
 def carry_out(shelf: Shelf, plan: Plan) -> int:
-    """Do it: runs go into the trash, files for good. Returns the bytes of what went; a run that goes on is left alone.
+    """Do it: runs go into the trash, files for good. Returns the bytes of what went; an active run is left alone.
 
     Raises:
         LabError: a run was taken up again since the plan was made; then no run is deleted.

@@ -17,7 +17,7 @@ MEGABYTE, DAY = 1e6, 86_400.0
 
 @dataclass(frozen=True)
 class Field:
-    """`read` gives a run's value, None where it has none; `unit` is what numbers are told in."""
+    """`read` gives a run's value, None where it has none; `unit` is that of its numbers."""
 
     key: str
     label: str

@@ -18,7 +18,7 @@ from labcore.shelf.summary import Summary, headline, headline_among
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 
-SIZE_SECONDS = 10.0  # how long the size of a run that is going counts
+SIZE_SECONDS = 10.0  # how long the size of an active run counts
 FOREVER = float("inf")
 
 
@@ -35,7 +35,7 @@ class Shelf:
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
-        """`entries` as they are now, where only those that go, or went, are read again; and those that were added."""
+        """`entries` as they are now and those that were added: only active runs, and what just ended, are read again."""
         before = {entry.id: entry for entry in entries}
         rows = {row.id: row for row in self.store.runs(*ACTIVE)}
         for entry in before.values():
@@ -52,7 +52,7 @@ class Shelf:
         return sorted(found, key=lambda entry: -(entry.deleted or 0.0))
 
     def recount(self, run_ids: Iterable[str]) -> None:
-        """Have the files of these runs counted anew."""
+        """Have the files of these runs counted again."""
         there = [run_id for run_id in run_ids if run_id in self._summaries]
         known = {run_id: replace(self._summaries[run_id], counted=0.0) for run_id in there}
         self._summaries.update(known)

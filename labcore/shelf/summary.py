@@ -71,11 +71,11 @@ class Summary:
 
 
 def headline(spec: RunSpec) -> str:
-    """The metric that a run is judged by: the first of its first chart."""
+    """The headline metric of a run: the first of its first chart."""
     return PANELS[spec.row.panels[0]].metrics[0]
 
 
 def headline_among(metrics: Sequence[str]) -> str:
-    """The metric that a run of another tool is judged by: the first one of the catalog that says what is better."""
+    """The headline metric of a run of another tool: the catalog's first that says what is better."""
     known = [metric for metric in METRICS.values() if metric.key in metrics]
     return next((metric.key for metric in known if metric.better), known[0].key if known else "")

@@ -69,7 +69,7 @@ def mark(connection: sa.Connection, name: str, **values: Any) -> None:
 
 
 def trash(connection: sa.Connection, name: str) -> None:
-    """Hide a run or imported metrics. Raises LabError where it is going."""
+    """Hide a run or imported metrics. Raises LabError while a worker has the run."""
     found = markable(connection, name)
     if found in GOING:
         raise LabError(f"The run {name} is {found}: stop it before you delete it.")
@@ -84,7 +84,7 @@ def trashed_since(connection: sa.Connection, before: float) -> list[str]:
 
 
 def forget(connection: sa.Connection, name: str) -> None:
-    """Delete all rows of a run or of imported metrics. Raises LabError where it is going."""
+    """Delete all rows of a run or of imported metrics. Raises LabError while a worker has the run."""
     found = markable(connection, name, in_trash=True)
     if found in GOING:
         raise LabError(f"The run {name} is {found}: stop it before you delete it.")

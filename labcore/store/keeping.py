@@ -57,7 +57,7 @@ class Keeping(Database):
         """Put ended or queued runs and imported metrics into the trash: all or none. A queued run is stopped.
 
         Raises:
-            LabError: one is going, or is not there.
+            LabError: a worker has one, or one is not there.
         """
         with self._writing() as connection:
             for name in names:
@@ -80,16 +80,16 @@ class Keeping(Database):
         """Delete an ended or queued run, or imported metrics, for good: rows and folder.
 
         Raises:
-            LabError: the run is going, or is not there.
+            LabError: a worker has the run, or it is not there.
         """
         with self._writing() as connection:
             changes.forget(connection, name)
         remove_folder(name)
 
     def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
-        """Delete for good what lies in the trash since `before`, a unix time, or longer: of `names`, or all of it.
+        """Delete for good what has been in the trash since `before`, a unix time, or longer: of `names`, or all of it.
 
-        Returns what went. What was restored, or deleted anew, after somebody listed it stays.
+        Returns what went. What was restored, or deleted again, after somebody listed it stays.
         """
         with self._reading() as connection:
             if not changes.trashed_since(connection, before):

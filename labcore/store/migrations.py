@@ -79,7 +79,7 @@ def _take_over_imports(connection: sa.Connection) -> None:
                            "check the folder's permissions, or delete it.") from error
         _take_over_about(connection, target)
         changes.mark(connection, folder.name, deleted=deleted)
-    with suppress(OSError):  # there is none, or something else lies in it
+    with suppress(OSError):  # there is none, or something else is in it
         trash.rmdir()
 
 
