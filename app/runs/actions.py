@@ -43,7 +43,7 @@ def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -
     if not entries:
         return f"None of the {len(everything):,} runs matches." if everything else ""
     count = f"{len(entries):,} of {len(everything):,}" if len(entries) != len(everything) else f"{len(everything):,}"
-    size = volume(sum(entry.digest.size or 0 for entry in entries))
+    size = volume(sum(entry.summary.size or 0 for entry in entries))
     runs = "run" if len(everything) == 1 else "runs"
     can = "restore them or delete them for good" if deleted else "open, compare, tag or delete them"
     return f"{count} {runs} · {size} · select rows to {can}"
@@ -170,7 +170,7 @@ def _purge(ids: Sequence[str]) -> None:
 
 def empty_trash(entries: Sequence[Entry]) -> None:
     """One button that frees what the trash holds; it says how much, and asks."""
-    size = volume(sum(entry.digest.size or 0 for entry in entries))
+    size = volume(sum(entry.summary.size or 0 for entry in entries))
     with st.popover(f"Empty the trash ({size})", icon=":material/delete_forever:"):
         ids = [entry.id for entry in entries]
         st.markdown(f"Delete {_runs(ids)} for good? This frees {size} and cannot be undone.")

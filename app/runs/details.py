@@ -46,15 +46,15 @@ def _content(entry: Entry) -> None:
 
 def _outcome(entry: Entry) -> None:
     """What came of it so far, at what price, and what was turned by hand meanwhile."""
-    digest, rows = entry.digest, []
-    if digest.last is not None:
-        metric = METRICS[digest.metric]
-        best = "" if digest.best is None else f", best {number(digest.best, metric.digits)}"
-        rows.append((metric.label, f"{number(digest.last, metric.digits)} at step {digest.step:,}{best}"))
+    summary, rows = entry.summary, []
+    if summary.last is not None:
+        metric = METRICS[summary.metric]
+        best = "" if summary.best is None else f", best {number(summary.best, metric.digits)}"
+        rows.append((metric.label, f"{number(summary.last, metric.digits)} at step {summary.step:,}{best}"))
     if entry.seconds:
         rows.append(("took", duration(entry.seconds)))
-    if digest.size is not None:
-        rows.append(("on disk", volume(digest.size)))
+    if summary.size is not None:
+        rows.append(("on disk", volume(summary.size)))
     if entry.sweep:
         rows.append(("sweep", entry.sweep))
     changes = KnobHistory(lab().store.run(entry.id).spec, lab().store.events_after(entry.id)).changes
@@ -129,13 +129,13 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
 
 def _imported(entry: Entry) -> None:
     """What of another tool's file was taken, and what was not."""
-    told = entry.told
-    st.caption(f"Imported from {literal(told.file)}. It can be laid over other runs on the page Compare.")
-    if entry.digest.last is not None:
-        metric = METRICS[entry.digest.metric]
-        st.markdown(f"{metric.label} **{number(entry.digest.last, metric.digits)}** at step {entry.step:,}.")
+    run = entry.imported
+    st.caption(f"Imported from {literal(run.file)}. It can be laid over other runs on the page Compare.")
+    if entry.summary.last is not None:
+        metric = METRICS[entry.summary.metric]
+        st.markdown(f"{metric.label} **{number(entry.summary.last, metric.digits)}** at step {entry.step:,}.")
     st.markdown("**Columns that were taken**")
-    st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in told.mapped.items()]))
-    if told.unmapped:
+    st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in run.mapped.items()]))
+    if run.unmapped:
         st.markdown("**Columns that the lab does not know**")
-        st.caption(literal(", ".join(told.unmapped)) + ". They stay in the file that is kept.")
+        st.caption(literal(", ".join(run.unmapped)) + ". They stay in the file that is kept.")

@@ -112,7 +112,7 @@ def _counted(of: Sequence[str], what: str = "run") -> str:
 
 
 @st.dialog("Import", width="medium", on_dismiss="rerun")
-def take_in() -> None:
+def import_files() -> None:
     """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
     st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "
                "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs. "
@@ -158,7 +158,7 @@ def _from_capsule(file: UploadedFile) -> str:
     with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
         path = Path(folder) / Path(file.name).name
         path.write_bytes(file.getvalue())
-        return importing.take_in(lab().store, path)
+        return importing.import_capsule(lab().store, path)
 
 
 def _told(run: Imported) -> str:

@@ -38,7 +38,7 @@ from labcore.shelf.marks import purge
 from labcore.shelf.shelf import complete
 
 ENTRIES = "runs:entries"
-DIGEST_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
+SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
 HELP = """Words are looked for in names, tags and notes: `grpo sort`.\\
 Fields and knobs are compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
@@ -62,9 +62,9 @@ def _read(anew: bool) -> None:
     state, now = st.session_state, view()
     before: list[Entry] | None = state.get(ENTRIES)
     if state.pop(STALE, False) or anew or before is None or not complete(before) or now.deleted:
-        state[ENTRIES] = (shelf().trashed if now.deleted else shelf().entries)(DIGEST_SECONDS)
+        state[ENTRIES] = (shelf().trashed if now.deleted else shelf().entries)(SUMMARY_SECONDS)
     else:
-        state[ENTRIES] = shelf().refreshed(before, DIGEST_SECONDS)
+        state[ENTRIES] = shelf().refreshed(before, SUMMARY_SECONDS)
 
 
 def _unsettled() -> bool:
@@ -140,7 +140,7 @@ def _top(entries: Sequence[Entry], now: View) -> None:
             st.button("All runs", icon=":material/arrow_back:", key="runs:back", on_click=_show, args=(False,))
             return
         if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
-            dialogs.take_in()
+            dialogs.import_files()
         if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
                      help="Make room: by age, by number, only files, or uploads"):
             listed = _listed(entries, now)

@@ -27,7 +27,7 @@ ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
 @st.cache_resource(show_spinner=False)
 def shelf() -> Shelf:
-    """One for all tabs: what was digested once is there for all."""
+    """One for all tabs: what was summarised once is there for all."""
     return Shelf(lab().store)
 
 

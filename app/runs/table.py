@@ -34,7 +34,7 @@ KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left 
 
 def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     """One row per entry, in order. Columns without any value are left out."""
-    digests = [entry.digest for entry in entries]
+    summaries = [entry.summary for entry in entries]
     when = [entry.deleted if deleted else entry.created for entry in entries]
     columns = {
         "run": [entry.id for entry in entries],
@@ -44,17 +44,17 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "algorithm": [f"{entry.algorithm} {entry.settings}".rstrip() for entry in entries],
         "task": [entry.task for entry in entries],
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
-        "curve": [digest.curve for digest in digests],
-        "metric": [METRICS[digest.metric].label if digest.metric else "" for digest in digests],
-        "last": pd.array([digest.last for digest in digests], "Float64"),
-        "best": pd.array([digest.best for digest in digests], "Float64"),
+        "curve": [summary.curve for summary in summaries],
+        "metric": [METRICS[summary.metric].label if summary.metric else "" for summary in summaries],
+        "last": pd.array([summary.last for summary in summaries], "Float64"),
+        "best": pd.array([summary.best for summary in summaries], "Float64"),
         "step": [entry.step for entry in entries],
         "steps": pd.array([entry.steps for entry in entries], "Int64"),
         "when": pd.to_datetime(when, unit="s", utc=True),
         "duration": pd.array([entry.seconds and round(entry.seconds, 1 if entry.seconds < 10 else None)
                               for entry in entries], "Float64"),
         "tags": [list(entry.tags) for entry in entries],
-        "size": pd.array([digest.size for digest in digests], "Int64"),
+        "size": pd.array([summary.size for summary in summaries], "Int64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
         "model": [naming.model(entry.model) for entry in entries],
     }

@@ -17,7 +17,7 @@ from labcore.compare.statistics import FEWEST, Duel, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
-from labcore.exports.capsules.importing import take_in
+from labcore.exports.capsules.importing import import_capsule
 from labcore.files.jsonl import read_bytes
 from labcore.store.store import Store
 
@@ -93,7 +93,7 @@ def _import_capsules(options: argparse.Namespace) -> int:
         raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and CSV files "
                        "out.")
     store = Store()
-    kept = [take_in(store, file) for file in options.files]
+    kept = [import_capsule(store, file) for file in options.files]
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 

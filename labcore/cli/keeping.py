@@ -76,10 +76,10 @@ def list_runs(options: argparse.Namespace) -> int:
 
 
 def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict:
-    marked = {"star": entry.star, "tags": entry.tags, "note": entry.note, "bytes": entry.digest.size,
-              "best": {entry.digest.metric: entry.digest.best} if entry.digest.best is not None else {}}
+    marked = {"star": entry.star, "tags": entry.tags, "note": entry.note, "bytes": entry.summary.size,
+              "best": {entry.summary.metric: entry.summary.best} if entry.summary.best is not None else {}}
     if entry.kind == IMPORTED:
-        last = {entry.digest.metric: entry.digest.last} if entry.digest.last is not None else {}
+        last = {entry.summary.metric: entry.summary.last} if entry.summary.last is not None else {}
         return {"run": entry.id, "state": entry.state, "message": entry.message, "step": entry.step,
                 "metrics": last} | marked
     return summary(store, rows[entry.id]) | marked
@@ -88,8 +88,8 @@ def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict:
 def _line(entry: Entry) -> str:
     steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
     seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
-    digest, tags = entry.digest, "".join(f"  #{tag}" for tag in entry.tags)
-    value = "" if digest.last is None else f"{METRICS[digest.metric].key} {digest.last:.4g}"
+    shown, tags = entry.summary, "".join(f"  #{tag}" for tag in entry.tags)
+    value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
     star = "*" if entry.star else " "
     return f"{star} {entry.id:<26} {entry.state:<12} {steps} {seconds}  {value:<24}{tags}  {entry.message}".rstrip()
 
@@ -137,7 +137,7 @@ def clean_up(options: argparse.Namespace) -> int:
     shelf = Shelf(store)
     entries = shelf.trashed() if options.trash else shelf.entries()
     if options.trash:
-        plan = cleanup.Plan(tuple(entry.id for entry in entries), sum(entry.digest.size or 0 for entry in entries))
+        plan = cleanup.Plan(tuple(entry.id for entry in entries), sum(entry.summary.size or 0 for entry in entries))
     elif options.files:
         plan = cleanup.spare_files(entries)
     elif options.keep is not None:
@@ -150,7 +150,7 @@ def clean_up(options: argparse.Namespace) -> int:
         return 0
     if options.trash:
         gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
-        told = _told(len(gone), sum(entry.digest.size or 0 for entry in entries if entry.id in gone))
+        told = _told(len(gone), sum(entry.summary.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
     print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "

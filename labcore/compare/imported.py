@@ -1,7 +1,7 @@
 """Imported runs: metrics of another tool, kept to be laid beside our own. Marked as such, never trained on.
 
-Each lies in `imported/<its name>`: the file as it came, the rows under our keys, and what was mapped to what. Its star,
-tags and note, and whether it is in the trash, are in the store, as those of our own runs are.
+Each has the folder `imported/<its name>`: the file as it came, the rows under our keys, and what was mapped to what.
+Its star, tags and note, and whether it is in the trash, are in the store, as those of our own runs are.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Even
     x is the step; the time of a step is when the run began plus its active seconds, so pauses are left out.
     """
     begun = next((event.time for event in events if event.kind in ("started", "forked")), run.started or run.created)
-    shift = begun - (rows[0].seconds if rows and run.spec.parent else 0.0)  # a fork's clock goes on from its parent's
+    shift = begun - (rows[0].seconds if rows and run.spec.parent else 0.0)  # a fork's clock continues its parent's
     contents = [_field(1, _FIXED64, struct.pack("<d", begun)) + _field(3, _BYTES, _VERSION),
                 *(_event(shift + row.seconds, row) for row in rows)]
     path = folder / f"events.out.tfevents.{int(begun)}.{run.id}"

@@ -1,6 +1,6 @@
 """Files and folders that are either complete or not there: written under another name, then renamed.
 
-The other name begins with a dot and lies in the same folder, so that the renaming is one step. What is appended goes
+The other name begins with a dot and is in the same folder, so that the renaming is one step. What is appended goes
 to the disk line by line, and half a line, as a power cut leaves it, is never read as a whole one.
 """
 

@@ -1,4 +1,4 @@
-"""Checkpoints: folders `checkpoints/step-000050` that are complete or not there; their content is the session's affair.
+"""Checkpoints: folders `checkpoints/step-000050` that are complete or not there. A session writes what is in them.
 
 Kept are the newest two, the first, and a thinned ladder between them to fork from; the others are deleted by renaming
 them away first, so that no half of one is ever seen.

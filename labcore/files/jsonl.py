@@ -1,4 +1,4 @@
-"""Read the user's files: JSON lines with text fields, plain text, and CSV. Every fault is told with its line.
+"""Read the user's files: JSON lines with text fields, plain text, and CSV. Every fault names its line.
 
 Left out: other encodings than UTF-8, and files above `LIMIT`, which would not fit beside a model in a laptop's
 memory.

@@ -39,14 +39,14 @@ def beyond_newest(entries: Iterable[Entry], keep: int) -> Plan:
 
 
 def spare_files(entries: Iterable[Entry]) -> Plan:
-    """Delete the old checkpoints, samples and exports of the ended runs without a star: see `disk.lighten`."""
-    sizes = {entry.id: disk.spare(entry.id) for entry in _oldest_first(_free(entries)) if entry.kind != IMPORTED}
+    """Delete the old checkpoints, samples and exports of the ended runs without a star: see `disk.delete_spare`."""
+    sizes = {entry.id: disk.spare_size(entry.id) for entry in _oldest_first(_free(entries)) if entry.kind != IMPORTED}
     heavy = tuple(run_id for run_id, size in sizes.items() if size)
     return Plan(heavy, sum(sizes.values()), files=True)
 
 
 def carry_out(shelf: Shelf, plan: Plan) -> int:
-    """Do it: runs go into the trash, files for good. Returns the bytes of what went; a run that goes on is left alone.
+    """Do it: runs go into the trash, files for good. Returns the bytes of what went; an active run is left alone.
 
     Raises:
         LabError: a run was taken up again since the plan was made; then no run is deleted.
@@ -56,7 +56,7 @@ def carry_out(shelf: Shelf, plan: Plan) -> int:
         return plan.size
     ended = {entry.id for entry in shelf.entries(seconds=0) if not entry.active}
     try:
-        return sum(disk.lighten(run_id) for run_id in plan.ids if run_id in ended)
+        return sum(disk.delete_spare(run_id) for run_id in plan.ids if run_id in ended)
     except OSError as error:
         raise LabError(f"Files of a run cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
                        "permissions, then clean up again.") from error
@@ -74,4 +74,4 @@ def _oldest_first(entries: Iterable[Entry]) -> list[Entry]:
 
 def _runs(entries: Iterable[Entry]) -> Plan:
     chosen = _oldest_first(entries)
-    return Plan(tuple(entry.id for entry in chosen), sum(entry.digest.size or 0 for entry in chosen))
+    return Plan(tuple(entry.id for entry in chosen), sum(entry.summary.size or 0 for entry in chosen))

@@ -13,12 +13,12 @@ from labcore.files.sizes import size
 SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
 
 
-def spare(run_id: str) -> int:
-    """Bytes that `lighten` would free."""
+def spare_size(run_id: str) -> int:
+    """Bytes that `delete_spare` would free."""
     return sum(size(folder) for folder in _spare_folders(run_id))
 
 
-def lighten(run_id: str) -> int:
+def delete_spare(run_id: str) -> int:
     """Delete an ended run's samples, exports and all its checkpoints but the first and the newest; return the bytes
     that it freed.
 

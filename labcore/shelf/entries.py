@@ -1,4 +1,4 @@
-"""Runs and imported runs as rows of one list, each with its digest."""
+"""Runs and imported runs as rows of one list, each with its summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from labcore.catalog.knob import Value
 from labcore.compare.imported import Imported
 from labcore.runs.steering import unusual
-from labcore.shelf.digest import Digest
+from labcore.shelf.summary import Summary
 from labcore.store.rows import ACTIVE, RunRow
 
 IMPORTED = "imported"  # the kind and the state of a run of another tool
@@ -19,8 +19,8 @@ class Entry:
     """A run of the lab or of another tool, as a list shows it.
 
     `algorithm` and `task` are names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
-    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their defaults. What a run of
-    another tool does not tell is None or empty.
+    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their defaults. What is
+    not known of a run of another tool is None or empty.
     """
 
     id: str
@@ -29,7 +29,7 @@ class Entry:
     algorithm: str
     created: float
     step: int
-    digest: Digest
+    summary: Summary
     task: str = ""
     model: str = ""
     keys: tuple[str, str] = ("", "")
@@ -46,7 +46,7 @@ class Entry:
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
-    told: Imported | None = None
+    imported: Imported | None = None
 
     @property
     def active(self) -> bool:
@@ -54,15 +54,15 @@ class Entry:
         return self.state in ACTIVE
 
 
-def of_run(row: RunRow, digest: Digest) -> Entry:
+def of_run(row: RunRow, summary: Summary) -> Entry:
     spec = row.spec
-    return Entry(row.id, spec.kind, row.state, spec.row.label, row.created, row.step, digest, spec.task_row.label,
+    return Entry(row.id, spec.kind, row.state, spec.row.label, row.created, row.step, summary, spec.task_row.label,
                  spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended, row.seconds, row.message,
                  ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star, row.tags, row.note,
                  row.deleted)
 
 
-def of_imported(told: Imported, digest: Digest) -> Entry:
-    return Entry(told.id, IMPORTED, IMPORTED, told.label, told.created, digest.step or told.steps, digest,
-                 message=" ".join(told.notes), star=told.star, tags=told.tags, note=told.note, deleted=told.deleted,
-                 told=told)
+def of_imported(run: Imported, summary: Summary) -> Entry:
+    return Entry(run.id, IMPORTED, IMPORTED, run.label, run.created, summary.step or run.steps, summary,
+                 message=" ".join(run.notes), star=run.star, tags=run.tags, note=run.note, deleted=run.deleted,
+                 imported=run)

@@ -17,7 +17,7 @@ MEGABYTE, DAY = 1e6, 86_400.0
 
 @dataclass(frozen=True)
 class Field:
-    """`read` gives a run's value, None where it has none; `unit` is what numbers are told in."""
+    """`read` gives a run's value, None where it has none; `unit` is that of its numbers."""
 
     key: str
     label: str
@@ -35,13 +35,13 @@ _ALL = (
     Field("seed", "Seed", lambda entry: entry.seed),
     Field("step", "Steps done", lambda entry: entry.step),
     Field("steps", "Steps of all", lambda entry: entry.steps),
-    Field("metric", "Metric", lambda entry: METRICS[entry.digest.metric].label if entry.digest.metric else None),
-    Field("last", "Last", lambda entry: entry.digest.last),
-    Field("best", "Best", lambda entry: entry.digest.best),
+    Field("metric", "Metric", lambda entry: METRICS[entry.summary.metric].label if entry.summary.metric else None),
+    Field("last", "Last", lambda entry: entry.summary.last),
+    Field("best", "Best", lambda entry: entry.summary.best),
     Field("started", "Started", lambda entry: entry.created),
     Field("age", "Age", lambda entry: (time.time() - entry.created) / DAY, "days"),
     Field("duration", "Duration", lambda entry: entry.seconds, "s"),
-    Field("size", "Size", lambda entry: None if entry.digest.size is None else entry.digest.size / MEGABYTE, "MB"),
+    Field("size", "Size", lambda entry: None if entry.summary.size is None else entry.summary.size / MEGABYTE, "MB"),
     Field("star", "Star", lambda entry: entry.star),
     Field("tag", "Tags", lambda entry: entry.tags or None),
     Field("note", "Note", lambda entry: entry.note or None),
@@ -79,10 +79,10 @@ class Group:
     def means(self) -> dict[str, tuple[int, float, float | None]]:
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
-            if entry.digest.last is not None:
-                found.setdefault(entry.digest.metric, []).append(entry)
-        return {metric: (len(those), fmean(each.digest.last for each in those), _mean([
-            each.digest.best for each in those])) for metric, those in found.items()}
+            if entry.summary.last is not None:
+                found.setdefault(entry.summary.metric, []).append(entry)
+        return {metric: (len(those), fmean(each.summary.last for each in those), _mean([
+            each.summary.best for each in those])) for metric, those in found.items()}
 
 
 def _mean(values: list[float | None]) -> float | None:

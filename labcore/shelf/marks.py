@@ -30,7 +30,7 @@ def tag(store: Store, run_ids: Iterable[str], add: Sequence[str] = (), remove: S
 
 
 def note(store: Store, run_id: str, text: str) -> None:
-    """Write a run's note anew; an empty one deletes it."""
+    """Replace a run's note; an empty one deletes it."""
     if len(text) > MOST_NOTE:
         raise LabError(f"The note has {len(text):,} letters, more than {MOST_NOTE:,}: shorten it.")
     [run_id] = _there([run_id])

@@ -1,4 +1,4 @@
-"""All runs that are there, with digests that are made once and then only grow."""
+"""All runs that are there, with summaries that are made once and then only grow."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
 from labcore.files import sizes
 from labcore.files.paths import run_folder
-from labcore.shelf.digest import Digest, headline, headline_among
 from labcore.shelf.entries import Entry, of_imported, of_run
+from labcore.shelf.summary import Summary, headline, headline_among
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 
-SIZE_SECONDS = 10.0  # how long the size of a run that is going counts
+SIZE_SECONDS = 10.0  # how long the size of an active run counts
 FOREVER = float("inf")
 
 
 class Shelf:
-    """One for all readers of a process. The digests of ended runs are kept in the store."""
+    """One for all readers of a process. The summaries of ended runs are kept in the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._digests: dict[str, Digest] = {}
+        self._summaries: dict[str, Summary] = {}
 
     def entries(self, seconds: float = FOREVER) -> list[Entry]:
-        """All runs that are not deleted, newest first. What cannot be digested in `seconds` is so at a later call."""
+        """All runs that are not deleted, newest first. What cannot be summarised in `seconds` is so at a later call."""
         found = self._of(self.store.runs(), imported.listed(self.store), seconds)
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
-        """`entries` as they are now, where only those that go, or went, are read again; and those that were added."""
+        """`entries` as they are now and those that were added: only active runs, and what just ended, are read again."""
         before = {entry.id: entry for entry in entries}
         rows = {row.id: row for row in self.store.runs(*ACTIVE)}
         for entry in before.values():
@@ -52,57 +52,58 @@ class Shelf:
         return sorted(found, key=lambda entry: -(entry.deleted or 0.0))
 
     def recount(self, run_ids: Iterable[str]) -> None:
-        """Have the files of these runs counted anew."""
-        known = {run_id: replace(self._digests[run_id], counted=0.0) for run_id in run_ids if run_id in self._digests}
-        self._digests.update(known)
-        self.store.keep_digests({run_id: digest.to_json() for run_id, digest in known.items()})
+        """Have the files of these runs counted again."""
+        there = [run_id for run_id in run_ids if run_id in self._summaries]
+        known = {run_id: replace(self._summaries[run_id], counted=0.0) for run_id in there}
+        self._summaries.update(known)
+        self.store.keep_summaries({run_id: summary.to_json() for run_id, summary in known.items()})
 
     def _of(self, rows: list[RunRow], others: list[Imported], seconds: float) -> list[Entry]:
         until = time.monotonic() + seconds
-        kept = self.store.digests() if any(row.id not in self._digests for row in rows) else {}
-        fresh: dict[str, Digest] = {}
+        kept = self.store.summaries() if any(row.id not in self._summaries for row in rows) else {}
+        fresh: dict[str, Summary] = {}
         for row in rows:
-            digest = self._digests.get(row.id) or Digest.read(kept.get(row.id), headline(row.spec))
-            self._digests[row.id] = digest
-            if time.monotonic() < until and (current := self._current(row, digest)) != digest:
-                self._digests[row.id] = current
+            summary = self._summaries.get(row.id) or Summary.read(kept.get(row.id), headline(row.spec))
+            self._summaries[row.id] = summary
+            if time.monotonic() < until and (current := self._current(row, summary)) != summary:
+                self._summaries[row.id] = current
                 if row.state not in ACTIVE:
                     fresh[row.id] = current
         if fresh:
             with suppress(LabError):  # on a full disk the list must still open: it is where room is made
-                self.store.keep_digests({run_id: digest.to_json() for run_id, digest in fresh.items()})
-        for told in others:
-            if told.id not in self._digests and time.monotonic() < until:
-                self._digests[told.id] = _of_import(told)
-        return [*(of_run(row, self._digests[row.id]) for row in rows),
-                *(of_imported(told, self._digests.get(told.id, Digest())) for told in others)]
+                self.store.keep_summaries({run_id: summary.to_json() for run_id, summary in fresh.items()})
+        for other in others:
+            if other.id not in self._summaries and time.monotonic() < until:
+                self._summaries[other.id] = _of_import(other)
+        return [*(of_run(row, self._summaries[row.id]) for row in rows),
+                *(of_imported(other, self._summaries.get(other.id, Summary())) for other in others)]
 
-    def _current(self, row: RunRow, digest: Digest) -> Digest:
-        """The digest brought up to the run as it is."""
-        if digest.step < row.step:
-            steps, *_, values = self.store.columns([row.id], [digest.metric], digest.step)[row.id]
-            digest = digest.extended(steps[-1] if steps else row.step, values)
-        good_until = digest.counted + SIZE_SECONDS if row.state in ACTIVE else FOREVER
+    def _current(self, row: RunRow, summary: Summary) -> Summary:
+        """The summary brought up to the run as it is."""
+        if summary.step < row.step:
+            steps, *_, values = self.store.columns([row.id], [summary.metric], summary.step)[row.id]
+            summary = summary.extended(steps[-1] if steps else row.step, values)
+        good_until = summary.counted + SIZE_SECONDS if row.state in ACTIVE else FOREVER
         changed = max(row.ended or 0.0, _exported(row.id))
-        if digest.size is None or digest.counted < changed or time.time() > good_until:
-            digest = _sized(digest, run_folder(row.id))
-        return digest
+        if summary.size is None or summary.counted < changed or time.time() > good_until:
+            summary = _sized(summary, run_folder(row.id))
+        return summary
 
 
 def complete(entries: Iterable[Entry]) -> bool:
-    """Whether the digests of all entries are there, and as new as the entries."""
-    return all(entry.digest.size is not None and entry.digest.step >= entry.step for entry in entries)
+    """Whether the summaries of all entries are there, and as new as the entries."""
+    return all(entry.summary.size is not None and entry.summary.step >= entry.step for entry in entries)
 
 
-def _of_import(told: Imported) -> Digest:
-    folder = imported.place(told.id)
+def _of_import(run: Imported) -> Summary:
+    folder = imported.place(run.id)
     try:
-        trace = imported.load(told.id)
+        trace = imported.load(run.id)
     except LabError:  # its files are damaged, which its notes say
-        return _sized(Digest(), folder)
+        return _sized(Summary(), folder)
     metric = headline_among(list(trace.metrics))
     steps = trace.axes["step"]
-    return _sized(Digest(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
+    return _sized(Summary(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
 
 
 def _exported(run_id: str) -> float:
@@ -112,6 +113,6 @@ def _exported(run_id: str) -> float:
     return 0.0
 
 
-def _sized(digest: Digest, folder: Path) -> Digest:
+def _sized(summary: Summary, folder: Path) -> Summary:
     begun = time.time()  # what comes while the files are counted is counted the next time
-    return replace(digest, size=sizes.size(folder), counted=begun)
+    return replace(summary, size=sizes.size(folder), counted=begun)

@@ -137,7 +137,7 @@ def _model(found: re.Match[str]) -> Model:
 
 
 def _folder(model: Model) -> Path | None:
-    """Where the model lies as a Hugging Face folder, if it does."""
+    """The model's Hugging Face folder, where it has one."""
     if model.sft:
         folder = home() / "base" / model.sft / "model"
         return folder if folder.is_dir() else None

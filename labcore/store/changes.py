@@ -18,7 +18,7 @@ from labcore.store.rows import ENDED, EVENTS, GOING, Event, RunRow, Step
 from labcore.store.schema import controls, events, marks, runs, steps
 
 
-def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> None:
+def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
     """Write a whole run as it is, with its steps and events."""
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
@@ -30,7 +30,7 @@ def take_in(connection: sa.Connection, row: RunRow, rows: Sequence[Step], told: 
          "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)} for each in rows])
     connection.execute(events.insert(), [
         {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
-         "payload": json.dumps(each.payload, ensure_ascii=False)} for each in told])
+         "payload": json.dumps(each.payload, ensure_ascii=False)} for each in history])
 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
@@ -69,7 +69,7 @@ def mark(connection: sa.Connection, name: str, **values: Any) -> None:
 
 
 def trash(connection: sa.Connection, name: str) -> None:
-    """Hide a run or imported metrics. Raises LabError where it is going."""
+    """Hide a run or imported metrics. Raises LabError while a worker has the run."""
     found = markable(connection, name)
     if found in GOING:
         raise LabError(f"The run {name} is {found}: stop it before you delete it.")
@@ -84,7 +84,7 @@ def trashed_since(connection: sa.Connection, before: float) -> list[str]:
 
 
 def forget(connection: sa.Connection, name: str) -> None:
-    """Delete all rows of a run or of imported metrics. Raises LabError where it is going."""
+    """Delete all rows of a run or of imported metrics. Raises LabError while a worker has the run."""
     found = markable(connection, name, in_trash=True)
     if found in GOING:
         raise LabError(f"The run {name} is {found}: stop it before you delete it.")

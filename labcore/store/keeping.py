@@ -57,7 +57,7 @@ class Keeping(Database):
         """Put ended or queued runs and imported metrics into the trash: all or none. A queued run is stopped.
 
         Raises:
-            LabError: one is going, or is not there.
+            LabError: a worker has one, or one is not there.
         """
         with self._writing() as connection:
             for name in names:
@@ -80,16 +80,16 @@ class Keeping(Database):
         """Delete an ended or queued run, or imported metrics, for good: rows and folder.
 
         Raises:
-            LabError: the run is going, or is not there.
+            LabError: a worker has the run, or it is not there.
         """
         with self._writing() as connection:
             changes.forget(connection, name)
         remove_folder(name)
 
     def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
-        """Delete for good what lies in the trash since `before`, a unix time, or longer: of `names`, or all of it.
+        """Delete for good what has been in the trash since `before`, a unix time, or longer: of `names`, or all of it.
 
-        Returns what went. What was restored, or deleted anew, after somebody listed it stays.
+        Returns what went. What was restored, or deleted again, after somebody listed it stays.
         """
         with self._reading() as connection:
             if not changes.trashed_since(connection, before):
@@ -114,14 +114,14 @@ class Keeping(Database):
         with self._writing() as connection:
             yield changes.files(connection)
 
-    def digests(self) -> dict[str, str]:
-        """What `keep_digests` was given for each run, those in the trash as well."""
+    def summaries(self) -> dict[str, str]:
+        """What `keep_summaries` was given for each run, those in the trash as well."""
         with self._reading() as connection:
-            return {row.id: row.digest for row in connection.execute(
-                sa.select(runs.c.id, runs.c.digest).where(runs.c.digest.is_not(None)))}
+            return {row.id: row.summary for row in connection.execute(
+                sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None)))}
 
-    def keep_digests(self, digests: Mapping[str, str | None]) -> None:
+    def keep_summaries(self, summaries: Mapping[str, str | None]) -> None:
         """Keep for each run what a list shows of it, so that nobody has to read all its steps again."""
         with self._writing() as connection:
-            for run_id, text in digests.items():
-                connection.execute(runs.update().where(runs.c.id == run_id), {"digest": text})
+            for run_id, text in summaries.items():
+                connection.execute(runs.update().where(runs.c.id == run_id), {"summary": text})

@@ -37,7 +37,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
     if found == "1":
         _add_parents(connection)
     if found in ("1", "2"):
-        _add_columns(connection, "digest")
+        _add_columns(connection, "summary")
     marks.create(connection)
     if found == "3":
         _take_over_marks(connection)
@@ -79,7 +79,7 @@ def _take_over_imports(connection: sa.Connection) -> None:
                            "check the folder's permissions, or delete it.") from error
         _take_over_about(connection, target)
         changes.mark(connection, folder.name, deleted=deleted)
-    with suppress(OSError):  # there is none, or something else lies in it
+    with suppress(OSError):  # there is none, or something else is in it
         trash.rmdir()
 
 
@@ -96,6 +96,6 @@ def _imports(folder: Path) -> list[Path]:
 
 
 def _add_columns(connection: sa.Connection, *names: str) -> None:
-    for name in names:
-        kind = runs.c[name].type.compile(dialect=connection.dialect)
-        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {name} {kind}"))
+    for column in map(runs.c.__getitem__, names):
+        kind = column.type.compile(dialect=connection.dialect)
+        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {column.name} {kind}"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
-STALE_SECONDS = 600  # on another machine only the heartbeat tells; a step may be long
+STALE_SECONDS = 600  # on another machine the heartbeat is all there is; a step may be long
 
 
 @dataclass(frozen=True)

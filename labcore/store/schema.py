@@ -36,7 +36,7 @@ runs = sa.Table(
     sa.Column("base", sa.String(100)),
     sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
-    sa.Column("digest", sa.Text),  # since version 3: what a list shows of it
+    sa.Column("digest", sa.Text, key="summary"),  # since version 3: what a list shows of it
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks

@@ -2,7 +2,7 @@
 
 SQLite in WAL mode by default, any SQLAlchemy URL by `RL_LAB_STORE`. Every change is one transaction, and a step is
 never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
-successor. A deleted run lies in the trash, where no list shows it and nothing can be asked of it, until it is restored
+successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it, until it is restored
 or purged.
 """
 
@@ -72,12 +72,12 @@ class Store(Keeping):
                     changes.claim(connection, run_id, Owner.this())
             return run_id
 
-    def take_in(self, row: RunRow, rows: Sequence[Step], told: Sequence[Event]) -> bool:
+    def add(self, row: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> bool:
         """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
         with self._writing() as connection:
             free = not changes.state(connection, row.id)
             if free:
-                changes.take_in(connection, row, rows, told)
+                changes.add(connection, row, rows, events)
             return free
 
     def run(self, run_id: str) -> RunRow:
@@ -132,10 +132,10 @@ class Store(Keeping):
         return row.state in GOING and row.pid == os.getpid() and row.host == platform.node()
 
     def requeue(self, run_id: str, knobs: Mapping[str, Any] | None = None, mine: bool = False) -> None:
-        """Let an ended run go on from its newest checkpoint, with `knobs` set there first.
+        """Queue an ended run to resume from its newest checkpoint, with `knobs` set there first.
 
         Raises:
-            LabError: the run is going already, or is finished.
+            LabError: the run is active already, or is finished.
         """
         with self._writing() as connection:
             state = changes.known(connection, run_id)

@@ -12,8 +12,8 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
 from labcore.files.paths import home, run_folder
 from labcore.shelf import cleanup, disk, marks
-from labcore.shelf.digest import POINTS, Digest, headline_among
 from labcore.shelf.shelf import Shelf, complete
+from labcore.shelf.summary import POINTS, Summary, headline_among
 from labcore.spec.record import Record
 from labcore.store import changes
 from labcore.store.store import Store
@@ -31,9 +31,9 @@ def shelf(store):
 
 
 @pytest.mark.parametrize("length", [1, POINTS, 2 * POINTS, 2 * POINTS + 1, 1000])
-def test_a_digest_grown_in_pieces_is_the_one_made_at_once(length):
+def test_a_summary_grown_in_pieces_is_the_one_made_at_once(length):
     values = [None if step % 7 == 3 else float(step * step % 101) for step in range(1, length + 1)]
-    whole, grown = Digest("reward").extended(length, values), Digest("reward")
+    whole, grown = Summary("reward").extended(length, values), Summary("reward")
     for at in range(0, length, 9):
         grown = grown.extended(min(length, at + 9), values[at:at + 9])
     there = [value for value in values if value is not None]
@@ -41,18 +41,18 @@ def test_a_digest_grown_in_pieces_is_the_one_made_at_once(length):
     assert (whole.last, whole.best) == (there[-1], max(there))
     assert whole.curve[0] == there[0] and whole.curve[-1] == there[-1]
     assert set(whole.curve) <= set(there), "no value is made up"
-    assert Digest.read(whole.to_json(), "reward") == whole
+    assert Summary.read(whole.to_json(), "reward") == whole
 
 
 def test_the_best_is_the_lowest_where_lower_is_better_and_none_where_nothing_is():
-    assert Digest("value_error").extended(3, [2.0, 1.0, 3.0]).best == 1.0
-    assert Digest("entropy").extended(3, [2.0, 1.0, 3.0]).best is None
-    assert Digest("reward").extended(2, [float("nan"), float("inf")]).last is None
+    assert Summary("value_error").extended(3, [2.0, 1.0, 3.0]).best == 1.0
+    assert Summary("entropy").extended(3, [2.0, 1.0, 3.0]).best is None
+    assert Summary("reward").extended(2, [float("nan"), float("inf")]).last is None
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"shoe": 1}', '{"metric": "kl", "step": 5}'])
-def test_a_digest_that_cannot_be_read_is_made_again(text):
-    assert Digest.read(text, "reward") == Digest("reward")
+def test_a_summary_that_cannot_be_read_is_made_again(text):
+    assert Summary.read(text, "reward") == Summary("reward")
 
 
 def test_the_headline_of_another_tool_s_run_says_what_is_better():
@@ -66,10 +66,11 @@ def test_entries_show_runs_and_imported_ones_newest_first(store, shelf):
     other, own = shelf.entries()
     assert (own.id, own.state, own.algorithm, own.seed, own.step, own.steps) == (run_id, "finished", "GRPO", 3, 3, 500)
     assert own.knobs["beta"] == 0.1 and own.seconds == 1.5
-    assert (own.digest.metric, own.digest.last, own.digest.best, own.digest.size) == ("reward", 0.3, 0.5, 5000)
+    assert (own.summary.metric, own.summary.last, own.summary.best, own.summary.size) == ("reward", 0.3, 0.5, 5000)
     assert (other.id, other.kind, other.state, other.algorithm) == (about.id, "imported", "imported", "trl")
-    assert (other.digest.metric, other.digest.last, other.step) == ("reward", 0.4, 20) and other.digest.size > len(CSV)
-    assert other.told.unmapped == ("secret",)
+    assert (other.summary.metric, other.summary.last, other.step) == ("reward", 0.4, 20)
+    assert other.summary.size > len(CSV)
+    assert other.imported.unmapped == ("secret",)
     assert complete([other, own])
 
 
@@ -81,23 +82,23 @@ def test_an_ended_run_is_read_once_in_the_life_of_a_store(store, shelf, monkeypa
 
 
 def test_a_list_opens_where_nothing_can_be_written(store, shelf, monkeypatch):
-    def full(_digests):
+    def full(_summaries):
         raise LabError("The disk is full.")
 
     ended(store, [0.1, 0.2])
-    monkeypatch.setattr(store, "keep_digests", full)
-    assert [entry.digest.last for entry in shelf.entries()] == [0.2]
+    monkeypatch.setattr(store, "keep_summaries", full)
+    assert [entry.summary.last for entry in shelf.entries()] == [0.2]
 
 
 def test_a_run_that_goes_is_read_from_where_it_was(store, shelf, monkeypatch):
     run_id = ended(store, [0.1, 0.2], state="running")
     before, = shelf.entries()
-    assert store.digests() == {}, "what still grows is not kept"
+    assert store.summaries() == {}, "what still grows is not kept"
     store.append(run_id, Record(3, 30, {"reward": 0.9}), 2.0)
     asked, columns = [], store.columns
     monkeypatch.setattr(store, "columns", lambda ids, keys, after: asked.append(after) or columns(ids, keys, after))
     now, = shelf.refreshed([before])
-    assert asked == [2] and (now.step, now.digest.last, now.digest.best) == (3, 0.9, 0.9)
+    assert asked == [2] and (now.step, now.summary.last, now.summary.best) == (3, 0.9, 0.9)
 
 
 def test_a_refresh_reads_only_what_goes(store, shelf, monkeypatch):
@@ -117,21 +118,21 @@ def test_without_time_entries_come_bare_and_are_digested_later(store, shelf):
     ended(store, [0.1, 0.2])
     imported.keep(store, "trl.csv", CSV)
     bare = shelf.entries(seconds=0)
-    assert len(bare) == 2 and not complete(bare) and {entry.digest.last for entry in bare} == {None}
+    assert len(bare) == 2 and not complete(bare) and {entry.summary.last for entry in bare} == {None}
     assert complete(shelf.entries())
 
 
 def test_a_size_is_counted_again_when_the_run_has_gone_on_or_was_cleaned_up(store, shelf):
     run_id = ended(store, state="stopped", files=1000)
-    assert shelf.entries()[0].digest.size == 5000
+    assert shelf.entries()[0].summary.size == 5000
     store.requeue(run_id, mine=True)
     (run_folder(run_id) / "worker.log").write_text("12345")
     store.set_state(run_id, "running")
     store.set_state(run_id, "finished")
-    assert shelf.entries()[0].digest.size == 5005
-    disk.lighten(run_id)
+    assert shelf.entries()[0].summary.size == 5005
+    disk.delete_spare(run_id)
     shelf.recount([run_id])
-    assert shelf.entries()[0].digest.size == Shelf(store).entries()[0].digest.size == 2005
+    assert shelf.entries()[0].summary.size == Shelf(store).entries()[0].summary.size == 2005
 
 
 def test_a_size_is_counted_again_when_an_ended_run_was_exported(store, shelf):
@@ -142,7 +143,7 @@ def test_a_size_is_counted_again_when_an_ended_run_was_exported(store, shelf):
         time.sleep(0.02)  # a file's time may lag by a tick of the clock
         target = write(store, run_id)
         (entry,) = shelf.entries()
-        assert entry.digest.size == sizes.size(run_folder(run_id)) >= before.digest.size + target.stat().st_size
+        assert entry.summary.size == sizes.size(run_folder(run_id)) >= before.summary.size + target.stat().st_size
         assert Shelf(store).entries() == [entry]
         before = entry
 
@@ -179,7 +180,7 @@ def test_what_is_deleted_comes_back_until_it_is_purged(store, shelf):
     before = shelf.entries()
     marks.trash(store, [own, other])
     assert shelf.entries() == [] and {entry.id for entry in shelf.trashed()} == {own, other}
-    assert all(entry.deleted and entry.digest.size for entry in shelf.trashed())
+    assert all(entry.deleted and entry.summary.size for entry in shelf.trashed())
     assert marks.purge(store) == []
     marks.restore(store, [own, other])
     assert shelf.entries() == before
@@ -264,7 +265,7 @@ def test_spare_files_go_and_curves_and_the_first_and_newest_checkpoint_stay(stor
                   if path.is_file())
     assert left == ["checkpoints/step-000000/content", "checkpoints/step-000002/content"]
     assert len(store.steps_after(many[0])) == 2
-    assert {entry.id: entry.digest.size for entry in shelf.entries()}[many[0]] == 2000
+    assert {entry.id: entry.summary.size for entry in shelf.entries()}[many[0]] == 2000
     assert sizes.size(run_folder(many[1])) == 5000
     assert cleanup.spare_files(shelf.entries()).ids == ()
 
@@ -276,7 +277,7 @@ def test_a_run_that_was_taken_up_again_meanwhile_keeps_its_files(store, shelf):
     assert cleanup.carry_out(shelf, plan) == 0 and sizes.size(run_folder(run_id)) == 5000
 
 
-def test_what_is_kept_of_a_digest_is_plain_json(store, shelf):
+def test_what_is_kept_of_a_summary_is_plain_json(store, shelf):
     run_id = ended(store)
     shelf.entries()
-    assert json.loads(store.digests()[run_id])["last"] == 0.2
+    assert json.loads(store.summaries()[run_id])["last"] == 0.2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labcore.files.paths import run_folder
-from labcore.shelf.digest import Digest
 from labcore.shelf.entries import Entry
+from labcore.shelf.summary import Summary
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -35,4 +35,4 @@ def entry(run_id: str = "grpo-sort-1", *, metric: str = "reward", last: float | 
     fields = {"kind": "llm", "state": "finished", "algorithm": "GRPO", "created": 0.0, "step": 10, "seed": 0,
               "task": "Sort letters", "model": "tiny", "keys": ("grpo", "sort"), "steps": 200, "ended": 20.0,
               "seconds": 12.0, "knobs": {"beta": 0.04, "group_size": 8, "advantage": "group_standardised"}}
-    return Entry(id=run_id, digest=Digest(metric, 10, last=last, best=best, size=size), **fields | more)
+    return Entry(id=run_id, summary=Summary(metric, 10, last=last, best=best, size=size), **fields | more)

@@ -253,13 +253,13 @@ def test_a_run_in_the_trash_can_be_deleted_for_good(store):
     assert store.trashed() == [] and not (home() / run_id).exists()
 
 
-def test_digests_are_kept_beside_the_runs_and_change_nothing_of_them(store):
+def test_summaries_are_kept_beside_the_runs_and_change_nothing_of_them(store):
     one, two = store.create(grpo()), store.create(grpo())
     before = store.run(one)
-    store.keep_digests({one: "short", "nobody": "x"})
-    assert store.digests() == {one: "short"} and store.run(one) == before
-    store.keep_digests({one: None, two: "other"})
-    assert store.digests() == {two: "other"}
+    store.keep_summaries({one: "short", "nobody": "x"})
+    assert store.summaries() == {one: "short"} and store.run(one) == before
+    store.keep_summaries({one: None, two: "other"})
+    assert store.summaries() == {two: "other"}
 
 
 def test_deltas_and_asked_are_cheap(store):

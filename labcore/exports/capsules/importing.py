@@ -25,7 +25,7 @@ from labcore.store.store import Store
 TAG = "imported"
 
 
-def take_in(store: Store, path: Path | str) -> str:
+def import_capsule(store: Store, path: Path | str) -> str:
     """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is
     taken or no run may have it.
 
@@ -40,7 +40,7 @@ def take_in(store: Store, path: Path | str) -> str:
             spec = _spec(capsule)
             _write(capsule, spec, folder)
             try:
-                if store.take_in(*_rows(capsule, run_id, spec)):
+                if store.add(*_rows(capsule, run_id, spec)):
                     return run_id
             except BaseException:
                 shutil.rmtree(folder)

@@ -12,7 +12,7 @@ import pytest
 from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading
-from labcore.exports.capsules.importing import take_in
+from labcore.exports.capsules.importing import import_capsule
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
 from labcore.files.paths import home, run_folder
@@ -40,7 +40,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     before, rows, events = store.run(run_id), store.steps_after(run_id), store.events_after(run_id)
     samples = {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
     other = elsewhere()
-    assert take_in(other, path) == run_id
+    assert import_capsule(other, path) == run_id
     run = other.run(run_id)
     assert (run.spec, run.state, run.step, run.seconds) == (before.spec, "stopped", 8, before.seconds)
     assert run.tags == ("imported",) and run.message == f"Imported from run.zip, the capsule of {run_id}."
@@ -58,7 +58,7 @@ def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
     path = packing.write(store, stopped, tmp_path / "run.zip")
     wanted = [row.metrics["td_error"] for row in store.steps_after(whole)]
     other = elsewhere()
-    run_id = take_in(other, path)
+    run_id = import_capsule(other, path)
     other.requeue(run_id)
     assert drive(other, run_id) == "finished"
     assert [row.metrics["td_error"] for row in other.steps_after(run_id)] == wanted
@@ -69,7 +69,7 @@ def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
 def test_a_name_that_is_taken(store, tmp_path):
     run_id = ran(store, maze(4))
     path = packing.write(store, run_id, tmp_path / "run.zip")
-    second = take_in(store, path)
+    second = import_capsule(store, path)
     assert second != run_id and second.startswith("q_learning-corridors-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
@@ -79,7 +79,7 @@ def test_a_name_that_is_taken(store, tmp_path):
                                   "supervisor.log", "imported-x", "sweep-abc123"])
 def test_a_name_that_no_run_may_have(store, tmp_path, name):
     path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
-    run_id = take_in(store, sealed(path, run=name))
+    run_id = import_capsule(store, sealed(path, run=name))
     assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
 
 
@@ -87,10 +87,10 @@ def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     run_id = ran(store, maze(4))
     (home() / "votes").mkdir()
     row = replace(store.run(run_id), id="votes")
-    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
+    assert store.add(row, store.steps_after(run_id), store.events_after(run_id))  # as a lab of before could
     store.trash(["votes"])
     assert store.purge(time.time(), ["votes"]) == ["votes"]
-    assert store.take_in(row, store.steps_after(run_id), store.events_after(run_id))
+    assert store.add(row, store.steps_after(run_id), store.events_after(run_id))
     store.delete("votes")
     assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
 
@@ -105,13 +105,13 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
                              knobs=SMALL), stop=2)
     path = packing.write(store, run_id, tmp_path / "run.zip")
     other = elsewhere()
-    assert take_in(other, path) == run_id
+    assert import_capsule(other, path) == run_id
     spec = other.run(run_id).spec
     assert all(place.startswith(str(home() / "uploads")) for place in (spec.data, spec.model))
     child = other.create(fork_spec(other, run_id, 0, steps=3))
-    second = take_in(other, path)  # shares the weights
+    second = import_capsule(other, path)  # shares the weights
     assert other.run(second).spec.model == spec.model
-    disk.lighten(run_id)
+    disk.delete_spare(run_id)
     other.requeue(run_id)
     assert drive(other, run_id) == "finished", other.run(run_id).message
     other.delete(run_id)
@@ -132,7 +132,7 @@ def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not
                              knobs=SMALL))
     path = packing.write(store, run_id, tmp_path / "run.zip")
     other = elsewhere()
-    spec = other.run(take_in(other, path)).spec
+    spec = other.run(import_capsule(other, path)).spec
     places = {Path(spec.data).parent, Path(spec.model).parent}
 
     def forgotten() -> set[Path]:
@@ -142,7 +142,7 @@ def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not
     for file in uploads.root().rglob("*"):
         os.utime(file, (1.0, 1.0))
     assert unused_uploads.unused(other) == [] and forgotten() == places
-    take_in(other, path)
+    import_capsule(other, path)
     assert forgotten() == set(), "used again a moment ago"
 
 
@@ -152,12 +152,12 @@ def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
     with reading.unpacked(path) as found:
         spec = found.spec
     before = sorted(home().iterdir())
-    monkeypatch.setattr(Store, "take_in", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
+    monkeypatch.setattr(Store, "add", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
     with pytest.raises(LabError, match="the disk is full"):
-        take_in(store, path)
+        import_capsule(store, path)
     sealed(path, {"spec.json": spec.to_json().replace("corridors", "nowhere").encode()})
     with pytest.raises(LabError, match="no task 'nowhere'"):
-        take_in(store, path)
+        import_capsule(store, path)
     assert sorted(home().iterdir()) == before
 
 

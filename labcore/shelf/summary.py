@@ -1,6 +1,6 @@
 """What a list shows of a run without reading all its steps again: a thin curve, its last and best value, its size.
 
-A digest only grows: the steps that came since are added to it, however many there were before.
+A summary only grows: the steps that came since are added to it, however many there were before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POINTS = 40  # a curve has from as many points to twice as many
 
 
 @dataclass(frozen=True)
-class Digest:
+class Summary:
     """The headline metric of a run up to `step`.
 
     `line` holds every `stride`-th of its `count` values, the first one included, as they were logged. `size` is the
@@ -34,8 +34,8 @@ class Digest:
     size: int | None = None
     counted: float = 0.0
 
-    def extended(self, step: int, values: Iterable[float | None]) -> Digest:
-        """The digest up to `step`, with the values of the steps since; None where a step has none."""
+    def extended(self, step: int, values: Iterable[float | None]) -> Summary:
+        """The summary up to `step`, with the values of the steps since; None where a step has none."""
         line, stride, count, last, best = list(self.line), self.stride, self.count, self.last, self.best
         better = {"higher": max, "lower": min}.get(METRICS[self.metric].better)
         for value in values:
@@ -60,22 +60,22 @@ class Digest:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def read(text: str | None, metric: str) -> Digest:
-        """The digest written by `to_json`; an empty one where there is none, or none of this metric."""
+    def read(text: str | None, metric: str) -> Summary:
+        """The summary written by `to_json`; an empty one where there is none, or none of this metric."""
         try:
             fields = json.loads(text or "{}")
-            found = Digest(**{**fields, "line": tuple(fields.get("line", ()))})
+            found = Summary(**{**fields, "line": tuple(fields.get("line", ()))})
         except (ValueError, TypeError, AttributeError):  # of another version: it can be made again
-            found = Digest()
-        return found if found.metric == metric else Digest(metric)
+            found = Summary()
+        return found if found.metric == metric else Summary(metric)
 
 
 def headline(spec: RunSpec) -> str:
-    """The metric that a run is judged by: the first of its first chart."""
+    """The headline metric of a run: the first of its first chart."""
     return PANELS[spec.row.panels[0]].metrics[0]
 
 
 def headline_among(metrics: Sequence[str]) -> str:
-    """The metric that a run of another tool is judged by: the first one of the catalog that says what is better."""
+    """The headline metric of a run of another tool: the catalog's first that says what is better."""
     known = [metric for metric in METRICS.values() if metric.key in metrics]
     return next((metric.key for metric in known if metric.better), known[0].key if known else "")
