@@ -11,7 +11,8 @@ and one run at a time, and every knob is given its value, so that only behaviour
 Two tables compare only if they were made on one machine with the same packages. What the code of the file's commit
 did not log or draw is left out, so a new metric is no difference. So are times, speeds, memory and words.
 
-Left out: defaults, except where a base model is taught on the way (`own-base`, `steer`); hubs, GPUs, sweeps, pages.
+Left out: defaults, except where a base model is taught on the way (`own-base`, `steer`); of One batch the step of
+equal length, which is the shortest of all algorithms', whichever there are; hubs, GPUs, sweeps, pages.
 """
 
 from __future__ import annotations
@@ -224,6 +225,8 @@ def ask(lab: Lab, case: Case) -> Any:
         there = [place for place, row in enumerate(found["algorithms"]) if row["key"] in CASES["defaults"]["llm"]]
         found["algorithms"] = [found["algorithms"][place] for place in there]
         found["cosines"] = [[found["cosines"][row][column] for column in there] for row in there]
+        found["effects"] = {key: {"own": effect["own"]} for key, effect in found["effects"].items()}
+        del found["step_length"]
     return _known(found)
 
 
