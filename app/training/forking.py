@@ -85,7 +85,7 @@ def _form(run: RunRow, found: Wish) -> None:
     step = left.selectbox("From step", there[::-1], index=there[::-1].index(_usual(there, changes, marked)),
                           format_func=lambda at: _about(at, there, changes), key=f"{scope}:step:{there}")
     compatible = {row.key: row.label for row in fork.compatible(run.spec)}
-    algorithm = right.selectbox("Algorithm", list(compatible), format_func=compatible.get, key=f"{scope}:algorithm")
+    algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.get, key=f"{scope}:algorithm")
     if marked and not any(at < marked.step for at in there):
         st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first "
                 f"is that of step {there[0]:,}, where the change has been made.")

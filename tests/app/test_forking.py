@@ -95,8 +95,8 @@ def test_a_marker_asks_what_if_with_the_value_of_before(page, lab):
 def test_another_algorithm_and_fresh_random_numbers(page, lab):
     parent = checkpointed(lab.store)
     test = opened(page, lab, parent)
-    assert box(test, "Algorithm").options == ["GRPO", "REINFORCE", "RLOO", "PPO", "DPO", "SFT"]
-    box(test, "Algorithm").select("ppo")
+    assert box(test, "Continue with").options == ["GRPO", "REINFORCE", "RLOO", "PPO", "DPO", "SFT"]
+    box(test, "Continue with").select("ppo")
     ran(test)
     assert any("PPO in place of GRPO" in caption.value for caption in test.caption)
     test.button_group[-1].set_value(False)

@@ -45,7 +45,7 @@ def test_without_options_it_is_the_newest_checkpoint_and_the_same_random_numbers
     (("--step", "5"), "has no checkpoint of step 5: fork it from step 0 or 8"),
     (("--algorithm", "value_iteration"), "neither can start from the other's checkpoint"),
     (("--algorithm", "sarssa"), "did you mean 'sarsa'"),
-    (("--seed", "3"), "take fresh random numbers (--fresh)"),
+    (("--seed", "3"), "use fresh random numbers (--fresh)"),
     (("--steps", "2"), "cannot end at step 2"),
     (("--set", "alpha"), "is no KNOB=VALUE"),
 ])

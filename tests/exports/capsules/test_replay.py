@@ -73,16 +73,19 @@ def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
     spec = make(algorithm_key="ppo", task_key="sort", steps=3, knobs=SMALL | {
         "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8})
     run_id = store.create(spec)
-    asked, real = [], store.asked
+    looks, real = [], store.asked
 
     def asking(of):
-        if of == run_id and not asked and store.run(run_id).step == 1:
-            asked.append(store.ask(run_id, "set", {"knob": "clip_low", "value": 0.01}))
+        if of == run_id and store.run(run_id).step == 1:
+            looks.append(of)  # first between the two steps, then after each update but the last
+            if len(looks) == 4:
+                store.ask(run_id, "set", {"knob": "clip_low", "value": 0.01})
         return real(of)
 
     store.asked = asking
     drive(store, run_id)
     [place] = [event.payload for event in store.events_after(run_id) if event.kind == "knob"]
+    assert (place["update"], place["between"]) == (8 + 3, 0)
     run = packing.write(store, run_id, tmp_path / "run.zip")
     assert replay.replay(run).matches
     events = content(run)["events.csv"].decode()
