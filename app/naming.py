@@ -27,7 +27,7 @@ def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
     by its sign alone.
 
     >>> title("beta"), title("data"), title("of no algorithm")
-    ('KL price β', 'File', 'of no algorithm')
+    ('KL coefficient β', 'File', 'of no algorithm')
     """
     found = [knob for spec in specs for knob in knobs_of(spec.row, spec.task_row) if knob.key == key]
     found = found or [every_knob()[key]] if key in every_knob() else []

@@ -34,7 +34,7 @@ def take(page: Page, url: str) -> None:
     classic worlds."""
     run(page, f"{url}/llm")
     page.get_by_text(re.compile(r"Running.*step [5-7]\d of 200")).first.wait_for(timeout=WAIT)
-    page.get_by_role("slider", name=re.compile("KL price")).press("ArrowRight")
+    page.get_by_role("slider", name=re.compile("KL coefficient")).press("ArrowRight")
     page.get_by_text(re.compile(r"Running.*step 13\d of 200")).first.wait_for(timeout=WAIT)
     page.screenshot(path=IMAGES / "llm-lab.png")
     run(page, f"{url}/llm?algorithm=ppo&steps=20&group_size=4&prompts_per_step=32")

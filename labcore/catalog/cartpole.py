@@ -149,7 +149,7 @@ _ROWS = (
                r"\pi_\theta)\big]-c_H H\end{gathered}",
          watch="More epochs learn faster until the ratios leave the clip range: then watch the KL of the step.",
          paper="Schulman et al. 2017, arXiv:1707.06347", models=("policy", "critic"), steps=60,
-         panels=(*_POLICY_PANELS, "clip", "surrogate", *_CRITIC_PANELS, "kl_price", *_LAST),
+         panels=(*_POLICY_PANELS, "clip", "surrogate", *_CRITIC_PANELS, "kl_coefficient", *_LAST),
          source=(f"{_HERE}.ppo:policy_loss", f"{_HERE}.ppo:adapt"),
          defaults={"gae_lambda": 0.95, "rollout_steps": 64, "epochs": 10, "mini_batches": 2, "learning_rate": 2e-3,
                    "critic_learning_rate": 2e-3}),

@@ -65,7 +65,7 @@ class Knob:
 
     @property
     def title(self) -> str:
-        """How the knob is called where it stands for itself, as on a slider or in a table: "KL price β"."""
+        """How the knob is called where it stands for itself, as on a slider or in a table: "KL coefficient β"."""
         return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
 
     def with_default(self, default: Value) -> Knob:

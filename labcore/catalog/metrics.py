@@ -62,11 +62,11 @@ _ALL = (
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier gave, before any of "
                                                                   "it "
            "was flipped.", r"\bar r", "Rises: what the policy really earns.", better="higher"),
-    Metric("reward_std", "Reward spread", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
+    Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt."),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
            "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
-    Metric("frac_reward_zero_std", "Groups without signal", "share of groups", "Share of prompts whose completions "
+    Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),
     Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
@@ -155,7 +155,7 @@ _ALL = (
     Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
            "Near the returns that are really earned."),
-    Metric("beta", "KL price", "reward/nat", "β with its adaptive factor.", r"\beta"),
+    Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
     Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
@@ -263,7 +263,7 @@ _PANELS = (
     Panel("epsilon", "Exploration", ("epsilon",)),
     Panel("q_mean", "Mean Q", ("q/mean",)),
     Panel("replay", "Replay", ("replay_size",)),
-    Panel("kl_price", "KL price", ("beta",)),
+    Panel("kl_coefficient", "KL coefficient", ("beta",)),
     Panel("policy_loss", "Policy loss", ("policy_loss",)),
     Panel("step_norm", "Update norm", ("step_norm",)),
     Panel("line_search", "Line search", ("line_search/share",)),

@@ -189,7 +189,7 @@ def test_people_read_signs_and_files_have_keys(page, lab):
     moved = tools.stored(lab.store, [0.5] * 3, beta=0.3, changes=[(1, "clip_low", 0.3)])
     test = page("compare", runs=f"{low},{high},{moved}", view="table")
     shown = html(test)
-    assert "GRPO β 0.02" in shown and "<th>KL price β</th>" in shown and "ε_low=0.3 after step 1" in shown
+    assert "GRPO β 0.02" in shown and "<th>KL coefficient β</th>" in shown and "ε_low=0.3 after step 1" in shown
     assert "beta" not in shown and "clip_low" not in shown
     sources, _ = data.find(Place(runs=(low, high)))
     chosen, _ = data.choose(Place(runs=(low, high)), sources)

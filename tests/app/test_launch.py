@@ -67,7 +67,7 @@ def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
     values = next(box for box in test.text_input if box.label == "Values of β")
     values.set_value("0, x")
     ran(test)
-    assert any("KL price β must be a number, not 'x'" in warning.value for warning in test.warning)
+    assert any("KL coefficient β must be a number, not 'x'" in warning.value for warning in test.warning)
     assert button(test, "Start").disabled
     next(box for box in test.text_input if box.label == "Values of β").set_value("0, 0.1")
     next(box for box in test.number_input if box.label == "Seeds").set_value(2)

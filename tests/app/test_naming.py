@@ -24,7 +24,7 @@ def test_a_folder_elsewhere_is_called_by_its_name(folder):
 
 def test_a_setting_is_called_as_its_run_calls_it():
     grpo, dpo = make(algorithm_key="grpo", task_key="sort"), make(algorithm_key="dpo", task_key="sort")
-    assert naming.title("beta", [grpo]) == "KL price β" and naming.title("beta", [dpo]) == "Inverse temperature β"
+    assert naming.title("beta", [grpo]) == "KL coefficient β" and naming.title("beta", [dpo]) == "Inverse temperature β"
     assert naming.title("beta", [grpo, dpo]) == "β", "what both have in common"
     assert naming.setting("clip_high", 0.3, grpo) == "ε_high 0.3" and naming.setting("steps", 9, grpo) == "steps 9"
     assert naming.setting("data", "/home/me/my-very-own-preferences.jsonl", dpo) == "file my-very-own-preferences…"
@@ -77,6 +77,6 @@ def test_labels_are_plain_words(key):
 
 def test_a_label_has_the_unit_unless_the_value_has_it():
     price = kinds.algorithm("grpo").knob("beta")
-    assert controls.label(price) == "KL price β (reward/nat)"
-    assert controls.label(price, going=True, unit=False) == "KL price β · live"
+    assert controls.label(price) == "KL coefficient β (reward/nat)"
+    assert controls.label(price, going=True, unit=False) == "KL coefficient β · live"
     assert controls.label(LEARNING_RATE) == "Learning rate η"

@@ -103,7 +103,7 @@ def test_a_moved_knob_is_asked_of_the_run_once_and_only_by_its_callback(page, la
     run_id = seed(lab.store)
     test = page("llm", run=run_id)
     assert not lab.store.controls(run_id)
-    beta = next(slider for slider in test.slider if slider.label.startswith("KL price"))
+    beta = next(slider for slider in test.slider if slider.label.startswith("KL coefficient"))
     assert beta.value == 0.2, "the widget shows the run's present value, not the spec's"
     beta.set_value(0.1)
     ran(test)
@@ -189,7 +189,7 @@ def test_a_link_with_a_checkpoint_opens_the_form_with_its_model(page, lab, grpo)
 
 
 def test_what_a_run_says_has_its_own_words(page, lab):
-    """β is a KL price in most algorithms, and another thing in DPO."""
+    """β is a KL coefficient in most algorithms, and another thing in DPO."""
     refused = "beta is 200, outside its bounds: use a value from 0 to 10."
     going, broken = seed(lab.store, algorithm="dpo"), seed(lab.store, "failed", message=refused, algorithm="dpo")
     test = page("llm", run=going)

@@ -124,7 +124,7 @@ def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
     ran(test)
     assert "find" not in test.query_params and rows(test) == [run_id]
     groups = next(box for box in test.selectbox if box.label == "Group by")
-    assert "KL price β" in groups.options
+    assert "KL coefficient β" in groups.options
     groups.set_value("beta")
     ran(test)
     assert link(test)["group"] == "beta" and len(test.expander) == 1
@@ -290,7 +290,7 @@ def test_details_show_settings_and_forks(page, lab):
     assert {parent, f"**{child}**"} <= set(labels(test))
     html = " ".join(element.proto.body for element in test.get("html"))
     assert "from step 4 · β 0.2 → 0.3 · queued at step 0" in html, "against its parent's value at that step"
-    assert "KL price" in html
+    assert "KL coefficient" in html
     twin, fresh = fork_spec(lab.store, parent, 4), fork_spec(lab.store, parent, 4, twin=False)
     assert differences(lab.store.run(parent).spec, twin, 4) == ["nothing changed"]
     assert differences(lab.store.run(parent).spec, fresh, 4) == [f"fresh random numbers, seed {fresh.seed}"]

@@ -90,7 +90,7 @@ def test_one_knob_is_wrapped_and_two_are_a_grid_in_order(lab):
     assert (grid.rows, grid.columns) == (3, 2)
     config = made[grid.cells[2, 1][0]].config
     assert (config["beta"], config["group_size"]) == (0.1, 16)
-    assert words(grid.knobs[1], 16) == "G 16" and title(grid.knobs[0]) == "KL price β, reward/nat"
+    assert words(grid.knobs[1], 16) == "G 16" and title(grid.knobs[0]) == "KL coefficient β, reward/nat"
     _, grid = of(lab.store, queued(lab.store, {"beta": [place / 100 for place in range(6)]}, seeds=[0]))
     assert (grid.rows, grid.columns) == (2, 3)
 

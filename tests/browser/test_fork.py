@@ -53,7 +53,7 @@ def fork(page: Page, server: Server, parent: str, beta: str) -> str:
     page.locator(".rl-live-chart .annotation-text-g").first.click(timeout=SLOW)
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("What if β had been … from step 5 on?")).to_be_visible(timeout=SLOW)
-    price = dialog.get_by_role("spinbutton", name=re.compile("KL price"))
+    price = dialog.get_by_role("spinbutton", name=re.compile("KL coefficient"))
     expect(price).to_have_value("0.04")
     price.fill(beta)
     price.press("Enter")

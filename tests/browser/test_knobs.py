@@ -60,5 +60,5 @@ def test_names_are_heard_as_plain_words(page: Page, server: Server, kind: str) -
     assert len(names) > 20 and not [name for name in names if MARKUP.search(name)]
     page.keyboard.press("Escape")
     if kind == "llm":
-        price = page.get_by_role("slider", name="KL price β")
+        price = page.get_by_role("slider", name="KL coefficient β")
         expect(price).to_have_attribute("aria-valuetext", "0.04 reward/nat")

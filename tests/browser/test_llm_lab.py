@@ -33,7 +33,7 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
 def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, server: Server) -> None:
     run_id = start_run(page, server, "?steps=2000")
     page.get_by_role("button", name=re.compile("^Pause")).wait_for(timeout=SLOW)  # SFT is over, RL is running
-    price = page.get_by_role("slider", name=re.compile("KL price"))
+    price = page.get_by_role("slider", name=re.compile("KL coefficient"))
     expect(price).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
     expect(price).to_be_enabled(timeout=SLOW)
 

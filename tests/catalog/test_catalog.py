@@ -239,7 +239,7 @@ def test_symbols_are_written_in_plain_letters():
     assert [row.knob(key).name for key in ("beta", "clip_low", "learning_rate", "updates_per_batch", "top_p")] == [
         "β", "ε_low", "η", "μ", "Top-p"]
     assert [row.knob(key).title for key in ("beta", "clip_low", "top_p")] == [
-        "KL price β", "Clip, low side ε_low", "Top-p"]
+        "KL coefficient β", "Clip, low side ε_low", "Top-p"]
     assert algorithm("ppo").knob("gae_lambda").title == "GAE λ", "the letter once"
     assert algorithm("reinforce", "cartpole").knob("psi").name == "Ψ_t"
 

@@ -71,7 +71,7 @@ def test_at_the_old_policy_the_gradient_is_the_policy_gradient(inputs, close, ob
     close(gradient, expected)
 
 
-def test_the_kl_price_and_the_entropy_bonus(inputs, close):
+def test_the_kl_coefficient_and_the_entropy_bonus(inputs, close):
     data = data_of(inputs, torch.zeros(24, dtype=torch.float64))
     log_policy = two_actions(inputs["log_prob"])
     knobs = {"objective": "kl_penalty", "clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.5, "beta": 2.0}

@@ -41,7 +41,8 @@ SFT_STEPS = Knob(
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 ONLINE = (
-    Knob("beta", "KL price", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to move, "
+    Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
+                                        "move, "
          "and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
     LEARNING_RATE.with_default(7e-4),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: bad tokens may lose more probability per batch. Lower: more "
@@ -49,9 +50,9 @@ ONLINE = (
     Knob("clip_high", "Clip, high side", 0.2, "Higher: rare good tokens may grow faster, entropy lasts longer. Lower: "
          "more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer groups without "
-         "signal, dearer steps. Lower: cheaper, noisier.", "next batch", 1, 1024, (4, 16), "G"),
+         "signal, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
-         "dearer steps. Lower: cheaper, noisier.", "next batch", 1, 4096, (4, 64), "P"),
+         "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P"),
     Knob("updates_per_batch", "Updates per batch", 1, "Passes over each batch. Higher: more learning per sample, but "
          "off-policy: ratios leave 1 and the clip starts to work. Lower: always on policy.", "next batch", 1, 64,
          (1, 4), r"\mu"),
@@ -97,7 +98,7 @@ ONLINE = (
          "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
     Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
          "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
-    Knob("kl_placement", "KL placement", "loss", "Where β × KL is paid. reward: subtracted from it; loss: added to "
+    Knob("kl_placement", "KL placement", "loss", "Where β × KL is charged. reward: subtracted from it; loss: added to "
          "it; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
@@ -105,7 +106,7 @@ ONLINE = (
 )
 
 GAMMA = Knob(
-    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens hear less of the final "
+    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
     "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
 RATIO_CAP = Knob(
     "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
@@ -136,8 +137,9 @@ PREFERENCE = (
          "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
          (0.05, 5), r"\beta", "per nat", scale="log"),
     LEARNING_RATE,
-    Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, dearer steps. "
-         "Lower: cheaper, noisier.", "next batch", 1, 4096, (8, 128), "B"),
+    Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, more compute per "
+                                                 "step. "
+         "Lower: less compute, noisier.", "next batch", 1, 4096, (8, 128), "B"),
     Knob("pair_prompts", "Prompts for pairs", 1024, "Prompts that the reference answers before training to make the "
          "pairs (unused with your own pairs). More: more varied pairs, a longer wait.", low=1, high=100_000,
          advanced=True),
@@ -158,7 +160,8 @@ PREFERENCE = (
 
 SFT = (
     LEARNING_RATE,
-    Knob("sequences_per_step", "Sequences per step", 64, "Examples in a batch. Higher: steadier, dearer steps. Lower: "
+    Knob("sequences_per_step", "Sequences per step", 64, "Examples in a batch. Higher: steadier, more compute per "
+                                                         "step. Lower: "
          "cheaper, noisier.", "next batch", 1, 4096, (8, 256), "B"),
     SFT_TARGET,
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "

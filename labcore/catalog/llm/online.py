@@ -16,7 +16,7 @@ ROWS = (
         latex=r"L = \frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
-        watch="Groups without signal: when most groups are all right or all wrong, the gradient dies. "
+        watch="Zero-variance groups: when most groups are all right or all wrong, the gradient dies. "
               "The clip does nothing while μ = 1 and there is one mini-batch.",
         paper="Shao et al. 2024, arXiv:2402.03300", defaults={"beta": 0.04},
         models=("policy", "reference"), panels=online_panels()),

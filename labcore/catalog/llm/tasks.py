@@ -18,7 +18,7 @@ _VERIFIER = (
          "almost anything; lower: asks to be brief.", low=1, high=100_000, unit="characters", advanced=True),
 )
 
-# Real text: SFT stops at its step limit, and sampling long completions is too dear for many evaluation prompts.
+# Real text: SFT stops at its step limit, and sampling long completions takes too long for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
 # A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
 _LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
@@ -52,9 +52,9 @@ TASKS: dict[str, Task] = {
              "continuations that the verifier accepts.", "labcore.tasks.text:Text", ("online", "preference", "sft"), (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
                  Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt. More: an easier "
-                      "continuation, dearer steps.", low=1, high=1024, unit="characters"),
+                      "continuation, more compute per step.", low=1, high=1024, unit="characters"),
                  Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT. More: a longer "
-                      "memory, dearer steps.", low=8, high=2048, unit="characters"),
+                      "memory, more compute per step.", low=8, high=2048, unit="characters"),
              ), data="text", defaults=_FILE | {"max_new_tokens": 48},
              example="a slice of your text → its continuation"),
     )

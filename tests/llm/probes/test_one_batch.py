@@ -102,7 +102,7 @@ def test_token_gradients_are_the_gradient_s_first_half(batch, key):
 
 
 def test_token_gradients_worked_by_hand(batch):
-    """REINFORCE without a KL price: A_i / B for every token. GRPO clipped: nothing where ρ > 1 + ε and A > 0."""
+    """REINFORCE without a KL coefficient: A_i / B for every token. GRPO clipped: nothing where ρ > 1 + ε and A > 0."""
     session, rollout = batch
     spec = spec_for(session, ALGORITHMS["reinforce"], 0, SIZE)
     held = as_of(session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
