@@ -15,7 +15,7 @@ from app.components.maze_board import maze_board
 from app.held import held
 from app.maze import drawing
 from app.session import Draft, tell
-from labcore.envs.maze import MAX_SIDE, PAYS, Cell, Maze
+from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
 from labcore.envs.maze_presets import build
 from labcore.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
 from labcore.errors import LabError
@@ -90,8 +90,8 @@ def show(draft: Draft) -> None:
 
 def _tools(draft: Draft) -> dict:
     """What is painted, and undo. Returns the brush: its sign, and the pay of each sign that has one."""
-    brush = st.session_state.setdefault("maze_brush", {"sign": "#", "G": PAYS["goal"], "T": PAYS["trap"],
-                                                       "R": PAYS["reward"]})
+    own = {"G": CELL_REWARDS["goal"], "T": CELL_REWARDS["trap"], "R": CELL_REWARDS["reward"]}
+    brush = st.session_state.setdefault("maze_brush", {"sign": "#", **own})
 
     def kept(field: str, key: str) -> None:
         brush[field] = st.session_state[key]

@@ -21,7 +21,8 @@ from labcore.envs.gym_world import World
 @dataclass(frozen=True)
 class Evaluation:
     """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included; of a world of states, the state's number), its rewards, and whether the clock ended it.
+    observation included; where observations are states, the state's number), its rewards, and whether the time limit
+    ended it.
     """
 
     returns: list[float]

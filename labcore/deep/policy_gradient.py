@@ -41,7 +41,7 @@ def total_return(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
 
 
 def reward_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
-    """Ψ_t = Σ_{s≥t} γ^{s−t} r_s: an action cannot have earned what came before it. (T, E), bool (T, E) -> (T, E)
+    """Ψ_t = Σ_{s≥t} γ^{s−t} r_s: an action does not change the rewards before it. (T, E), bool (T, E) -> (T, E)
 
     In reward. Without a critic nothing stands for what a time limit cut off.
 

@@ -19,7 +19,7 @@ SHOWN = 200  # episodes of a step that are kept one by one
 
 def record(session: DeepSession, metrics: Mapping[str, float], line: dict[str, Any] | None = None,
            data: TrainingBatch | None = None, clip: tuple[float, float] | None = None) -> Record:
-    """Close a step: count it, evaluate if it is time, remember the best weights, and put together what there is to say.
+    """Close a step: count it, evaluate if it is time, keep the best weights, and put numbers and pictures together.
 
     `data` is the batch that the critic learnt from, where there is a critic; `clip` the annealed clip range that its
     updates had, where they had one.

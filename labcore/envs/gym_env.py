@@ -22,8 +22,8 @@ class Step(NamedTuple):
 
     next_observations: np.ndarray  # (E, D) float32
     rewards: np.ndarray  # (E,) float32
-    terminated: np.ndarray  # (E,) bool: the world ended; nothing follows
-    truncated: np.ndarray  # (E,) bool: the clock ended it; the next observation still has a value
+    terminated: np.ndarray  # (E,) bool: the episode is over; nothing follows
+    truncated: np.ndarray  # (E,) bool: the time limit ended it; the next observation still has a value
 
 
 class Environments(Protocol):

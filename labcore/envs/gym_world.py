@@ -1,4 +1,4 @@
-"""What a Gymnasium environment offers: found by its id, or said in one sentence why it cannot be used here."""
+"""What a Gymnasium environment offers: its sizes, or one sentence why it cannot be used here."""
 
 from __future__ import annotations
 

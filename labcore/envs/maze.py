@@ -1,11 +1,11 @@
-"""A maze: cells that pay, and an agent that walks from cell to cell until a goal or a trap ends the episode.
+"""A maze: cells with rewards, and an agent that walks from cell to cell until a goal or a trap ends the episode.
 
-A step pays the reward of the cell it ends in: that of a goal, a trap or a reward cell, or else the step reward. A step
-into a wall or over the edge stays where it is, and pays for that cell. With probability `slip` a step goes to the left
-or to the right of where it was meant to go, half of `slip` each (Russell and Norvig 2021, section 17.1).
+A step gives the reward of the cell it ends in: that of a goal, a trap or a reward cell, or else the step reward. A step
+into a wall or over the edge stays where it is, and gives that cell's reward. With probability `slip` a step goes to the
+left or to the right of where it was meant to go, half of `slip` each (Russell and Norvig 2021, section 17.1).
 
 Left out: more than one start, cells that move the agent (the cliff ends the episode, it does not send it back), and
-rewards that are paid once: a reward cell pays at every step that ends in it.
+one-time rewards: a reward cell gives its reward at every step that ends in it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 MAX_SIDE = 30
 MAX_REWARD = 1e6  # either way: sums of rewards far below what a float holds
 KINDS: tuple[Kind, ...] = ("free", "wall", "start", "goal", "trap", "reward")
-# What a cell of these kinds pays unless it says otherwise; the others pay the step reward.
-PAYS: dict[Kind, float] = {"goal": 10.0, "trap": -10.0, "reward": 1.0}
+# The default reward of a step into a cell of these kinds; the others give the step reward.
+CELL_REWARDS: dict[Kind, float] = {"goal": 10.0, "trap": -10.0, "reward": 1.0}
 ENDS: tuple[Kind, ...] = ("goal", "trap")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a maze. `reward` is what a step into it pays, None where that is the step reward."""
+    """A cell of a maze. `reward` is that of a step into it, None where that is the step reward."""
 
     kind: Kind = "free"
     reward: float | None = None
@@ -44,8 +44,8 @@ class Cell:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise LabError(f"A cell cannot be {self.kind!r}: use one of {', '.join(KINDS)}.")
-        pays = self.kind in PAYS
-        reward = PAYS.get(self.kind) if self.reward is None or not pays else float(self.reward)
+        own = self.kind in CELL_REWARDS
+        reward = CELL_REWARDS.get(self.kind) if self.reward is None or not own else float(self.reward)
         # − 0 and 0 are the same reward and must be the same text.
         object.__setattr__(self, "reward", reward + 0.0 if reward is not None else None)
 
@@ -118,8 +118,8 @@ class Maze:
         return int(found[0]) if len(found) else None
 
     @cached_property
-    def pays(self) -> NDArray[np.float64]:
-        """What a step that ends in a state pays. -> (S,)"""
+    def cell_rewards(self) -> NDArray[np.float64]:
+        """The reward of a step that ends in a state. -> (S,)"""
         rewards = [self.cells[row][column].reward for row, column in self._places()]
         return np.array([self.step_reward if reward is None else reward for reward in rewards])
 
@@ -132,13 +132,13 @@ class Maze:
     def mdp(self) -> MDP:
         """P (S, A, S), expected R (S, A) and the terminal states, exactly.
 
-        P(s'|s,a) = (1 − slip) [s' = m(s,a)] + slip/2 [s' = m(s,a−1)] + slip/2 [s' = m(s,a+1)], R(s,a) = Σ_s' P pays(s')
+        P(s'|s,a) = (1 − slip) [s' = m(s,a)] + slip/2 [s' = m(s,a−1)] + slip/2 [s' = m(s,a+1)], R(s,a) = Σ_s' P r(s')
         """
         transitions = np.zeros((self.states, len(ACTIONS), self.states))
         state, action = np.ogrid[: self.states, : len(ACTIONS)]
         for turn, chance in ((0, 1 - self.slip), (-1, self.slip / 2), (1, self.slip / 2)):
             transitions[state, action, np.roll(self.neighbours, -turn, axis=1)] += chance
-        rewards = transitions @ self.pays
+        rewards = transitions @ self.cell_rewards
         # What nobody can enter counts as an end too: with γ = 1 an enclosed cell would have no finite value.
         still = self.where(*ENDS) | self.where("wall") | (~self.reachable() if self.start is not None else False)
         transitions[still] = np.eye(self.states)[still][:, None]

@@ -1,6 +1,6 @@
 """The maze as a Gymnasium environment: `gymnasium.make("labcore.envs.maze_env:RLLab/Maze-v0", maze=...)`.
 
-All chance comes from `np_random`: hand it a generator, or seed it by `reset(seed=...)`.
+All random numbers come from `np_random`: hand it a generator, or seed it by `reset(seed=...)`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class MazeEnv(gymnasium.Env[int, int]):
         ends = maze.where(*ENDS)
         self._starts = np.flatnonzero(maze.reachable() & ~ends).tolist() if random_start else [maze.start]
         # Python's own lists: an element of an array takes several times as long.
-        self._neighbours, self._pays, self._ends = maze.neighbours.tolist(), maze.pays.tolist(), ends.tolist()
+        self._neighbours, self._ends = maze.neighbours.tolist(), ends.tolist()
+        self._rewards = maze.cell_rewards.tolist()
         self._state, self._steps = maze.start, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
@@ -57,7 +58,7 @@ class MazeEnv(gymnasium.Env[int, int]):
         self._steps += 1
         truncated = 0 < self.max_steps <= self._steps
         terminated = self._ends[self._state]
-        return self._state, self._pays[self._state], terminated, truncated and not terminated, {}
+        return self._state, self._rewards[self._state], terminated, truncated and not terminated, {}
 
     def render(self) -> str | None:
         """The maze as text, the agent as @."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, TypeVar
 
-from labcore.envs.maze import MAX_SIDE, PAYS, Cell, Kind, Maze
+from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze
 from labcore.errors import LabError
 
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
@@ -29,18 +29,18 @@ def from_rows(rows: list[str] | tuple[str, ...], rewards: list[float] | tuple[fl
     Raises:
         LabError: a sign is unknown, the number of rewards is not that of the cells, or as `Maze`.
 
-    >>> from_rows(["S..", ".TG"]).pays.tolist()
+    >>> from_rows(["S..", ".TG"]).cell_rewards.tolist()
     [0.0, 0.0, 0.0, 0.0, -10.0, 10.0]
     """
     unknown = sorted(set("".join(rows)) - SIGNS.keys())
     if unknown:
         raise LabError(f"The maze holds {unknown[0]!r}: draw it with {' '.join(SIGNS)}.")
-    paying = sum(SIGNS[sign] in PAYS for row in rows for sign in row)
+    paying = sum(SIGNS[sign] in CELL_REWARDS for row in rows for sign in row)
     if rewards is not None and len(rewards) != paying:
         raise LabError(f"The maze has {paying} goals, traps and reward cells but {len(rewards)} rewards: "
                        "give one for each, in reading order.")
     following = iter(rewards or [None] * paying)
-    cells = tuple(tuple(Cell(SIGNS[sign], next(following) if SIGNS[sign] in PAYS else None) for sign in row)
+    cells = tuple(tuple(Cell(SIGNS[sign], next(following) if SIGNS[sign] in CELL_REWARDS else None) for sign in row)
                   for row in rows)
     return Maze(cells, **rules)
 

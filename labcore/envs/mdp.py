@@ -37,7 +37,7 @@ class MDP:
     def under(self, policy: Array) -> tuple[Array, Array]:
         """P_π = Σ_a π(a|s) P(s'|s,a) and R_π = Σ_a π(a|s) R(s,a). (S, A) -> (S, S), (S,)
 
-        Steps into a terminal state are left out of P_π: what follows them is worth nothing.
+        Steps into a terminal state are left out of P_π: what follows them has the value 0.
         """
         transitions = np.einsum("sa,sat->st", policy, self.transitions)
         going_on = ~self.terminal

@@ -18,7 +18,7 @@ from labcore.tabular.dynamic_programming import greedy
 
 
 class Estimates(NamedTuple):
-    """V (S,), Q (S, A) where there is one, and the policy (S, A) that acts; `named` says what V is."""
+    """V (S,), Q (S, A) where there is one, and the policy (S, A) that acts; `named` is the name of V on screen."""
 
     values: Array
     action_values: Array | None

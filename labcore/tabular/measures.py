@@ -1,4 +1,4 @@
-"""How far a run in a maze is from the truth, and what its policy would earn."""
+"""How far a run in a maze is from the truth, and the return of its policy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def truth(session: TabularSession) -> tuple[Array, Array] | None:
 
 
 def measures(session: TabularSession) -> dict[str, float]:
-    """How far the tables are from the truth, and what they would earn."""
+    """How far the tables are from the truth, and the return of their greedy policy."""
     found, gamma, here = session.estimates(), float(session.knobs["gamma"]), session.within_reach
     start = session.maze.start
     metrics = {"start_value": float(found.values[start])}

@@ -138,7 +138,7 @@ def clipped_score(policy: Array, old_policy: Array, steps: Steps, advantages: Ar
 
     Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7.
     """
-    where = steps.states, steps.actions  # first: elsewhere a chance may have become 0
+    where = steps.states, steps.actions  # first: elsewhere a probability may have become 0
     ratio = policy[where] / old_policy[where]
     kept = np.where(advantages > 0, ratio <= 1 + clip_range, ratio >= 1 - clip_range)
     return score(policy, steps.states, steps.actions, kept * ratio * advantages)

@@ -1,6 +1,6 @@
 """The walk that all tabular learners share: choose, step, learn, yield; it does not know who learns.
 
-A learner keeps its tables and sees every step; all chance comes from one generator, the environment's too.
+A learner keeps its tables and sees every step; all random numbers come from one generator, the environment's too.
 A walk always starts with a new episode, so a learner saved at the end of an episode continues bit for bit.
 """
 
@@ -19,7 +19,7 @@ Knobs = Mapping[str, float]
 class Step(NamedTuple):
     """One step: in `state` (the `time`-th of the episode, from 0) `action` gave `reward` and led to `next_state`.
 
-    `terminated`: nothing follows, the value of what follows is 0. `truncated`: time was up, more would have followed.
+    `terminated`: nothing follows, the value of what follows is 0. `truncated`: the time limit cut the episode off.
     """
 
     time: int
@@ -88,7 +88,7 @@ def episodes(steps: Iterable[Step]) -> Iterator[Episode]:
 
 
 def sample(chances: Iterable[float], rng: np.random.Generator) -> int:
-    """An index, each with its chance. The last one that can be takes what rounding leaves."""
+    """An index, each with its probability. The last one that can be takes what rounding leaves."""
     left, chosen = rng.random(), 0
     for index, chance in enumerate(chances):
         if chance > 0:

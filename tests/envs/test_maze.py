@@ -95,7 +95,7 @@ def test_the_largest_maze_fits_an_address():
 
 def test_json_may_hold_the_rows_alone():
     maze = from_json('{"rows": ["SR", "TG"]}')
-    assert (maze.pays.tolist(), maze.slip, maze.step_reward) == ([0, 1, -10, 10], 0, 0)
+    assert (maze.cell_rewards.tolist(), maze.slip, maze.step_reward) == ([0, 1, -10, 10], 0, 0)
 
 
 GOOD = {"rows": ["S.", ".G"], "rewards": [10]}
@@ -144,12 +144,12 @@ def test_a_goal_that_cannot_be_reached_is_told():
 def test_painting_gives_another_maze_and_may_leave_it_unfinished():
     maze = textbook()
     assert drawn(maze.paint(1, 0, "start"))[0] == ["...", "STG"]
-    assert maze.paint(0, 1, "reward", 2.5).pays.tolist() == [0, 2.5, 0, 0, -10, 10]
+    assert maze.paint(0, 1, "reward", 2.5).cell_rewards.tolist() == [0, 2.5, 0, 0, -10, 10]
     assert drawn(maze)[0] == ["S..", ".TG"], "the maze itself stays, so that painting can be undone"
     unfinished = maze.paint(1, 2, "free")
     with pytest.raises(LabError, match="no goal"):
         unfinished.check()
-    assert unfinished.paint(0, 2, "goal").check().pays.tolist() == [0, 0, 10, 0, -10, 0]
+    assert unfinished.paint(0, 2, "goal").check().cell_rewards.tolist() == [0, 0, 10, 0, -10, 0]
     with pytest.raises(LabError, match="no start"):
         MazeEnv(maze.paint(0, 0, "wall"))
     with pytest.raises(LabError, match="no cell in row 3"):
@@ -208,7 +208,7 @@ def test_the_environment_walks_as_the_exact_model_says(name):
         following, reward, terminated, _, _ = env.step(action)
         counts[state, action, following] += 1
         paid[state, action] += reward
-        assert terminated == maze.where("goal", "trap")[following] and reward == maze.pays[following]
+        assert terminated == maze.where("goal", "trap")[following] and reward == maze.cell_rewards[following]
     tried = counts.sum(2)
     assert (tried.sum(1) > 0).tolist() == (~maze.mdp.terminal).tolist()
     expected = maze.mdp.transitions * tried[:, :, None]
@@ -236,5 +236,5 @@ def test_one_seed_one_walk():
 
 
 def test_a_maze_is_made_of_cells():
-    assert Maze(((Cell("start"), Cell("goal", -0.0)),)).pays.tolist() == [0.0, 0.0]
+    assert Maze(((Cell("start"), Cell("goal", -0.0)),)).cell_rewards.tolist() == [0.0, 0.0]
     assert to_text(Maze(((Cell("start"), Cell("goal", -0.0)),))) == "SG_0_0_0_0.9"

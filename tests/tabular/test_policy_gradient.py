@@ -66,7 +66,7 @@ def every_episode(maze, policy, horizon):
             continue
         for action, following in zip(*np.nonzero(maze.mdp.transitions[state] > 0), strict=True):
             ends = bool(maze.mdp.terminal[following])
-            step = Step(len(steps), state, int(action), float(maze.pays[following]), int(following), ends,
+            step = Step(len(steps), state, int(action), float(maze.cell_rewards[following]), int(following), ends,
                         not ends and len(steps) + 1 == horizon)
             waiting.append((chance * policy[state, action] * maze.mdp.transitions[state, action, following],
                             [*steps, step], int(following)))
