@@ -76,7 +76,7 @@ def test_the_contract_of_a_session_is_the_protocol():
 
 def test_the_tables_are_those_of_the_schema():
     told = {names(table)[0]: text.partition(":")[0].split(", ") for table, text in rows("Store")}
-    assert told == {name: [*table.columns.keys()] for name, table in schema.metadata.tables.items()}
+    assert told == {name: [column.name for column in table.columns] for name, table in schema.metadata.tables.items()}
 
 
 def test_the_events_are_those_that_can_be_logged():

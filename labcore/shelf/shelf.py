@@ -35,7 +35,7 @@ class Shelf:
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
-        """`entries` as they are now and those that were added: only active runs, and what just ended, are read again."""
+        """`entries` as they are now and those that were added: only active and just ended ones are read again."""
         before = {entry.id: entry for entry in entries}
         rows = {row.id: row for row in self.store.runs(*ACTIVE)}
         for entry in before.values():
