@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +15,8 @@ from labcore.runs import versions
 from labcore.spec.session import Session
 from labcore.store import columns, schema
 from labcore.store.rows import EVENTS
+from tests.imports import ROOT, imported
 
-ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
 
@@ -43,14 +42,9 @@ FOLDERS = [(names(name)[0], torch) for name, _, torch in rows("Folders")]
 def imports(folder: str) -> set[str]:
     """The parts of labcore, and other packages, that a part imports anywhere in its files."""
     place = ROOT / "labcore" / folder
-    found = set()
-    for path in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name.split(".")[1 if name.startswith("labcore.") else 0] for name in found}
+    paths = place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+    names = {name for path in paths for name in imported(path.read_text("utf-8"))}
+    return {name.split(".")[1 if name.startswith("labcore.") else 0] for name in names}
 
 
 def test_the_folders_are_those_of_the_engine():

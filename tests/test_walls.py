@@ -6,14 +6,12 @@ import ast
 import json
 import subprocess
 import sys
-from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from tests.imports import ROOT, imported
 
-ROOT = Path(__file__).parents[1]
 HEAVY, PAGE = ("torch", "transformers"), ("streamlit",)
 CODE = sorted(path for name in ("app", "pages", "labcore", "benchmarks") for path in (ROOT / name).rglob("*.py"))
 
@@ -46,8 +44,9 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
     return json.loads(done.stdout.splitlines()[-1])
 
 
-LIGHT = modules(*(f"labcore/{name}" for name in (
-    "catalog", "jobs", "worlds", "errors", "cli", "compare", "shelf", "runs", "workers", "capsules", "handover")))
+# What trains with torch; everything else of the engine loads without it.
+TORCH = ("labcore.deep", "labcore.device", "labcore.envs.cartpole", "labcore.llm", "labcore.maths")
+LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH)]
 
 
 @pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])
@@ -67,19 +66,10 @@ def test_the_walls_can_be_seen():
     assert brought_in(["labcore.errors", "labcore.maths.kl"], HEAVY) == ["torch by labcore.maths.kl"]
 
 
-def imported(tree: ast.AST) -> set[str]:
-    """The packages and their direct parts that a file imports, wherever in it: torch, labcore, labcore.llm …"""
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
-
-
 def faults(source: str, path: str) -> list[str]:
     """What a file does that no file may do, and what its place forbids."""
     tree = ast.parse(source)
-    names = imported(tree)
+    names = {".".join(name.split(".")[:depth]) for name in imported(source) for depth in (1, 2)}
     found = [f"imports {name}" for name in sorted(names & {"pickle", "cPickle", "dill", "joblib", "cloudpickle"})]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "load" and ast.unparse(node.value) in ("torch", "np"):
@@ -114,43 +104,6 @@ def test_pages_say_what_stands_where_and_nothing_else():
     for path in (ROOT / "pages").glob("*.py"):
         text = path.read_text("utf-8")
         assert "def " not in text and len(text.splitlines()) < 60, path.name
-
-
-def part_of(module: str) -> str:
-    """The package of `app` or `labcore` that a module is in, or the module itself where it is in none."""
-    return [*module.split("."), ""][1]
-
-
-def needs(folder: str, root: Path = ROOT) -> dict[str, set[str]]:
-    """Which other packages of `app` or `labcore` each of them imports, wherever in its files."""
-    found: dict[str, set[str]] = {}
-    for path in (root / folder).rglob("*.py"):
-        part = part_of(".".join(path.relative_to(root).with_suffix("").parts))
-        others = {part_of(name) for name in imported(ast.parse(path.read_text("utf-8")))
-                  if name.startswith(f"{folder}.")}
-        found[part] = found.get(part, set()) | others - {part}
-    return found
-
-
-@pytest.mark.parametrize("folder, rising", [
-    ("app", ["theme", "compare"]), ("app", ["training", "llm"]),
-    ("labcore", ["catalog", "runs", "jobs", "workers", "capsules", "cli"]), ("labcore", ["maths", "worlds", "llm"])])
-def test_no_two_packages_need_each_other(folder, rising):
-    order = [*TopologicalSorter(needs(folder)).static_order()]
-    assert sorted(rising, key=order.index) == rising
-
-
-@pytest.mark.parametrize("source", [
-    "import app.two.three as x", "from app import two", "from app.two import x",
-    "def f():\n    from app.two.three import x"])
-def test_each_need_is_found(tmp_path, source):
-    (tmp_path / "app" / "one").mkdir(parents=True)
-    (tmp_path / "app" / "one" / "a.py").write_text(f"import json\nfrom app.one.b import c\n{source}\n")
-    assert needs("app", tmp_path) == {"one": {"two"}}
-
-
-def test_runs_are_data_that_know_nothing_of_who_makes_them():
-    assert needs("labcore")["runs"] <= {"catalog", "errors"}
 
 
 def asks_for_a_name(source: str, names: set[str]) -> list[str]:
