@@ -154,12 +154,13 @@ def test_what_a_language_model_s_run_used(store, monkeypatch, tmp_path):
         (4, 1): asker(store, run_id, ("learning_rate", 2e-4), ("group_size", 2)),  # after one update; after the step
         (6, 2): asker(store, run_id, ("beta", 0.3), ("updates_per_batch", 2)),
         (7, 1): asker(store, run_id, ("beta", 0.4), ("beta", 0.5)),
+        (7, 2): asker(store, run_id, ("clip_low", 0.1)),
     }
     assert drive(store, run_id, on_record=used.on_record) == "finished" and used.at == {}
     assert used.changes == [
         (1, 0, "beta", 0.04, 0.1), (3, 6, "learning_rate", 1e-3, 5e-4), (4, 10, "learning_rate", 5e-4, 2e-4),
         (5, 12, "group_size", 4, 2), (6, 17, "beta", 0.1, 0.3), (7, 18, "updates_per_batch", 3, 2),
-        (7, 19, "beta", 0.3, 0.5)]
+        (7, 19, "beta", 0.3, 0.5), (8, 20, "clip_low", 0.2, 0.1)]
     says_the_same(store, run_id, used, tmp_path, ())
 
 
@@ -208,8 +209,7 @@ def test_what_a_run_used_that_was_resumed_with_another_value(store, monkeypatch,
 
 
 def test_a_maze_that_waits_uses_a_knob_from_the_step_that_it_waits_for(store, monkeypatch):
-    session, learner = (resolve_name(f"labcore.tabular.{name}") for name in (
-        "session:Session", "temporal_difference:TDLearner"))
+    session, learner = resolve_name(KINDS["maze"].session), resolve_name("labcore.tabular.temporal_difference:TDLearner")
     spec = make(kind="maze", algorithm_key="q_learning", task_key="corridors", steps=6,
                 knobs={"pace": 0.0, "alpha": 0.5})
     run_id, used, step = store.create(spec), {}, [1]
