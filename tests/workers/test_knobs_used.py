@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec, steps_to_fork
 from labcore.runs.steering import Steering
 from labcore.spec.run_spec import RunSpec, make
+from labcore.tabular import loops
+from labcore.tabular.td_learner import TDLearner
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import asker, kinds
@@ -154,12 +157,13 @@ def test_what_a_language_model_s_run_used(store, monkeypatch, tmp_path):
         (4, 1): asker(store, run_id, ("learning_rate", 2e-4), ("group_size", 2)),  # after one update; after the step
         (6, 2): asker(store, run_id, ("beta", 0.3), ("updates_per_batch", 2)),
         (7, 1): asker(store, run_id, ("beta", 0.4), ("beta", 0.5)),
+        (7, 2): asker(store, run_id, ("clip_low", 0.1)),
     }
     assert drive(store, run_id, on_record=used.on_record) == "finished" and used.at == {}
     assert used.changes == [
         (1, 0, "beta", 0.04, 0.1), (3, 6, "learning_rate", 1e-3, 5e-4), (4, 10, "learning_rate", 5e-4, 2e-4),
         (5, 12, "group_size", 4, 2), (6, 17, "beta", 0.1, 0.3), (7, 18, "updates_per_batch", 3, 2),
-        (7, 19, "beta", 0.3, 0.5)]
+        (7, 19, "beta", 0.3, 0.5), (8, 20, "clip_low", 0.2, 0.1)]
     says_the_same(store, run_id, used, tmp_path, ())
 
 
@@ -208,12 +212,10 @@ def test_what_a_run_used_that_was_resumed_with_another_value(store, monkeypatch,
 
 
 def test_a_maze_that_waits_uses_a_knob_from_the_step_that_it_waits_for(store, monkeypatch):
-    session, learner = (resolve_name(f"labcore.tabular.{name}") for name in (
-        "session:Session", "temporal_difference:TDLearner"))
     spec = make(kind="maze", algorithm_key="q_learning", task_key="corridors", steps=6,
-                knobs={"pace": 0.0, "alpha": 0.5})
-    run_id, used, step = store.create(spec), {}, [1]
-    learn, between_updates, moves = learner.learn, Steering.between_updates, {2: 0.4, 4: 0.3}
+                knobs={"pace": 100.0, "alpha": 0.5})
+    run_id, used, step, clock = store.create(spec), {}, [1], [0.0]
+    learn, between_updates, moves = TDLearner.learn, Steering.between_updates, {2: 0.4, 4: 0.3}
 
     def learning(self, made, knobs, rng):
         used.setdefault(step[0], set()).add(knobs["alpha"])
@@ -224,8 +226,9 @@ def test_a_maze_that_waits_uses_a_knob_from_the_step_that_it_waits_for(store, mo
             store.ask(run_id, "set", {"knob": "alpha", "value": moves.pop(done)})
         between_updates(self, done)
 
-    monkeypatch.setattr(session, "_wait", lambda self: iter([None]))
-    monkeypatch.setattr(learner, "learn", learning)
+    slow = SimpleNamespace(perf_counter=lambda: clock[0], sleep=lambda left: clock.append(clock.pop() + left))
+    monkeypatch.setattr(loops, "time", slow)  # on this clock only waiting takes time
+    monkeypatch.setattr(TDLearner, "learn", learning)
     monkeypatch.setattr(Steering, "between_updates", listening)
     drive(store, run_id, on_record=lambda run, record, _: step.append(step.pop() + 1))
     assert used == {1: {0.5}, 2: {0.5}, 3: {0.4}, 4: {0.4}, 5: {0.3}, 6: {0.3}}
