@@ -10,7 +10,7 @@ run: $(VENV)/run.stamp
 
 test: lint
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
