@@ -18,7 +18,7 @@ from labcore.tabular.policy_learner import PolicyUpdate
 from labcore.tabular.session import TabularSession
 from labcore.tabular.td_learner import Update
 from labcore.tabular.view import Move, of_sweep, of_walk
-from labcore.tabular.walks import Episode, walk
+from labcore.tabular.walks import Episode, Step, walk
 
 WAIT_SECONDS = 0.05  # the longest sleep at a stretch: a knob that is moved meanwhile counts soon
 
@@ -57,19 +57,21 @@ def _sweeps(session: TabularSession) -> Iterator[Record]:
 
 def _walks(session: TabularSession) -> Iterator[Record]:
     env = MazeEnv(session.maze, int(session.knobs["step_limit"]), bool(session.knobs["random_start"]))
-    episode, ended, steps, updates = Episode(), [], [], []
-    for step in walk(env, session.learner, session.knobs, session.rng):
+    assert session.learner is not None, "the rows of this loop name one"
+    learner, episode, ended = session.learner, Episode(), list[Episode]()
+    steps, updates = list[Step](), list[Update | PolicyUpdate]()
+    for step in walk(env, learner, session.knobs, session.rng):
         env.max_steps = int(session.knobs["step_limit"])
         session.env_steps += 1
         session.visits[step.state] += 1
         episode.steps.append(step)
         steps.append(step)
-        updates += _finite(session, session.learner.tables.made)
+        updates += _finite(session, learner.tables.made)
         if not step.ended:
             continue
         ended.append(episode)
         episode = Episode()
-        if session.learner.waiting:
+        if learner.waiting:
             continue
         moves = [Move(*pair) for pair in zip(steps, updates, strict=True)]
         yield _record(session, _walked(session, ended, moves), partial(of_walk, session, ended, moves))

@@ -47,6 +47,7 @@ def measures(session: TabularSession) -> dict[str, float]:
     """How far the tables are from the truth, and the return of their greedy policy."""
     found, gamma, here = session.estimates(), float(session.knobs["gamma"]), session.within_reach
     start = session.maze.start
+    assert start is not None, "a maze without a start cannot be built"
     metrics = {"start_value": float(found.values[start])}
     if session.learner is not None:
         metrics |= session.learner.measures(session.knobs, here)

@@ -48,7 +48,7 @@ def exact_policy_gradient(mdp: MDP, theta: Array, start: int, gamma: float) -> A
     policy = softmax(theta)
     transitions, rewards = mdp.under(policy)
     ahead = np.eye(len(policy)) - gamma * transitions
-    values = np.linalg.solve(ahead, rewards)
+    values = np.asarray(np.linalg.solve(ahead, rewards), np.float64)
     visits = np.linalg.solve(ahead.T, np.eye(len(policy))[start])
     gradient = visits[:, None] * policy * (mdp.action_values(values, gamma) - values[:, None])
     return np.where(mdp.terminal[:, None], 0.0, gradient)
