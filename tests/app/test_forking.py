@@ -4,6 +4,7 @@ import pytest
 
 from app.training import forking
 from app.training.feed import Feed, branch, payload
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
@@ -95,7 +96,7 @@ def test_a_marker_asks_what_if_with_the_value_of_before(page, lab):
 def test_another_algorithm_and_fresh_random_numbers(page, lab):
     parent = checkpointed(lab.store)
     test = opened(page, lab, parent)
-    assert box(test, "Continue with").options == ["GRPO", "REINFORCE", "RLOO", "PPO", "DPO", "SFT"]
+    assert box(test, "Continue with").options == [row.label for row in ALGORITHMS.values()]
     box(test, "Continue with").select("ppo")
     ran(test)
     assert any("PPO in place of GRPO" in caption.value for caption in test.caption)

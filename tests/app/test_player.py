@@ -125,4 +125,4 @@ def test_the_script_holds_the_pictures_of_all_worlds():
     from app.components.component import STATIC
     text = (STATIC / PLAYER.script).read_text(encoding="utf-8")
     assert all(f"{world.picture}: {{" in text for world in (*episodes.WORLDS.values(), episodes.World()))
-    assert "export function update" in text and "export async function dispose" in text
+    assert "export function update" in text and "export const dispose = disposing(" in text

@@ -59,3 +59,15 @@ def test_each_evaluation_says_what_the_critic_and_the_update_did(algorithm):
         ratio, advantage = samples["ratios"]["ratio"], samples["ratios"]["advantage"]
         assert len(ratio) == len(advantage) == len(samples["scatter"]["values"])
         assert all(each > 0 for each in ratio) and any(abs(each - 1) > 1e-3 for each in ratio)
+    assert ("surrogate" in samples) == (algorithm == "ppo")
+
+
+def test_the_clip_is_drawn_and_what_it_cuts_off_is_marked():
+    torch.set_num_threads(1)
+    samples = next(session("ppo", clip_low=0.002, clip_high=0.003).run()).samples
+    low, high = samples["surrogate"]["bounds"]
+    assert (low, high) == (1 - samples["clip"][0], 1 + samples["clip"][1])
+    found = samples["ratios"]
+    assert found["cut"] == ["high" if ratio > high and advantage > 0 else "low" if ratio < low and advantage < 0 else ""
+                            for ratio, advantage in zip(found["ratio"], found["advantage"], strict=True)]
+    assert {*found["cut"]} == {"", "low", "high"}
