@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
@@ -133,7 +134,7 @@ _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
 
 
 def _row(key: str, label: str, method: str, knobs: str, *, defaults: dict[str, Value], extra: tuple[Knob, ...] = (),
-         **rest) -> DeepAlgorithm:
+         **rest: Any) -> DeepAlgorithm:
     """A row with the knobs of these keys, in this order, with `defaults` of its own, and `extra` ones after them."""
     found = tuple(_ALL[name].with_default(defaults.get(name, _ALL[name].default)) for name in knobs.split())
     return DeepAlgorithm(key, label, "deep", knobs=(*found, *extra), method=f"{_HERE}.{method}", **rest)

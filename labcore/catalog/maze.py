@@ -6,6 +6,7 @@ A step of a run is a sweep over all states, an episode, or the episodes of one p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
@@ -90,7 +91,7 @@ _LEARNERS = {"planning": "", "temporal_difference": "labcore.tabular.td_learner:
 
 
 def _row(key: str, label: str, loop: str, method: str, *, extra: tuple[Knob, ...] = (),
-         defaults: dict[str, Value] | None = None, source: tuple[str, ...] = (), **rest) -> TabularAlgorithm:
+         defaults: dict[str, Value] | None = None, source: tuple[str, ...] = (), **rest: Any) -> TabularAlgorithm:
     """A row of a loop's knobs (and `extra` ones after the first two), with `defaults` of its own."""
     shared = _KNOBS[loop]
     knobs = tuple(knob.with_default((defaults or {}).get(knob.key, knob.default))
