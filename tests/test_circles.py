@@ -22,7 +22,8 @@ def test_the_graph_is_that_of_the_modules_themselves():
 
 @pytest.mark.parametrize("statement", [
     "import lab.two.b", "import lab.two.b as x", "from lab.two import b", "from lab.two.b import f",
-    "from ..two import b", "from ..two.b import f as g", "def f():\n    from lab.two.b import g", "class A:\n    import lab.two.b",
+    "from ..two import b", "from ..two.b import f as g", "def f():\n    from lab.two.b import g",
+    "class A:\n    import lab.two.b",
     "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from lab.two.b import f",
     "try:\n    import lab.two.b\nexcept ImportError:\n    pass"])
 def test_each_kind_of_import_is_seen(tmp_path, statement):

@@ -22,7 +22,8 @@ def member(family: Family, key: str) -> Callable[..., Any]:
     Raises:
         LabError: the family has no such member.
     """
-    return resolve_name(f"{family.module}:{family[key].key}")
+    function: Callable[..., Any] = resolve_name(f"{family.module}:{family[key].key}")
+    return function
 
 
 @cache

@@ -42,7 +42,8 @@ def sides(cut: Mapping[str, Tensor], like: Tensor) -> list[Any]:
     number = torch.zeros(like.shape, dtype=torch.long, device=like.device)
     for place, tokens in enumerate(cut.values(), 1):
         number = number.masked_fill(tokens.expand(like.shape), place)
-    return _named(number.tolist(), names)
+    named: list[Any] = _named(number.tolist(), names)
+    return named
 
 
 def _named(numbers: Any, names: list[str]) -> Any:
@@ -50,4 +51,5 @@ def _named(numbers: Any, names: list[str]) -> Any:
 
 
 def _listed(values: Tensor) -> list[float]:
-    return values.numpy().round(6).tolist()
+    rounded: list[float] = values.numpy().round(6).tolist()
+    return rounded

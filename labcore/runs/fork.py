@@ -151,6 +151,7 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     Raises:
         LabError: both are gone.
     """
+    assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / checkpoint.START
     if start.exists():
@@ -162,6 +163,11 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     if step not in found:
         raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
     return _spec_in(run_folder(parent)), found[step]
+
+
+def _left(row: RunRow) -> int:
+    """The step at which a run left its parent; 0 of one that is no fork."""
+    return row.spec.parent[1] if row.spec.parent else 0
 
 
 def _spec_in(folder: Path) -> RunSpec:
@@ -185,8 +191,8 @@ def lineage(store: Store, run_id: str) -> list[Branch]:
     found: list[Branch] = []
 
     def add(row: RunRow, depth: int) -> None:
-        found.append(Branch(row, depth, row.spec.parent[1] if depth else 0))
-        for child in sorted(store.children(row.id), key=lambda child: child.spec.parent[1]):
+        found.append(Branch(row, depth, _left(row) if depth else 0))
+        for child in sorted(store.children(row.id), key=_left):
             add(child, depth + 1)
 
     add(root, 0)

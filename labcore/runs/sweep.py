@@ -129,7 +129,8 @@ def sweeps(store: Store) -> list[Sweep]:
     """All sweeps, newest first."""
     found: dict[str, list[RunRow]] = {}
     for row in store.sweep_runs():
-        found.setdefault(row.sweep, []).append(row)
+        if row.sweep:
+            found.setdefault(row.sweep, []).append(row)
     return [Sweep(sweep_id, tuple(rows)) for sweep_id, rows in reversed(found.items())]
 
 

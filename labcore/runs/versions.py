@@ -29,7 +29,7 @@ def here(device: Device | None = None) -> Versions:
     found: Versions = {"lab": labcore.__version__, "code": code(), **_machine(), "device": "cpu"}
     if torch := sys.modules.get("torch"):
         found |= {"threads": torch.get_num_threads(), "instructions": torch.backends.cpu.get_cpu_capability()}
-    if device is not None and device.type != "cpu":
+    if torch and device is not None and device.type != "cpu":
         found["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return found
 
@@ -53,9 +53,10 @@ def note(folder: Path, step: int, session: Session) -> None:
 def noted(folder: Path) -> list[Versions]:
     """What `note` wrote: each entry counts after its step `from`, up to the next one's. Empty for an old run."""
     try:
-        return json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found: list[Versions] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
+    return found
 
 
 @cache

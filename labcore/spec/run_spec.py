@@ -233,9 +233,10 @@ def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """Check that the functions which the choices name find the knobs that they ask for."""
     for family in choices.FAMILIES:
-        chosen = family[str(knobs[family.key])] if family.key in knobs else None
-        missing = [key for key in chosen.needs if key not in knobs] if chosen else []
-        if missing:
+        if family.key not in knobs:
+            continue
+        chosen = family[str(knobs[family.key])]
+        if missing := [key for key in chosen.needs if key not in knobs]:
             able = [other.label for other in ALGORITHMS.values()
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
