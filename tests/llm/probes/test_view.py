@@ -58,7 +58,7 @@ def check_completion(completion, row, batch, rollout, started):
     length = int(rollout.completion_mask[row].sum())
     end = "" if completion["truncated"] else started.tokenizer.eos_token
     assert "".join(completion["tokens"]) == completion["text"] + end == batch.texts[row] + end
-    assert (completion["reward"], completion["exact"]) == (batch.scores[row].reward, batch.scores[row].exact)
+    assert (completion["reward"], completion["exact"]) == (batch.rewards.total[row], batch.rewards.exact[row])
     columns = ["logprobs", "old_logprobs", "ref_logprobs", "advantages", "entropy", "ratio"]
     columns += ["values"] if started.critic is not None else []
     assert all(len(completion[name]) == length for name in [*columns, "tokens"])
