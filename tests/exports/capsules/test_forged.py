@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def test_bombs(packed, monkeypatch):
     with reading.unpacked(packed):
         pass
     bomb = sealed(packed, {"checkpoints/step-000000/zeros": bytes(32 * 2**20)})
-    assert "it would unpack to 0.03 GiB from 0." in refused(bomb)
+    assert re.search(r"it would unpack to 0\.03 GiB from 0\.\d MiB", refused(bomb))
     monkeypatch.setattr(unzipping, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
     monkeypatch.setattr(unzipping, "MOST_FILES", 3)
@@ -167,9 +168,9 @@ def test_versions_that_count_from_no_step(packed):
 
 @pytest.mark.parametrize("change, words", [
     ({"data": "/etc/passwd"}, "names a file outside"), ({"data": "../x"}, "names a file outside"),
-    ({"data": "data/none"}, "names a file outside"), ({"kind": ["llm"]}, "is no run's"),
+    ({"data": "data/none"}, "names a file outside"), ({"kind": ["llm"]}, "not a run's spec.json"),
     ({"parent": ["../x", 3]}, "is no run's"), ({"parent": 3}, "not a run's spec.json"),
-    ({"knobs": 3}, "is no run's"), ({"what": 1}, "not a run's spec.json")])
+    ({"knobs": 3}, "not a run's spec.json"), ({"what": 1}, "not a run's spec.json")])
 def test_specs_that_make_no_sense(packed, change, words):
     spec = json.loads(content(packed)["spec.json"])
     assert words in refused(sealed(packed, {"spec.json": json.dumps(spec | change).encode()}))
