@@ -64,7 +64,7 @@ def test_each_evaluation_says_what_the_critic_and_the_update_did(algorithm):
 
 def test_the_clip_is_drawn_and_what_it_cuts_off_is_marked():
     torch.set_num_threads(1)
-    samples = next(session("ppo", clip_low=0.002, clip_high=0.003).run()).samples
+    samples = next(session("ppo", clip_low=0.002, clip_high=0.003, learning_rate=0.02).run()).samples
     low, high = samples["surrogate"]["bounds"]
     assert (low, high) == (1 - samples["clip"][0], 1 + samples["clip"][1])
     found = samples["ratios"]
