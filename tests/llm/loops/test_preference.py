@@ -50,7 +50,7 @@ def test_the_better_is_chosen_and_the_worse_rejected(monkeypatch):
 
 
 def test_equal_answers_make_no_pair_and_empty_ones_take_no_part(monkeypatch):
-    got = sampled(["right", "right", "", "wrong"], [False] * 4, {"right": 1.0, "wrong": 0.0}, monkeypatch)
+    got = sampled(["right", "right", "", "wrong"], [False] * 4, {"right": 1.0, "": 0.5, "wrong": 0.0}, monkeypatch)
     assert [(p.chosen, p.rejected) for p in got] == [("right", "wrong")]
 
 

@@ -21,8 +21,8 @@ from tests.llm.tools import records, session, shake, weights
 def scripted(monkeypatch, exact):
     """Evaluations that find these exact matches, one after the other."""
     left = iter(exact)
-    monkeypatch.setattr(sft, "evaluate", lambda session: Evaluation({"exact_match": next(left)}, ([], None, [], [])))
-    monkeypatch.setattr(sft.view, "evaluation_groups", lambda session, *_: {"groups": []})
+    monkeypatch.setattr(sft, "evaluate", lambda session: Evaluation({"exact_match": next(left)}, [], None, None))
+    monkeypatch.setattr(sft.view, "sampled_groups", lambda session, *_: {"groups": []})
 
 
 def test_it_stops_at_the_target_and_a_resume_does_not_go_past_it(monkeypatch, tmp_path):
@@ -116,9 +116,9 @@ def test_an_evaluation_samples_fresh_prompts_and_changes_no_weight():
     shake(started.policy)
     before, tokens = weights(started.policy), started.tokens
     got = evaluation.evaluate(started)
-    problems, completions, texts, scores = got.seen
-    assert len(problems) == len(completions) == len(texts) == len(scores) == 10
-    assert got.metrics["reward"] == pytest.approx(sum(score.reward for score in scores) / 10)
+    totals = got.rewards.total
+    assert len(got.problems) == len(got.generated.completions) == len(got.generated.texts) == len(totals) == 10
+    assert got.metrics["reward"] == pytest.approx(totals.mean().item())
     assert got.metrics["kl"] > 0  # to the reference, which the shaken policy has left
     assert torch.equal(weights(started.policy), before) and started.tokens == tokens
     assert "kl" not in evaluation.evaluate(session("sft")).metrics

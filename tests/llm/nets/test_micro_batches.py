@@ -10,8 +10,9 @@ from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, sft
 from labcore.llm.nets import forward
 from labcore.llm.nets.forward import micro_batches
+from labcore.llm.pairs import Pairs
 from labcore.llm.rollout import credit
-from labcore.tasks.task import Pair
+from labcore.tasks.task import Pair, Problem
 from tests.llm.tools import model, ragged, session, shake
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
@@ -81,11 +82,11 @@ def test_ppo_and_its_critic(group_size, monkeypatch):
 def test_preference(monkeypatch):
     started = session("dpo")
     shake(started.policy)
-    check(started, lambda: preference.update(started, PAIRS), monkeypatch)
+    check(started, lambda: preference.update(started, Pairs(PAIRS)), monkeypatch)
 
 
 def test_sft(monkeypatch):
     started = session("sft")
     monkeypatch.setattr(started.task, "problems", lambda count, rng: [
-        online.Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
+        Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
     check(started, lambda: sft.update(started), monkeypatch)

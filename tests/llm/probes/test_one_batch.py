@@ -17,7 +17,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.jobs import jobs
-from labcore.llm.experience import collect
+from labcore.llm.experience import collect, seen_by
 from labcore.llm.loops import online
 from labcore.llm.nets.forward import plain
 from labcore.llm.probes.answer_session import learner
@@ -68,17 +68,22 @@ def batch():
     """A GRPO session off its reference, and a ragged batch of it with rewards that all differ."""
     session = tools.session("grpo")
     tools.shake(session.policy, by=0.3)
-    sampled = collect(session)
-    return session, replace(tools.ragged(sampled.rollout), old_values=None)
+    found = collect(session)
+    rollout = tools.ragged(found.rollout)
+    completions = replace(found.batch.completions, mask=rollout.completion_mask)
+    rewards = replace(found.batch.rewards, total=rollout.rewards.double())
+    return session, replace(found, batch=replace(found.batch, completions=completions, rewards=rewards),
+                            rollout=rollout)
 
 
 @pytest.mark.parametrize("key", ONLINE)
 @pytest.mark.parametrize("off_policy", [False, True])
 def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off_policy):
-    session, rollout = batch
+    session, sampled = batch
+    spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    rollout = seen_by(as_of(session, spec), sampled)
     if off_policy:
         tools.shake(session.policy, seed=1, by=0.05)
-    spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
     values = torch.randn(rollout.ids.shape, generator=torch.Generator().manual_seed(5)) * rollout.completion_mask
     seen = inspect(session, spec, rollout, values)
     trained = copy.deepcopy(session).fork(spec)  # what a fork by this algorithm would train with
@@ -90,20 +95,21 @@ def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off
 @pytest.mark.parametrize("key", ONLINE)
 def test_token_gradients_are_the_gradient_s_first_half(batch, key):
     """g = Σ ∂L/∂log π_t ∇ log π_t: by the chain rule, with a forward pass of its own."""
-    session, rollout = batch
-    tools.shake(session.policy, seed=1, by=0.05)
+    session, sampled = batch
     spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    rollout = seen_by(as_of(session, spec), sampled)
+    tools.shake(session.policy, seed=1, by=0.05)
     seen = inspect(session, spec, rollout, torch.zeros_like(rollout.old_logprobs))
     logprobs = selective_log_softmax(plain(session.policy, rollout.prompts, rollout.ids), rollout.ids)
     (seen.push * logprobs).sum().backward()
     whole = parameters_to_vector([p.grad for p in session.policy.parameters()])
     assert torch.allclose(-whole, seen.gradient, rtol=1e-3, atol=1e-6)
-    assert (seen.push[~rollout.completion_mask] == 0).all()
+    assert (seen.push[~rollout.counted] == 0).all()
 
 
 def test_token_gradients_worked_by_hand(batch):
     """REINFORCE without a KL coefficient: A_i / B for every token. GRPO clipped: nothing where ρ > 1 + ε and A > 0."""
-    session, rollout = batch
+    session, rollout = batch[0], batch[1].rollout
     spec = spec_for(session, ALGORITHMS["reinforce"], 0, SIZE)
     held = as_of(session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
     push = token_gradients(held, credited(held, rollout, None))
@@ -127,26 +133,30 @@ def test_cosines_by_hand():
 def test_clips_do_nothing_at_ratio_1_and_cut_after_updates():
     session = tools.session("grpo")
     tools.shake(session.policy, by=0.3)
-    rollout = collect(session).rollout
+    batch = collect(session)
     specs = {key: spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE}
+    specs["cispo"] = replace(specs["cispo"], knobs=specs["cispo"].knobs | {"ratio_cap": 1.2})  # 5 is seldom reached
+    rollouts = {key: seen_by(as_of(session, spec), batch) for key, spec in specs.items()}
     with_clip = [key for key in ONLINE if SURROGATE[specs[key].knobs["surrogate"]].cut]
-    values = torch.zeros_like(rollout.old_logprobs)
+    values = torch.zeros_like(batch.rollout.old_logprobs)
     for key in ONLINE:
-        seen = inspect(session, specs[key], rollout, values)
+        seen = inspect(session, specs[key], rollouts[key], values)
         assert (seen.unclipped is not None) == (key in with_clip)
         assert seen.unclipped is None or seen.unclipped == pytest.approx(1.0, abs=1e-6)
     spec = specs["grpo"]
-    take(session, replace(spec, knobs=spec.knobs | {"learning_rate": 0.05}), rollout, values, 3)
-    cut = [inspect(session, specs[key], rollout, values) for key in with_clip]
+    take(session, replace(spec, knobs=spec.knobs | {"learning_rate": 0.05}), rollouts["grpo"], values, 3)
+    cut = [inspect(session, specs[key], rollouts[key], values) for key in with_clip]
     assert all(seen.measured["clip_frac/region"] > 0 for seen in cut)
     assert any(seen.unclipped < 0.99 for seen in cut)
 
 
 def test_looking_changes_nothing(batch):
-    session, rollout = batch
+    session, sampled = batch
     before = tools.weights(session.policy)
     for key in ONLINE:
-        inspect(session, spec_for(session, ALGORITHMS[key], 0, SIZE), rollout, torch.zeros_like(rollout.old_logprobs))
+        spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+        rollout = seen_by(as_of(session, spec), sampled)
+        inspect(session, spec, rollout, torch.zeros_like(rollout.old_logprobs))
     assert torch.equal(tools.weights(session.policy), before)
     assert all(p.grad is None for p in session.policy.parameters())
     assert session.spec.algorithm == "grpo" and session.critic is None
