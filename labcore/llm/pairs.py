@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from labcore.catalog import choices
 from labcore.errors import LabError
-from labcore.llm.generation import Generated, Sampling, generate
-from labcore.llm.measures import score_metrics, zero_variance
-from labcore.llm.rewards import Rewards, reward, verified
+from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
+from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.tasks.task import Pair, Problem, draw
@@ -63,14 +63,16 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     """
     problems = session.task.problems(int(pairs_per_step), session.rng)
     generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
-    session.tokens += int(generated.completions.mask.sum())
-    rewards = reward(session, problems, generated)
+    completions, rewards = generated.completions, verified(session, problems, generated)
+    session.tokens += int(completions.mask.sum())
+    ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
     groups = rewards.total.view(len(problems), -1)
     pairs = []
     for index, row in enumerate(groups.nan_to_num(nan=-float("inf")).tolist()):
         best, worst = row.index(max(row)), len(row) - 1 - row[::-1].index(min(row))
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
-    metrics = score_metrics(rewards, generated.completions) | {"frac_reward_zero_std": zero_variance(groups)}
+    metrics = score_metrics(rewards, completions) | kl_metrics(
+        completions.logprobs, ref_logprobs, completions.mask) | {"frac_reward_zero_std": zero_variance(groups)}
     return Pairs(pairs, metrics, (problems, generated, rewards))
 
 

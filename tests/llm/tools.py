@@ -83,6 +83,10 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
     return ids, torch.tensor([[True] * len(row) + [False] * (length - len(row)) for row in rows])
 
 
+# Numbers that are logged only with shaping, with noise, or where a surrogate has a lower bound.
+SOMETIMES = {"reward/shaped", "reward/verifier", "clip_frac/low"}
+
+
 class Letters:
     """A task on which even a random model earns something: the share of letters before "n"."""
 

@@ -116,9 +116,9 @@ GATE_POSITIVE = Knob(
                                                        "leaves "
     "1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{+}")
 GATE_NEGATIVE = Knob(
-    "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens; a little higher keeps training "
-                                                        "steady.",
-    "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
+    "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens. Higher: steadier, they fall "
+    "more slowly; a little above the other is usual. Lower: they may fall further per batch.", "live",
+    1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
 
 CRITIC = (
     GAMMA,

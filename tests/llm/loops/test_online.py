@@ -18,10 +18,9 @@ from labcore.llm.experience import collect
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops import online
 from labcore.llm.rollout import credit
-from tests.llm.tools import ragged, records, session, weights
+from tests.llm.tools import SOMETIMES, ragged, records, session, weights
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
-SOMETIMES = {"reward/shaped", "reward/verifier", "clip_frac/low"}  # with shaping, with noise, with a lower bound
 TRAINING = {key for key, metric in METRICS.items() if metric.about == "training"}
 
 
