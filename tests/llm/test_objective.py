@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,12 @@ import torch
 
 from labcore.catalog import choices
 from labcore.catalog.kinds import algorithm
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.llm import objective
 from labcore.llm.batch import Prompts
 from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.objective import Totals
 from labcore.llm.rollout import Rollout, credit
-from labcore.maths import surrogates
 from labcore.maths.logprobs import logprobs_and_entropy
 from tests.llm.tools import every_completion, model, prompts
 
@@ -31,9 +33,16 @@ def knobs(key: str, **changed):
 
 # ---------------------------------------------------------------------------- against TRL
 
-def same_as(config, loss_type: str, beta: float) -> bool:
-    """Whether a TRL case is the row: per token, plain k3, nothing extra."""
-    return config == {**config, "loss_type": loss_type, "beta": beta, "importance_sampling_level": "token",
+# Each row as TRL says it: its loss, and the level of its ratio.
+IN_TRL = {"grpo": ("grpo", "token"), "ppo": ("dapo", "token"), "dr_grpo": ("dr_grpo", "token"),
+          "dapo": ("dapo", "token"), "gspo": ("grpo", "sequence"), "cispo": ("cispo", "token"),
+          "sapo": ("sapo", "token"), "remax": ("dapo", "token"), "reinforce_pp": ("dapo", "token")}
+
+
+def same_as(config, key: str, beta: float) -> bool:
+    """Whether a TRL case is the row: plain k3, nothing extra."""
+    loss_type, level = IN_TRL[key]
+    return config == {**config, "loss_type": loss_type, "beta": beta, "importance_sampling_level": level,
                       "delta": None, "top_entropy_quantile": 1.0, "off_policy_mask_threshold": None,
                       "entropy_coef": 0.0, "dtype": "float64", "gradient_accumulation_steps": 1,
                       "old_logps_given": True} and (beta == 0 or not config["use_bias_correction_kl"])
@@ -42,15 +51,26 @@ def same_as(config, loss_type: str, beta: float) -> bool:
 def cases():
     for case in GRPO["cases"]:
         config = case["config"]
-        for key, loss_type, beta in (("grpo", "grpo", 0.0), ("grpo", "grpo", 0.04), ("ppo", "dapo", 0.0)):
-            if same_as(config, loss_type, beta):
+        for key, beta in (*((key, 0.0) for key in IN_TRL), ("grpo", 0.04)):
+            if same_as(config, key, beta):
                 yield pytest.param(key, GRPO["inputs"], case, config | {"max_new_tokens": 8},
-                                   id=f"{key}-{beta}-{config['epsilon_high']}")
+                                   id=f"{key}-{beta}-{config['epsilon']}-{config['epsilon_high']}")
     for case in RLOO["cases"]:
         yield pytest.param("rloo", RLOO["inputs"], case, case, id=f"rloo-{case['epsilon_high']}")
 
 
 CASES = list(cases())
+
+
+def row_knobs(key, config):
+    """The row's own choices, with the numbers of the case."""
+    given = knobs(key)
+    numbers = {"clip_low": config["epsilon"], "clip_high": config["epsilon_high"], "beta": config.get("beta", 0.0),
+               "ratio_cap": config["epsilon_high"],
+               # TRL keeps these two in float32, whatever the dtype of the rest.
+               **{name: float(torch.tensor(config.get(f"sapo_temperature_{side}", 1.0)))
+                  for name, side in (("gate_positive", "pos"), ("gate_negative", "neg"))}}
+    return given | {name: value for name, value in numbers.items() if name in given}
 
 
 def row_loss(key, inputs, config):
@@ -61,10 +81,7 @@ def row_loss(key, inputs, config):
     rollout = Rollout(prompts([1] * 6), zeros.long(), given["completion_mask"].bool(), torch.zeros(6) > 0,
                       given["advantages"], given["old_per_token_logps"], given.get("ref_per_token_logps", zeros),
                       advantages=given["advantages"][:, None].expand_as(logprobs))
-    changed = {"clip_low": config["epsilon"], "clip_high": config["epsilon_high"]}
-    if "beta" in config:
-        changed["beta"] = config["beta"]
-    total, ratio = objective.loss(knobs(key, **changed), rollout, logprobs, zeros, Totals.of(rollout, 8))
+    total, ratio = objective.loss(row_knobs(key, config), rollout, logprobs, zeros, Totals.of(rollout, 8))
     return total, torch.autograd.grad(total, logprobs)[0], ratio
 
 
@@ -74,7 +91,10 @@ def agrees(case, total, gradient) -> bool:
 
 
 def test_each_row_is_compared():
-    assert {param.values[0] for param in CASES} == {"grpo", "ppo", "rloo"} and len(CASES) >= 6
+    counts = Counter(param.values[0] for param in CASES)
+    assert counts.keys() == {*IN_TRL, "rloo"} and min(counts.values()) >= 2
+    tried = {key for key, row in ALGORITHMS.items() if row.loop == "online"} - counts.keys()
+    assert {choices.RATIO[knobs(key)["ratio"]].key for key in tried} == {"none"}, "no ratio: TRL has no such loss"
 
 
 @pytest.mark.parametrize("key, inputs, case, config", CASES)
@@ -88,11 +108,37 @@ def test_rows_match_trl(key, inputs, case, config):
 def test_a_flipped_surrogate_does_not(key, inputs, case, config, monkeypatch):
     real = objective.member
 
-    def flipped(ratio, advantages, clip_low, clip_high):
-        return -surrogates.clip(ratio, advantages, clip_low, clip_high)
-    monkeypatch.setattr(objective, "member",
-                        lambda family, name: flipped if family is choices.SURROGATE else real(family, name))
+    def flipped(family, name):
+        function = real(family, name)
+        return wraps(function)(lambda **given: -function(**given)) if family is choices.SURROGATE else function
+    monkeypatch.setattr(objective, "member", flipped)
     assert not agrees(case, *row_loss(key, inputs, config)[:2])
+
+
+@pytest.mark.parametrize("key, inputs, case, config", [param for param in CASES if param.values[0] != "rloo"])
+def test_what_is_cut_off_is_what_trl_logs(key, inputs, case, config):
+    """Shares of tokens, or of sequences where the ratio is one of sequences; TRL logs them in float32."""
+    ratio = row_loss(key, inputs, config)[2].detach()
+    columns, mask = slice(None), torch.tensor(inputs["completion_mask"]).bool()
+    if config["importance_sampling_level"] == "sequence":
+        columns, mask = slice(1), torch.ones(6, 1, dtype=torch.bool)
+    advantages = torch.tensor(inputs["advantages"], dtype=torch.float64)[:, None].expand_as(ratio)
+    got = objective.cut_shares(row_knobs(key, config), {
+        "ratio": ratio[:, columns], "advantages": advantages[:, columns]}, mask)
+    names = {"high": "cispo_clip_ratio"} if key == "cispo" else {
+        side: f"clip_ratio/{side}_mean" for side in ("low", "high", "region")}
+    if key == "sapo":
+        assert got == {}  # a gate cuts nothing off
+        return
+    assert {side: got[side].item() for side in names} == {
+        side: pytest.approx(case["metrics"][name], abs=1e-6) for side, name in names.items()}
+
+
+def test_some_are_cut_off():
+    """Else the comparison above would be one of zeros."""
+    named = {param.values[0]: {name for name, value in param.values[2]["metrics"].items() if value and "clip" in name}
+             for param in CASES if param.values[0] in ("dapo", "gspo", "cispo")}
+    assert all(named.values()), named
 
 
 # ---------------------------------------------------------------------------- the exact gradient
