@@ -74,7 +74,8 @@ class Batch:
             rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
             metrics["frac_reward_zero_std"] = zero_variance(shaped)
-        metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()}
+        metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
+                    if not part.isnan().all()}
         if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
             metrics["reward/shaped"] = float(shaped.nanmean())
         if self.selective:

@@ -7,6 +7,7 @@ first step, are made by `prepare` and kept in the session.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isnan
 
 from labcore.catalog import choices
 from labcore.errors import LabError
@@ -58,6 +59,8 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     """A pair for each of fresh prompts: the best and the worst of the policy's own completions, as it is now.
 
     Where all of a prompt's completions have the same reward the first is the chosen one and the last the rejected.
+    Those that could not be scored take no part; with fewer than two others a completion is paired with itself, and
+    says nothing.
 
     Source: Guo et al. 2024, arXiv:2402.04792 (OAIF).
     """
@@ -68,12 +71,19 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
     groups = rewards.total.view(len(problems), -1)
     pairs = []
-    for index, row in enumerate(groups.nan_to_num(nan=-float("inf")).tolist()):
-        best, worst = row.index(max(row)), len(row) - 1 - row[::-1].index(min(row))
+    for index, row in enumerate(groups.tolist()):
+        best, worst = _best_and_worst(row)
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
     metrics = score_metrics(rewards, completions) | kl_metrics(
         completions.logprobs, ref_logprobs, completions.mask) | {"frac_reward_zero_std": zero_variance(groups)}
     return Pairs(pairs, metrics, (problems, generated, rewards))
+
+
+def _best_and_worst(rewards: list[float]) -> tuple[int, int]:
+    """The first of the highest and the last of the lowest of the rewards that are numbers."""
+    scored = [index for index, reward in enumerate(rewards) if not isnan(reward)] or [0]
+    return (max(scored, key=lambda index: (rewards[index], -index)),
+            min(scored, key=lambda index: (rewards[index], -index)))
 
 
 def sample_once(session: LlmSession) -> list[Pair]:

@@ -239,7 +239,7 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             able = [other.label for other in ALGORITHMS.values()
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
-                           f"not have: run {' or '.join(able)}, or choose another {family.label}.")
+                           f"not have: run {' or '.join(able[:3])}, or choose another {family.label}.")
 
 
 def base_spec(spec: RunSpec) -> RunSpec | None:

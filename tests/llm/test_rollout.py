@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import mean, stdev
 
 import pytest
 import torch
@@ -73,6 +74,37 @@ def test_gae_worked_by_hand():
                            [0.9 * 0.4 + 0.1 + 0.45 * 0.1, 0.1, 0],
                            [0.45 * (0.54 - 0.45 * 0.35), 0.54 - 0.45 * 0.35, -0.35]])
     close(got.returns, (got.advantages + VALUES) * MASK)
+
+
+def test_the_reward_to_go_is_whitened_over_all_counted_tokens():
+    """REINFORCE++ with γ = ½ and β = 0.1: r_t = −0.1 k1, the reward on top of the last, then (R_t − mean)/std."""
+    to_go = [-0.05 + 0.5 * (0.1 + 0.5 * 1.0), 0.1 + 0.5 * 1.0, 1.0, 0.02, 0.5 * 0.4, 0.4,
+             -0.05 + 0.25 * 0.35, 0.5 * 0.35, 0.35]
+    got = credit(knobs("reinforce_pp", beta=0.1, gamma=0.5), rollout(1)).advantages
+    white = [(value - mean(to_go)) / stdev(to_go) for value in to_go]
+    close(got[MASK], white)
+    assert (got[~MASK] == 0).all()
+    kept = torch.tensor([True, False, True, True])  # the mean is that of what is learnt from
+    left = to_go[:3] + to_go[4:]
+    got = credit(knobs("reinforce_pp", beta=0.1, gamma=0.5), replace(rollout(1), kept=kept)).advantages
+    close(got[MASK & kept[:, None]], [(value - mean(left)) / stdev(left) for value in left])
+    assert (got[1] == 0).all()
+
+
+def test_rewards_of_tokens_come_on_top():
+    extra = torch.tensor([[0.1, 0.2, 0.3], [0.4, 9, 9], [0.5, 0.6, 9], [0.0, 0.0, 0.7]])
+    given = replace(rollout(1, torch.zeros(4, 3)), token_rewards=extra)
+    plain = knobs("ppo", beta=0.0, gae_lambda=1.0, whiten_advantages=False)
+    close(credit(plain, given).returns, [[1.6, 1.5, 1.3], [0.4, 0, 0], [1.6, 1.1, 0], [0.95, 0.95, 0.95]])
+    totals = torch.tensor([1.6, 0.4, 1.6, 0.95])
+    close(credit(knobs("reinforce", beta=0.0), given).advantages, (totals - totals.mean())[:, None] * MASK)
+
+
+def test_the_greedy_reward_is_taken_off_each_of_its_group():
+    given = replace(rollout(), greedy_rewards=torch.tensor([0.5, 0.5, -1.0, -1.0]))
+    close(credit(knobs("remax", beta=0.0), given).advantages, torch.tensor([[0.5], [-0.5], [1.5], [1.25]]) * MASK)
+    missing = replace(rollout(), greedy_rewards=torch.tensor([0.5, 0.5, float("nan"), float("nan")]))
+    close(credit(knobs("remax", beta=0.0), missing).advantages, torch.tensor([[0.5], [-0.5], [0.0], [0.0]]) * MASK)
 
 
 def test_whitening_changes_the_advantages_but_not_the_returns():

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from labcore.catalog.llm.algorithms import ALGORITHMS as TABLE
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
@@ -18,12 +19,13 @@ from labcore.llm.generation import Sampling, generate
 from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
 
-ALGORITHMS = ["grpo", "ppo", "dpo", "sft"]
+ALGORITHMS = list(TABLE)
 STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
 
 
 def given(algorithm):
-    return {"mini_batches": 2} if algorithm in ("ppo", "grpo") else {"eval_every": 2, "sft_target": 1.0}
+    wanted = {"mini_batches": 2, "eval_every": 2, "sft_target": 1.0}
+    return {key: value for key, value in wanted.items() if key in {knob.key for knob in TABLE[algorithm].knobs}}
 
 
 @pytest.fixture
@@ -40,12 +42,20 @@ def saved(tmp_path):
     return save
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_resumed_run_is_the_uninterrupted_one(algorithm, saved):
-    whole = session(algorithm, steps=STEPS, **given(algorithm))
+@pytest.mark.parametrize("algorithm, further", [
+    *((key, {}) for key in ALGORITHMS), ("grpo", {"reward_source": "noisy_verifier", "reward_noise": 0.3}),
+    ("dapo", {"resample_rounds": 2, "prompts_per_step": 8, "group_size": 2, "max_new_tokens": 1})])
+def test_a_resumed_run_is_the_uninterrupted_one(algorithm, further, tmp_path):
+    def begun(**resume):
+        return session(algorithm, steps=STEPS, **given(algorithm), **further, **resume)
+    whole = begun()
     expected = records(whole)[SAVED_AT:]
-    folder, _ = saved(algorithm)
-    resumed = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
+    stopped = begun()
+    next(record for record in stopped.run() if record is not None and record.step == SAVED_AT)
+    stopped.save(tmp_path)
+    resumed = begun(resume=tmp_path)
+    if "resample_rounds" in further:
+        assert any(record.metrics["selection/rounds"] > 1 for record in expected)
     assert (resumed.step, resumed.updates > 0, resumed.tokens > 0) == (SAVED_AT, True, True)
     got = records(resumed)
     assert [r.metrics for r in got] == [r.metrics for r in expected]

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
@@ -203,7 +204,7 @@ def test_another_algorithm_has_its_own_defaults_but_what_was_chosen_stays(store)
 
 def test_what_a_fork_may_be():
     spec = fake.grpo()
-    assert [row.key for row in fork.compatible(spec)] == ["grpo", "reinforce", "rloo", "ppo", "dpo", "sft"]
+    assert [row.key for row in fork.compatible(spec)] == list(ALGORITHMS)
     table = spec_of("maze")
     keys = [row.key for row in fork.compatible(table)]
     assert keys[0] == "q_learning" and "value_iteration" not in keys

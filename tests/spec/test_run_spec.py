@@ -18,7 +18,7 @@ def refused(words, call, *given, **named):
         call(*given, **named)
     text = str(error.value)
     assert all(word in text for word in words), text
-    assert "\n" not in text and text[-1] in ".?" and ". " not in text  # one sentence
+    assert "\n" not in text and text[-1] in ".?" and ". " not in text.replace("Dr. ", "")  # one sentence
     return text
 
 
@@ -90,7 +90,7 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
     ({"kind": "cartpole", "algorithm_key": "ppo", "task_key": "CartPole-v1", "model": ""}, ["model is missing"]),
     ({"kind": "maze", "algorithm_key": "sarsa", "task_key": "clif"}, ["'clif'", "did you mean 'cliff'"]),
     ({"kind": "cartpole", "algorithm_key": "dqn", "task_key": "Cartpole-v1"}, ["did you mean 'CartPole-v1'"]),
-    ({"algorithm_key": "gpro"}, ["algorithm 'gpro'", "did you mean 'grpo'"]),
+    ({"algorithm_key": "grpoo"}, ["algorithm 'grpoo'", "did you mean 'grpo'"]),
     ({"task_key": "sorts"}, ["task 'sorts'", "did you mean 'sort'"]),
     ({"task_key": "preferences"}, ["GRPO cannot learn", "'preferences'", "use dpo or sft"]),
     ({"device": "gpu"}, ["device 'gpu'", "cpu"]),
@@ -125,7 +125,7 @@ def test_what_cannot_be_run(given, words):
     ("rloo", {"group_size": 1}, ["group_size is 1", "RLOO compares"]),
     ("grpo", {"prompts_per_step": 12, "mini_batches": 5}, ["mini_batches 5 does not divide", "12", "use 3, 4 or 6"]),
     ("ppo", {"prompts_per_step": 1, "mini_batches": 2}, ["mini_batches 2 does not divide", "use 1"]),
-    ("grpo", {"ratio": "none"}, ["clipped surrogate needs a ratio"]),
+    ("grpo", {"ratio": "none"}, ["surrogate 'clip' needs a ratio"]),
     ("grpo", {"advantage": "gae"}, ["'gae' needs gamma and gae_lambda", "GRPO does not have", "run PPO"]),
     ("reinforce", {"surrogate": "clip", "ratio": "token"}, ["'clip' needs clip_low and clip_high", "GRPO or RLOO"]),
 ])

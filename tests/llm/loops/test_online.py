@@ -18,7 +18,7 @@ from labcore.llm.experience import collect
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops import online
 from labcore.llm.rollout import credit
-from tests.llm.tools import SOMETIMES, ragged, records, session, weights
+from tests.llm.tools import SOMETIMES, ragged, records, session, shake, weights
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
 TRAINING = {key for key, metric in METRICS.items() if metric.about == "training"}
@@ -161,6 +161,19 @@ def test_the_first_kl_is_zero_and_grows():
     got = [record.metrics for record in records(session("grpo", beta=0.0, learning_rate=0.01, steps=3))]
     assert got[0]["kl"] == pytest.approx(0, abs=1e-6) and got[2]["kl"] > 1e-4
     assert got[2]["kl"] == got[2]["kl/k3"] != got[2]["kl/k1"]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "gspo"])
+def test_update_and_reference_are_at_the_temperature_of_the_sampler(algorithm, temperature):
+    """At any other the first ratios are not 1, and the KL between two equal policies is not 0."""
+    started = session(algorithm, temperature=temperature, updates_per_batch=1, mini_batches=1, steps=1)
+    for network in (started.policy, started.reference):
+        shake(network, by=0.1)
+    (record,) = records(started)
+    assert record.metrics["ratio/max"] == pytest.approx(1, abs=1e-4)
+    assert record.metrics["kl"] == pytest.approx(0, abs=1e-6)
+    assert abs(record.metrics["kl/k1"]) < 1e-5
 
 
 @pytest.mark.parametrize("algorithm", ONLINE)

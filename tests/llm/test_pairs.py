@@ -1,0 +1,106 @@
+"""Pairs: of a file, of the reference once, or of the policy at every step."""
+
+from __future__ import annotations
+
+import json
+from math import log, nan
+
+import pytest
+import torch
+
+from labcore.errors import LabError
+from labcore.llm import pairs
+from labcore.llm.batch import Completions
+from labcore.llm.generation import Generated
+from labcore.llm.loops import preference
+from labcore.tasks.task import Score
+from tests.llm.tools import records, session, shake, weights
+
+
+def given(monkeypatch, groups, **knobs):
+    """The pairs of a step whose prompts got completions named by their place, with these rewards."""
+    size = len(groups[0])
+    started = session("online_dpo", pairs_per_step=len(groups), group_size=size, **knobs)
+    rewards = {f"{prompt}{place}": reward for prompt, row in enumerate(groups) for place, reward in enumerate(row)}
+    mask = torch.ones(len(rewards), 2, dtype=torch.bool)
+    cut = torch.arange(len(rewards)) % 2 == 1
+    monkeypatch.setattr(pairs, "generate", lambda *_: Generated(
+        None, Completions(mask.long(), mask, cut, torch.zeros(mask.shape)), list(rewards)))
+    monkeypatch.setattr(pairs, "token_logprobs", lambda *_: torch.zeros(mask.shape))
+    monkeypatch.setattr(started.task, "score", lambda problem, text: Score(rewards[text], False), raising=False)
+    return pairs.next_pairs(started), started
+
+
+@pytest.mark.parametrize("rewards, chosen, rejected", [
+    ([0.1, 0.9, 0.0, 0.5], 1, 2), ([0.5, 0.5, 0.5, 0.5], 0, 3), ([1.0, 0.0, 1.0, 0.0], 0, 3),
+    ([0.0, 1.0, 0.0, 1.0], 1, 2), ([nan, 0.2, 0.1, nan], 1, 2), ([nan, nan, 0.3, nan], 2, 2), ([nan] * 4, 0, 0)])
+def test_the_best_is_chosen_and_the_worst_rejected(rewards, chosen, rejected, monkeypatch):
+    found, _ = given(monkeypatch, [rewards, [1.0, 0.0, 0.5, 0.5]])
+    first, second = found.pairs
+    assert (first.chosen, first.rejected) == (f"0{chosen}", f"0{rejected}")
+    assert (first.chosen_truncated, first.rejected_truncated) == (chosen % 2 == 1, rejected % 2 == 1)
+    assert (second.chosen, second.rejected) == ("10", "11")
+
+
+def test_what_a_step_measures_is_of_all_that_was_sampled(monkeypatch):
+    found, started = given(monkeypatch, [[1.0, 0.0], [0.5, 0.5], [0.25, nan]])
+    assert found.metrics["reward"] == pytest.approx(2.25 / 5)
+    assert found.metrics["frac_reward_zero_std"] == pytest.approx(2 / 3)
+    assert found.metrics["kl"] == 0 and started.tokens == 12
+
+
+def test_tokens_are_counted_once():
+    started = session("online_dpo")
+    found = pairs.next_pairs(started)
+    sampled = int(found.sampled[1].completions.mask.sum())
+    assert started.tokens == sampled > 0
+    preference.update(started, found)
+    assert started.tokens == sampled
+    preference.update(started, pairs.Pairs(found.pairs))  # pairs that were not sampled for the step
+    assert started.tokens == sampled + int(preference.encode(started, found.pairs)[1].mask.sum())
+
+
+def test_fresh_pairs_are_the_policy_s_as_it_is_now():
+    started = session("online_dpo", steps=3, learning_rate=0.02, beta=0.3)
+    reference, got = weights(started.reference), records(started)
+    assert got[0].metrics["loss"] == pytest.approx(log(2), abs=1e-5)
+    assert got[0].metrics["kl"] == pytest.approx(0, abs=1e-6) and got[2].metrics["kl"] > 1e-4
+    assert torch.equal(weights(started.reference), reference) and not started.pairs
+    assert [record.tokens for record in got] == sorted({record.tokens for record in got})
+
+
+def test_online_dpo_learns():
+    started = session("online_dpo", steps=20, pairs_per_step=16, learning_rate=0.01)
+    rewards = [record.metrics["reward"] for record in records(started)]
+    assert sum(rewards[-3:]) / 3 > rewards[0] + 0.05  # 0.75 is all that six letters earn
+
+
+def test_pairs_of_the_reference_are_made_once(monkeypatch):
+    started, made = session("dpo", steps=2), []
+    real = pairs.sample_once
+    monkeypatch.setattr(pairs, "sample_once", lambda session: made.append(real(session)) or made[-1])
+    shake(started.policy, by=0.3)  # the reference samples them, whatever the policy is by now
+    records(started)
+    pairs.prepare(started)
+    assert len(made) == 1 and started.pairs is made[0]
+    assert {(pair.prompt, pair.chosen) for pair in pairs.next_pairs(started).pairs} <= {
+        (pair.prompt, pair.chosen) for pair in made[0]}
+
+
+def test_pairs_of_a_file_are_drawn_from_it(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"{n}=", "chosen": "a", "rejected": "b"}) + "\n" for n in range(9)))
+    started = session("dpo", letters=False, task="preferences", data=str(path))
+    pairs.prepare(started)
+    found = pairs.next_pairs(started)
+    assert not started.pairs and found.sampled is None and len(found.pairs) == 4
+    assert {pair.prompt for pair in found.pairs} <= {f"{n}=" for n in range(9)}
+
+
+def test_fresh_pairs_need_a_verifier(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a=", "chosen": "a", "rejected": "b"}\n')
+    for algorithm, knobs in (("online_dpo", {}), ("dpo", {"pairs": "policy_each_step"}),
+                             ("dpo", {"pairs": "reference_once"})):
+        with pytest.raises(LabError):
+            session(algorithm, letters=False, task="preferences", data=str(path), **knobs)
