@@ -42,14 +42,16 @@ WORDS = (
     ("Best, last", "The best and the newest value of the metric of a run's first chart, each of a single step."),
     ("P(A > B)", "The probability that a run of setting A ends above one of B, over seeds. Near 0.5: a tie."),
     ("Seed", "What all random numbers of a run come from. The same settings and seed give the same run, bit for bit."),
-    ("Fork", "A run that begins at a checkpoint of another one. A twin goes on with its parent's random numbers."),
+    ("Fork", "A run that begins at a checkpoint of another one. With common random numbers it continues with those of "
+             "its parent."),
     ("Sweep", "One or two knobs at several values with several seeds, queued as a group."),
     ("Step", "A batch and all optimizer updates made on it; in a maze an episode or a sweep."),
-    ("Group", "The completions of one prompt, which are judged against each other."),
+    ("Group", "The completions of one prompt, which are compared with each other."),
     ("Advantage", "How much better than expected: blue with a plus, orange with a minus."),
     ("Live, next batch, new run", "When a knob's change counts: at the next update, from the next batch, or only in a "
      "new run."),
-    ("Interrupted", "The lab or the run's process was stopped. Nothing is lost: it goes on from its last checkpoint."),
+    ("Interrupted", "The lab or the run's process was stopped. Nothing is lost: it continues from its last "
+                    "checkpoint."),
     ("Diverged", "A number of the training was no longer finite. The last good checkpoint is kept."),
     ("Recorded", "A run that was recorded, not one that goes now."),
     ("Imported", "The metrics of another tool, to be compared with; it has no checkpoint here."),
@@ -83,7 +85,7 @@ def command_line() -> None:
     st.markdown("The same store, without a browser: what one starts, the other shows.")
     told = parser().format_help().partition("COMMAND\n")[2]
     st.code("python -m labcore COMMAND\n\n" + told.rstrip(), language=None, wrap_lines=True)
-    st.caption("python -m labcore COMMAND --help tells the options of each.")
+    st.caption("python -m labcore COMMAND --help lists the options of each.")
 
 
 def files() -> None:

@@ -28,8 +28,8 @@ DOORS = (
      "pole.", (("maze", "Maze"), ("cartpole", "CartPole"))),
     ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself.",
      (("llm", "LLM lab"), ("playground", "Playground"))),
-    ("Compare", ":material/query_stats:", "Which algorithm, which knob, and is it more than luck? Curves over seeds, "
-     "sweeps and forks.", (("compare", "Compare"), ("runs", "All runs"))),
+    ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "
+                                          "sweeps and forks.", (("compare", "Compare"), ("runs", "All runs"))),
 )
 
 
@@ -41,7 +41,7 @@ def top() -> None:
         st.html(HERO)
         seconds = duration(content()["seconds"])
         if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
-                     key="home:live", help="Start the recorded run anew, on this machine"):
+                     key="home:live", help="Run it live on this machine"):
             _run_live()
         st.caption(f"The same run on this machine: its base by SFT once, then about {seconds}. No GPU, no download.")
     with right:
@@ -83,7 +83,7 @@ def go_on() -> None:
 def _last(run: RunRow) -> None:
     with listing.entry(f"last:{run.id}"):
         st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
-        if run.state in RESUMABLE and st.button("Go on", icon=":material/play_arrow:", key="home:go_on",
+        if run.state in RESUMABLE and st.button("Resume", icon=":material/play_arrow:", key="home:go_on",
                                                 help=STATES[run.state][2]):
             listing.resume([run.id])
             st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 # state: (colour of its dot, its name, what to do next). Red is for failure only.
 STATES: dict[str, tuple[str, str, str]] = {
-    "queued": ("#8A939D", "Queued", "It starts when a place is free: as many runs go at once as there are cores."),
+    "queued": ("#8A939D", "Queued", "It starts when a place is free: as many runs at a time as there are cores."),
     "starting": ("#56B4E9", "Starting", ""),
     "running": ("#009E73", "Running", ""),
-    "paused": ("#E69F00", "Paused", "Step takes one step; Go on continues. Knobs can be moved meanwhile."),
+    "paused": ("#E69F00", "Paused", "Step makes one step; Resume continues. Knobs can be moved while it is paused."),
     "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or take what it learnt from Export."),
-    "stopped": ("#8A939D", "Stopped", "Go on continues from the last checkpoint."),
-    "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Go on continues from the last checkpoint."),
+    "stopped": ("#8A939D", "Stopped", "Resume continues from the last checkpoint."),
+    "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Resume continues from the last checkpoint."),
     "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
     "failed": ("#D32F2F", "Failed", "What it had done so far is kept."),
 }

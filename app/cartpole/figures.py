@@ -59,7 +59,7 @@ def value_words(share: float | None) -> str:
     'Explained variance 0.93: the critic foresees most of the λ-return.'
     """
     if share is None:
-        return "All λ-returns are alike: there is nothing to explain."
+        return "All λ-returns are equal: there is nothing to explain."
     said = ("the critic foresees most of the λ-return" if share > 0.8 else
             "the critic foresees some of it" if share > 0.2 else
             "the critic is hardly better than a constant" if share > -0.2 else

@@ -141,7 +141,7 @@ def share(column: dict[str, Any], colour: str) -> str:
     """How many answers are right, with the interval as numbers and as a line from 0 to 1: HTML."""
     judged = [answer["exact"] for answer in column["answers"] if answer["exact"] is not None]
     if not judged:
-        return '<span class="rl-muted">nobody judges</span>'
+        return '<span class="rl-muted">no verifier</span>'
     right = sum(judged)
     low, high = interval(right, len(judged))
     return (f"<b>{right / len(judged):.0%}</b> <span class='rl-muted'>{right} of {len(judged)}</span><br>"

@@ -49,7 +49,7 @@ def _metric(chosen: Chosen) -> None:
     shown = held("compare:metric", chosen.metric, tuple(offered))
     st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.get, key=shown.key, width=230,
                  on_change=moved("metric", shown), label_visibility="collapsed",
-                 help="What the big chart and the table judge by")
+                 help="The metric of the big chart and the table")
 
 
 def _words(keys: Sequence[str]) -> dict[str, str]:

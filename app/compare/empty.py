@@ -46,8 +46,8 @@ def _earlier() -> None:
             _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
     if not runs:
         st.subheader("What comes out", anchor=False)
-        st.markdown("Curves over each other with a band over the seeds, a table that says who is better and whether "
-                    "that is more than luck, reward against KL, and what each model answers.")
+        st.markdown("Curves over each other with a band over the seeds, a table that says who is better and with "
+                    "which p-value, reward against KL, and what each model answers.")
 
 
 def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:

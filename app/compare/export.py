@@ -17,7 +17,7 @@ from labcore.compare.table import FINAL, Table, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.store.rows import RunRow
 
-_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
+_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no comparison"}
 _MEAN = ("", "_low", "_high")
 _SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
          "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
@@ -33,7 +33,7 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
 def table(found: Table, chosen: Chosen) -> bytes:
     """One line per group, with the states of its runs. Means with the ends of their 95 % intervals; P and the verdict
-    against the baseline, or else against the leader at the end; no verdict where the page has none."""
+    against the baseline, or else against the leader at the end; no comparison where the page has none."""
     places = {axis: f"{place:.12g}" for axis, place in found.equal.items()}
     against = found.baseline or found.leaders[FINAL][0]
     deltas = [FINAL, *places, *(["best"] if found.better else [])] if found.baseline else []

@@ -47,7 +47,7 @@ def _box(sources: Sequence[Source]) -> None:
                       on_click=lambda: change(runs=(*above, *present)))
         if more := other_seeds(sources):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
-                      key="other_seeds", help="Runs of the same settings with other seeds: is it luck?",
+                      key="other_seeds", help="Runs of the same settings with other seeds",
                       on_click=lambda: change(runs=(*present, *more)))
 
 

@@ -85,7 +85,7 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane:
                      for point in points)
     key = f"{'plane' if plane.ways else 'front'} {reward}"
     panel = {"key": key, "title": f"{metric.label} against KL", "symbol": "", "unit": "", "bare": not plane.legend,
-             "help": "The price of the reward", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
+             "help": "KL to the reference", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
              "axis": cost.axis, "yTitle": metric.axis, "height": plane.height,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
              "caption": f"{'Thin: ways, smoothed; large' if plane.ways else 'Large'}: means over seeds"

@@ -36,9 +36,10 @@ def show(chosen: Chosen, full: bool) -> None:
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
-        st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ is a coin's toss. A "
-                   "beats B only where the 95 % interval of P leaves ½ out, both have three seeds or more, and seeds "
-                   "dealt at random would come apart as far in at most one case of ten; anything else is a tie.")
+        st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ means no "
+                    "difference. A "
+                   "beats B only where the 95 % interval of P leaves ½ out, both have three seeds or more, and the "
+                   "permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
     if table.notes:
         st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')

@@ -46,12 +46,12 @@ def headline(table: Table) -> str:
     rows = {row.label: row for row in table.rows}
     value = number(rows[leader].final.mean, METRICS[table.metric].digits)
     if going(table):
-        return f"So far {leader} leads ({value}): runs still go, so there is no verdict yet."
+        return f"So far {leader} leads ({value}): runs are still going: the comparison is not final."
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
     against = table.duels[FINAL][leader]
-    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to judge",
+    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare",
             "B": "but behind most seeds of"}  # a few of its own lift its mean
     found = {words: [label for label, duel in against.items() if duel.verdict == verdict]
              for verdict, words in told.items()}
@@ -91,7 +91,7 @@ def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, s
     """
     other = b if mine else a
     if duel.verdict == "none":
-        said = f"no verdict from {seeds(fewest)}"
+        said = f"no comparison from {seeds(fewest)}"
     elif duel.verdict == "tie":
         said = f"tie with {other}"
     else:
@@ -105,11 +105,11 @@ def measured(better: str) -> str:
     """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
 
     >>> measured("")
-    "At the end, and wherever else all are judged: the mean of a run's last 5 rows up to there."
+    "At the end, and wherever else runs are compared: the mean of a run's last 5 rows up to there."
     """
     point = "lowest" if better == "lower" else "highest"
     best = f" Best: the {point} mean of {LAST} rows in a row."
-    return (f"At the end, and wherever else all are judged: the mean of a run's last {LAST} rows up to there."
+    return (f"At the end, and wherever else runs are compared: the mean of a run's last {LAST} rows up to there."
             f"{best if better else ''}")
 
 
@@ -170,8 +170,8 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
                 f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
                 "leads by its mean, but not by most seeds" if "B" in verdicts else
                 "leads, but it is a tie" if "tie" in verdicts else
-                f"no verdict from {seeds(row.seeds)}" if row.seeds < statistics.FEWEST else
-                "no verdict: the others have too few seeds")
+                f"no comparison from {seeds(row.seeds)}" if row.seeds < statistics.FEWEST else
+                "no comparison: the others have too few seeds")
         why = "The best mean of all."
     else:
         first = next(each for each in table.rows if each.label == leader)

@@ -31,7 +31,7 @@ def panel(maze: Maze, sample: dict[str, Any], state: int) -> str:
     """Everything that the sample knows of a state, as HTML."""
     row, column = maze.place(state)
     cell = maze.cells[row][column]
-    pays = f" · pays {number(cell.reward, 2)}" if cell.reward is not None else ""
+    pays = f" · reward {number(cell.reward, 2)}" if cell.reward is not None else ""
     head = f"<h4>Row {row + 1}, column {column + 1} · {cell.kind}{pays}</h4>"
     if cell.kind == "wall":
         return _box(f"{head}<p>Nothing is learnt here: a step into it stays where it is.</p>")

@@ -104,7 +104,7 @@ def _tools(draft: Draft) -> dict:
                                   "on a cell of the same kind clears.")
         if brush["sign"] in brush:
             key = f"pay:{brush['sign']}"
-            st.number_input("It pays", -LARGEST_PAY, LARGEST_PAY, brush[brush["sign"]], 1.0, "%g", key=key, width=130,
+            st.number_input("Reward", -LARGEST_PAY, LARGEST_PAY, brush[brush["sign"]], 1.0, "%g", key=key, width=130,
                             on_change=kept, args=(brush["sign"], key), help="Reward of a step that ends in the cell")
         for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
             st.button(name, icon=f":material/{icon}:", disabled=not stack, key=f"maze:{name}", on_click=_move,
@@ -128,7 +128,8 @@ def _rules(draft: Draft, maze: Maze) -> None:
     with pays:
         _number(draft, "Step reward", maze.step_reward, -LARGEST_PAY, LARGEST_PAY,
                 lambda now, value: replace(now, step_reward=value), 0.1,
-                "What a step into a plain cell pays. Lower: hurries. Zero: only the discount γ does.")
+                "Reward of a step into a plain cell. Lower: shorter paths. Zero: only the discount γ makes paths "
+                "short.")
 
 
 def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, float], Maze],

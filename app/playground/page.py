@@ -109,7 +109,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
             on_change=lambda: go(prompt=typed.taken(), answer=None))
         if spec.task_row.verifiable:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
-                          "task compares with. Empty: nobody judges.", placeholder="nobody judges",
+                          "task compares with. Empty: no verifier.", placeholder="no verifier",
                           on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
@@ -119,7 +119,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
 
 
 def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
-    """What is right from now on: the task's own answer is not in the link, an empty one means that nobody judges."""
+    """What is right from now on: the task's own answer is not in the link, an empty one means that no verifier."""
     chosen = now().prompt
     prompt = drawn if chosen is None else chosen
     go(prompt=prompt, answer=None if answer == (known.get(prompt) or "") else answer)
@@ -150,8 +150,8 @@ def _drawn(found: dict[str, Any], place: Place) -> str:
     if len(found["columns"]) == 1:
         return f"Drawn with seed {place.seed}: the same seed gives the same answers again."
     if not found["twins"]:
-        return ("The vocabularies have different sizes, so the models cannot share their random numbers: answers "
-                "differ by luck too.")
+        return ("The vocabularies have different sizes, so the models cannot share their random numbers: part of what "
+                "differs is random.")
     return (f"Each row was drawn with the same random numbers for all models (seed {place.seed}): where answers "
             "differ, the models do.")
 

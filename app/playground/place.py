@@ -39,7 +39,7 @@ def _temperature(said: str) -> float:
 @dataclass(frozen=True)
 class Place:
     """`models` are names of `labcore.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's own,
-    "": nobody judges.
+    "": no verifier.
 
     `limit` None is the length limit of the first run. `own`: each vote is on the prompt.
     """

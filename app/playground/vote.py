@@ -49,7 +49,7 @@ def own_prompt(place: Place) -> None:
     """The switch between new prompts of the task and the user's own, drawn anew for each vote."""
     shown = held("vote:own", place.own)
     st.toggle("Always ask my prompt", shown.value, key=shown.key, on_change=lambda: go(own=shown.taken()),
-              help="Off: each vote is on a new prompt of the task. On: on your prompt, answered anew.")
+              help="Off: each vote is on a new prompt of the task. On: on your prompt, sampled again.")
 
 
 def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:

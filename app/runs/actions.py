@@ -98,11 +98,11 @@ def _steer(chosen: Sequence[Entry]) -> None:
     resumable = [entry.id for entry in chosen if entry.state in RESUMABLE]
     going = [entry.id for entry in chosen if entry.state in ACTIVE]
     if len(resumable) == len(chosen):
-        _button("Go on", ":material/play_arrow:", lambda: [lab().launcher.resume(run_id) for run_id in resumable],
+        _button("Resume", ":material/play_arrow:", lambda: [lab().launcher.resume(run_id) for run_id in resumable],
                 "From the last checkpoint")
     if going:
         _button("Stop", ":material/stop:", lambda: [lab().store.ask(run_id, "stop") for run_id in going],
-                "With a checkpoint to go on from")
+                "With a checkpoint, so that it can be resumed")
 
 
 def _tags(chosen: Sequence[Entry]) -> None:
@@ -165,7 +165,7 @@ def _purge(ids: Sequence[str]) -> None:
     gone = marks.purge(lab().store, 0, ids)
     st.session_state[PICKED] = []
     said((f"{_runs(gone)} deleted for good." if gone else "Nothing was deleted.")
-         + (" What was restored meanwhile stays." if len(gone) < len(ids) else ""))
+         + (" What was restored since then stays." if len(gone) < len(ids) else ""))
 
 
 def empty_trash(entries: Sequence[Entry]) -> None:

@@ -116,7 +116,7 @@ def import_files() -> None:
     """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
     st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "
                "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs. "
-               "Or a run capsule (zip), which becomes a run to look at, to fork and to go on with.")
+               "Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",
                           help="The group it is compared in: files of one name are its seeds")
     files = st.file_uploader("CSV files or run capsules", type=["csv", "tsv", "txt", "zip"],
@@ -151,7 +151,7 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
         taken[file.file_id] = _from_capsule(file)
     run = lab().store.run(taken[file.file_id])
     return {run.id: f":green[:material/check:] **{literal(run.id)}**: {run.step:,} steps of {run.spec.row.label} on "
-                    f"{literal(run.spec.task)}, to look at, to fork and to go on with."}
+                    f"{literal(run.spec.task)}, to look at, to fork and to resume."}
 
 
 def _from_capsule(file: UploadedFile) -> str:

@@ -180,7 +180,7 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else
                  naming.title(key) if key else "Nothing",
-                 on_change=lambda: put(group=group.taken()), help="A field or any knob; each group tells its means")
+                 on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
     order = held("runs:order", now.order.removeprefix("-"))
     st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,
                  format_func=lambda key: FIELDS[key].label, on_change=lambda: put(

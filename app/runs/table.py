@@ -98,8 +98,7 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
         "seed": column.NumberColumn("Seed", width=wide("seed"), format="%d"),
         "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
                                         "a scale of its own"),
-        "metric": column.TextColumn("Metric", width=wide("metric"), help="What a run is judged by: the metric of its "
-                                    "first chart"),
+        "metric": column.TextColumn("Metric", width=wide("metric"), help="The metric of the run's first chart"),
         "last": column.NumberColumn("Last", width=wide("last"), format="%.4g", help="The metric's newest value"),
         "best": column.NumberColumn("Best", width=wide("best"), format="%.4g", help="The metric's best value in one "
                                     "step: the lowest where lower is better"),

@@ -71,15 +71,15 @@ def _resume(run: RunRow | None, kind: str) -> None:
 RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
-              help="The same settings with the next seed: is it luck?")
+              help="The same settings with the next seed")
 PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this step")
-GO_ON = Action("Go on", ":material/play_arrow:", _ask("resume"), "P", True)
+GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
-STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to go on from")
-RESUME = Action("Go on", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
+STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to resume from")
+RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
                 "knobs that you move on the left")
 FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
-              help="What if? Go on from one of its checkpoints with something else")
+              help="What if? Continue from one of its checkpoints with other settings")
 
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP, FORK),
@@ -99,7 +99,7 @@ def bar(run: RunRow | None, kind: str) -> None:
             _sweep(run, kind)
         if run:
             st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
-                      help="An empty page; this run goes on")
+                      help="An empty page; this run continues")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
                             on_change="rerun") as opened:
                 if opened.open:  # what is looked at may have changed since the page was drawn

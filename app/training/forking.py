@@ -96,8 +96,8 @@ def _form(run: RunRow, found: Wish) -> None:
     _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step, marked)
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
-                                  key=f"{scope}:twin", help="The same: what comes out differently is due to what you "
-                                  "change, not to luck. Fresh: another draw from the same state.")
+                                  key=f"{scope}:twin", help="The same (common random numbers): what differs is due to "
+                                                            "what you change. Fresh: another draw from the same state.")
     steps = right.number_input("Until step", step + 1, WHOLE["steps"][1], base.steps, 10, key=f"{scope}:until:{step}")
     later = [each.text for each in changes if each.step > step]
     st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))
@@ -178,16 +178,16 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
     if base.algorithm != run.spec.algorithm:
         changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
     without = literal(f"without {', '.join(later[:3])}{' …' if later[3:] else ''}") if later else ""
-    luck = ("The random numbers stay the same: what differs comes of that alone." if twin else
-            "The random numbers are other ones as well: part of what differs is luck.")
+    luck = ("Common random numbers: the difference comes from that alone." if twin else
+            "The random numbers are new ones: part of the difference is random.")
     if changes:
         return f"From there on {literal(', '.join(changes))}{f', {without}' if later else ''}. {luck}"
     if later:
-        return f"It goes on as it was there, {without}. {luck}"
+        return f"It continues as it was there, {without}. {luck}"
     if ended:
-        return "Nothing is changed: it goes on from where its parent ended."
+        return "Nothing is changed: it continues from where its parent ended."
     return ("Nothing is changed: it repeats its parent, bit for bit." if twin else
-            "The same settings with other random numbers: how much of the curve is luck?")
+            "The same settings with new random numbers: how much of the curve is random?")
 
 
 def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], twin: bool, steps: int) -> None:

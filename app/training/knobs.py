@@ -81,7 +81,7 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
     else:
         if len(draft.kind.models) > 1:
             base = base_spec(spec)
-            taught = f"First taught by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
+            taught = f"First trained by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
             st.caption(f"Base model: {literal(naming.model(spec.model))}. {taught}")
     draft.to_url()
 

@@ -113,7 +113,8 @@ _ALL = {knob.key: knob for knob in (
          choices=("huber", "mse"), advanced=True),
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
          (0.5, 1), r"\varepsilon", advanced=True),
-    Knob("epsilon_end", "Exploration at the end", 0.04, "Higher: keeps exploring; lower: higher returns meanwhile.",
+    Knob("epsilon_end", "Exploration at the end", 0.04, "Higher: keeps exploring; lower: higher returns during "
+                                                        "training.",
          "live", 0, 1, (0.01, 0.1), r"\varepsilon_{end}"),
     Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 1), unit="share of the run", advanced=True),

@@ -48,7 +48,8 @@ _PLANNING = (
 
 _LEARNING = (
     _ALPHA, _GAMMA,
-    Knob("epsilon", "Exploration", 0.3, "Share of random moves. Higher: finds more, with lower returns meanwhile. "
+    Knob("epsilon", "Exploration", 0.3, "Share of random moves. Higher: finds more, with lower returns during "
+                                        "training. "
          "Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon"),
     Knob("epsilon_end", "Exploration at the end", 0.05, "What the share of random moves falls to. Higher: keeps "
          "exploring. Lower: higher returns in the end.", "live", 0.0, 1.0, (0.0, 0.5), r"\varepsilon_{end}"),
@@ -72,7 +73,7 @@ _GRADIENT = (
          "live", 0.0, 1.0, (0.01, 1.0), r"\alpha_V"),
     _PACE,
     Knob("discount_states", "Discount the states", False, "On: a state at time t is weighted by γ^t, as the policy "
-         "gradient theorem says. Off: all states count alike, as most code does.", "live", advanced=True),
+         "gradient theorem says. Off: all states count equally, as in most code.", "live", advanced=True),
     *_WALKING,
 )
 _EPISODES = Knob("episodes_per_update", "Episodes per update", 4, "Higher: a steadier gradient, fewer updates. Lower: "

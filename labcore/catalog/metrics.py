@@ -61,7 +61,7 @@ _ALL = (
            "by.", r"\bar R'", better="higher"),
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier gave, before any of "
                                                                   "it "
-           "was flipped.", r"\bar r", "Rises: what the policy really earns.", better="higher"),
+           "was flipped.", r"\bar r", "Rises: the true reward.", better="higher"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt."),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -154,7 +154,7 @@ _ALL = (
            scale="rate"),
     Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
-           "Near the returns that are really earned."),
+           "Near the actual returns."),
     Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),

@@ -71,7 +71,7 @@ def mark(each: dict[str, Any]) -> str:
 def _share(column: dict[str, Any]) -> list[str]:
     judged = [each["exact"] for each in column["answers"] if each["exact"] is not None]
     if not judged:
-        return [column["model"], "–", "nobody judges this task"]
+        return [column["model"], "–", "no verifier for this task"]
     low, high = interval(sum(judged), len(judged))
     return [column["model"], f"{sum(judged)} of {len(judged)}", f"{sum(judged) / len(judged):.3f} "
                                                                 f"[{low:.3f}, {high:.3f}]"]

@@ -29,7 +29,7 @@ def add_to(add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     side = add("compare", compare_runs, "put runs side by side: what they reach, at what cost, and with what evidence")
     side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics CSV")
-    side.add_argument("--metric", help="what to judge by (default: the first chart that all of them have)")
+    side.add_argument("--metric", help="the metric (default: the first chart that all of them have)")
     side.add_argument("--axis", choices=list(AXES), help="make only this equal (default: all that the runs have)")
     side.add_argument("--baseline", metavar="RUN", help="the run whose group the others are measured against")
     side.add_argument("--json", action="store_true", help="print JSON")
@@ -141,7 +141,7 @@ def _verdicts(table: Table) -> str:
 def _duel(duel: Duel, a: str, b: str) -> str:
     """"P 0.89 [0.67, 1.00], by chance 20 %: tie"; words alone where the numbers of a few seeds would mean nothing."""
     if duel.verdict == "none":
-        return f"no verdict: too few seeds, {FEWEST} on each side are needed"
+        return f"no comparison: too few seeds, {FEWEST} on each side are needed"
     said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[duel.verdict]
     return f"P(A>B) {duel.p:.2f} [{duel.low:.2f}, {duel.high:.2f}], by chance {duel.chance:.0%}: {said}"
 
@@ -151,7 +151,7 @@ def _plane(points: Sequence[frontier.Point]) -> str:
         return ""
     lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "on the front" if point.on_front else ""]
              for point in sorted(points, key=lambda point: point.cost)]
-    return "\n".join(["what it earned, and its KL to the reference (nats/token)", *lay_out(lines)])
+    return "\n".join(["its reward, and its KL to the reference (nats/token)", *lay_out(lines)])
 
 
 def _settings(table: Table) -> str:

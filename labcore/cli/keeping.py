@@ -38,7 +38,7 @@ def add_to(add) -> None:
 
     delete = add("delete", delete_runs, f"delete runs; for {marks.TRASH_DAYS} days they can be restored")
     delete.add_argument("runs", nargs="+", metavar="RUN")
-    delete.add_argument("--for-good", action="store_true", help="at once and without a way back")
+    delete.add_argument("--for-good", action="store_true", help="permanently")
 
     restore = add("restore", restore_runs, "take deleted runs out of the trash")
     restore.add_argument("runs", nargs="+", metavar="RUN")

@@ -61,7 +61,8 @@ def parser() -> argparse.ArgumentParser:
 
     sweeping.add_to(add, _add_run)
 
-    forks.add_options(add("fork", forks.fork, "go on from a checkpoint of a run with other knobs or another algorithm"))
+    forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
+                                              "algorithm"))
 
     keeping.add_to(add)
 
@@ -70,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_to(add)
     asking.add_to(add)
 
-    play = add("play", commands.play, "let a maze or CartPole run's policy act, and say what it earns")
+    play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
     play.add_argument("--episodes", type=int, default=10)
     play.add_argument("--seed", type=int, default=0)
@@ -83,10 +84,10 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(ask=name)
         sub.add_argument("run")
 
-    resume = add("resume", commands.resume, "go on: a paused run where it runs, an ended one here in the foreground")
+    resume = add("resume", commands.resume, "resume: a paused run where it runs, an ended one here in the foreground")
     resume.add_argument("run")
     resume.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
-                        help="go on with another value; may be repeated")
+                        help="resume with another value; may be repeated")
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     change = add("set", commands.set_knobs, "change knobs of a running run")
@@ -109,6 +110,6 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
-    sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are judged")
+    sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

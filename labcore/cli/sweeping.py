@@ -43,7 +43,7 @@ def add_to(add, add_run) -> None:
 
 
 def _add_report(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--metric", help="what the table judges by (default: the first chart)")
+    sub.add_argument("--metric", help="the table's metric (default: the first chart)")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -92,7 +92,7 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
         _wait(store, sweep_id, launcher)
     except KeyboardInterrupt:
         engine.cancel(store, sweep_id)
-        print(f"labcore: stopped; to go on: python -m labcore sweeps {sweep_id} --resume", file=sys.stderr)
+        print(f"labcore: stopped; to resume: python -m labcore sweeps {sweep_id} --resume", file=sys.stderr)
         raise
     finally:
         launcher.close()

@@ -74,7 +74,7 @@ def check(paths: Iterable[str]) -> None:
     """Raise LabError where one of these files or folders was kept here and has been deleted."""
     for path in paths:
         if root() in Path(path).absolute().parents and not Path(path).exists():
-            raise LabError(f"{Path(path).name} was deleted by a clean-up meanwhile, since no run named it: upload it "
+            raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
 
 

@@ -65,8 +65,8 @@ def source(model: Model) -> Source:
     if model.stage == START:
         root = _root(spec)
         if not base_spec(root):
-            raise LabError(f"The run {model.run} started from weights that were not taught here, so there is no start "
-                           f"before them: take base:{model.run}.")
+            raise LabError(f"The run {model.run} started from weights that were not trained here, so there is no "
+                            "start before them: take base:{model.run}.")
         return Source(replace(root, seed=BASE_SEED))
     if model.stage == BASE:
         return _base(_root(spec), model.run)

@@ -19,7 +19,7 @@ from labcore.shelf.shelf import Shelf
 class Plan:
     """What a clean-up of runs would do, oldest first. `size` is the bytes that it frees.
 
-    `files`: only files of theirs go, at once and without a way back.
+    `files`: only files of theirs go, permanently.
     """
 
     ids: tuple[str, ...]

@@ -113,4 +113,4 @@ def test_marks_escapes_and_shares():
     assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")
     for answer in found["columns"][1]["answers"]:
         answer["exact"] = None
-    assert "nobody judges" in share(found["columns"][1], "#112233")
+    assert "no verifier" in share(found["columns"][1], "#112233")

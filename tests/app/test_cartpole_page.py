@@ -100,7 +100,7 @@ def test_each_world_of_the_table_can_be_chosen(page, task):
 def test_each_state_says_what_it_is(page, lab, state):
     test = page("cartpole", run=seed(lab.store, state, message="A sentence about it."))
     assert STATES[state][1] in html(test)
-    assert state not in RESUMABLE or "Go on" in [button.label for button in test.button]
+    assert state not in RESUMABLE or "Resume" in [button.label for button in test.button]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

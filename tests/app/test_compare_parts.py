@@ -174,10 +174,10 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     chosen = chosen_of(three)
     table = compare(chosen.traces, "reward")
     assert wording.headline(table) == (
-        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to judge REINFORCE.")
+        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to compare REINFORCE.")
     looks = {look["label"]: look for look in look_of(chosen)}
     shown = wording.results(table, looks)
-    for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no verdict from 1 seed", "not evidence",
+    for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no comparison from 1 seed", "not evidence",
                   "beats 1 of 3", looks["GRPO"]["colour"][0], "[0.905, 0.945]"):
         assert words in shown, words
     assert shown.index("RLOO") < shown.index("GRPO") < shown.index("REINFORCE") < shown.index("PPO")
@@ -196,7 +196,7 @@ def led(others: list[list[float]], leads: list[float]) -> str:
 
 def test_too_few_seeds_on_the_other_side_are_no_tie():
     said = led([0.1, 0.2], [0.8, 0.9, 0.95])
-    assert "too few seeds to judge RLOO." in said and "no verdict: the others have too few seeds" in said
+    assert "too few seeds to compare RLOO." in said and "no comparison: the others have too few seeds" in said
     assert "is a tie" not in said
 
 
@@ -254,11 +254,11 @@ def test_the_table_as_a_file(three):
 def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
     chosen = chosen_of(three)
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))
-    assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no verdict"]  # REINFORCE has one seed
+    assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no comparison"]  # REINFORCE has one seed
     assert rows[3]["states"] == "finished"
     chosen = chosen_of([*three, tools.stored(Store(), [0.4], seed=9, algorithm="ppo", state="running")])
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))
-    assert [row["verdict"] for row in rows] == ["no verdict", "", "no verdict", "no verdict"]
+    assert [row["verdict"] for row in rows] == ["no comparison", "", "no comparison", "no comparison"]
     assert rows[2]["states"] == "finished finished finished running"
 
 

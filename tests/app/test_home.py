@@ -54,7 +54,7 @@ def test_the_last_run_is_one_click_away(page, lab, state):
     run_id = seed(lab.store, state, message="Why it ended.")
     test = page()
     assert f"Your last run: <b>{run_id}</b>" in html(test) and "Open in LLM lab" in links(test)
-    resumes = [button for button in test.button if button.label == "Go on"]
+    resumes = [button for button in test.button if button.label == "Resume"]
     assert bool(resumes) == (state != "finished")
     if resumes:
         resumes[0].click()

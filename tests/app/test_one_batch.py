@@ -127,7 +127,7 @@ def test_words_say_why_algorithms_coincide_and_what_the_clip_does():
                           "GRPO and PPO least (0.60)."),
     ((0.994, 0.3, 0.304), "GRPO and RLOO point most nearly the same way (cosine 0.99), "
                           "GRPO with PPO and RLOO with PPO least (0.30)."),
-    ((0.994, 0.99, 0.988), "GRPO, RLOO and PPO agree alike: the cosine between any two is 0.99."),
+    ((0.994, 0.99, 0.988), "GRPO, RLOO and PPO agree equally: the cosine between any two is 0.99."),
     ((0.994, None, None), "The cosine between GRPO and RLOO is 0.99.")])
 def test_pairs_that_show_one_figure_are_named_together(cosines, words):
     ab, ac, bc = cosines

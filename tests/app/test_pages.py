@@ -74,7 +74,7 @@ def test_each_state_says_what_it_is_and_what_can_be_done(page, lab, state):
     run_id = seed(lab.store, state, message="A sentence about it.")
     test = page("llm", run=run_id)
     assert STATES[state][1] in html(test)
-    assert state not in RESUMABLE or "Go on" in labels(test)
+    assert state not in RESUMABLE or "Resume" in labels(test)
     assert ("New run" in labels(test)) and (state not in ACTIVE or "Stop" in labels(test))
     assert state in ("running", "finished") or "A sentence about it" in html(test)
 

@@ -212,7 +212,7 @@ def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page,
     assert "Reward at the end" in told(test) and "'nonsense'" in test.warning[0].value
     test = page("compare", sweep=sweep_id, view="sweep", by="env_steps")
     assert test.warning[0].value == (
-        "These runs cannot be judged at equal environment steps: they are judged at the end.")
+        "These runs cannot be compared at equal environment steps: they are compared at the end.")
 
 
 def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
@@ -221,10 +221,11 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert "So far β 0: 0.500, 1 seed. Runs still go, so there is no verdict yet." in said and "Reward so far" in said
+    assert "So far β 0: 0.500, 1 seed. Runs are still going: the comparison is not final." in said
+    assert "Reward so far" in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
-    assert "too few seeds to judge against β 0. One seed of a setting is no evidence." in told(
+    assert "too few seeds to compare with β 0. One seed of a setting is no evidence." in told(
         page("compare", sweep=alone, view="sweep"))
 
 

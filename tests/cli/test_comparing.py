@@ -49,7 +49,7 @@ def test_one_seed_is_called_no_evidence(capsys):
     store = Store()
     assert main(["compare", tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, algorithm="rloo")]) == 0
     said = capsys.readouterr().out
-    assert "GRPO  no verdict: too few seeds, 3 on each side are needed" in said and "P(A>B)" not in said
+    assert "GRPO  no comparison: too few seeds, 3 on each side are needed" in said and "P(A>B)" not in said
     assert "fewer than 3 seeds are no evidence" in said
 
 

@@ -174,7 +174,7 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
 
 def _counts(plan: Plan) -> None:
-    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "Three are the fewest for a verdict: one may be luck."),
+    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A comparison needs three or more."),
              ("seed", "First seed", WHOLE["seed"], None),
              ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
     for column, (field, title, (low, high), help) in zip(st.columns(3, gap="small"), boxes, strict=True):

@@ -107,7 +107,7 @@ def effect_table(found: dict[str, Any]) -> str:
             rows += (f"<tr><td>{html.escape(row['label'])}</td><td>{words}</td>"
                      f"<td>{number(length, 3) if length else '–'}</td>{cells}</tr>")
     return ('<div class="rl-scroll"><table class="rl-table"><tr><th>algorithm</th><th>step</th><th>length ‖Δθ‖</th>'
-            "<th>Δ reward, answered anew</th><th>Δ reward, old answers weighed anew</th><th>KL(before ‖ after), "
+            "<th>Δ reward, resampled</th><th>Δ reward, importance-weighted</th><th>KL(before ‖ after), "
             f"nats/token</th></tr>{rows}</table></div>")
 
 
@@ -158,13 +158,13 @@ def _directions(pairs: Sequence[tuple[float, str, str]]) -> str:
     >>> _directions([(0.994, "A", "B"), (0.987, "C", "D"), (0.5, "A", "D")])
     'A with B and C with D point most nearly the same way (cosine 0.99), A and D least (0.50).'
     >>> _directions([(0.51, "A", "B"), (0.51, "A", "C"), (0.51, "B", "C")])
-    'A, B and C agree alike: the cosine between any two is 0.51.'
+    'A, B and C agree equally: the cosine between any two is 0.51.'
     """
     near, far = two(max(pairs)[0]), two(min(pairs)[0])
     most, least = (_named([pair[1:] for pair in pairs if two(pair[0]) == figure]) for figure in (near, far))
     if near != far:
         return f"{most} point most nearly the same way (cosine {near}), {least} least ({far})."
-    return f"{most} agree alike: the cosine between any two is {near}." if len(pairs) > 1 else \
+    return f"{most} agree equally: the cosine between any two is {near}." if len(pairs) > 1 else \
         f"The cosine between {most} is {near}."
 
 
@@ -185,19 +185,19 @@ def said(found: dict[str, Any]) -> list[str]:
     if pairs:
         sentences.append(_directions(pairs))
     else:
-        sentences.append("No algorithm has a gradient here: all completions of a prompt earned the same.")
+        sentences.append("No algorithm has a gradient here: all completions of a prompt have the same reward.")
     clipped = [row for row in rows if row["unclipped"] is not None]
     if clipped and not found["updates"]:
         names = ", ".join(row["label"] for row in clipped)
         sentences.append(f"All ratios are 1, so the clip of {names} cuts nothing: their gradients are exactly the "
-                         "unclipped ones. What tells the algorithms apart here is only what a completion is compared "
-                         "with, how tokens are averaged, and the price of the KL. Look after an update to see the "
+                         "unclipped ones. The algorithms differ here only in the baseline, in how tokens are "
+                         "averaged, and in the KL coefficient. Look after an update to see the "
                          "clip at work.")
     elif clipped:
         shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
         sentences.append(f"Ratios have left 1. Tokens whose push is cut off: {shares}. An algorithm without a ratio "
-                         "goes on as if the batch were still its own.")
+                          "treats the batch as on-policy.")
     if critic := found["critic"]:
         explained = critic["explained_variance"]
         fits = "" if explained is None else f" It explains {explained:.0%} of the variance of the returns here."

@@ -129,12 +129,12 @@ def _head(found: dict[str, Any]) -> str:
                  f"{ALGORITHMS[found['stepper']].label}")
     return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
             f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
-            f'{batch["flat_groups"]:.0%} of the groups all alike{after}</span></div>')
+            f'{batch["flat_groups"]:.0%} zero-variance groups{after}</span></div>')
 
 
 def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
     """Two completions, token by token: at first a right one and a wrong one."""
-    st.subheader("Push and pull on each token", anchor=False)
+    st.subheader("−∂L/∂log π per token", anchor=False)
     rows = found["completions"]
     words = [f"{each['prompt']} → {each['text']!r} · {'right' if each['exact'] else 'wrong'}" for each in rows]
     other = next((place for place, each in enumerate(rows) if each["exact"] != rows[0]["exact"]), len(rows) - 1)
@@ -170,5 +170,6 @@ def _effects(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> None:
                "numbers. A bar that crosses 0 is no evidence of an effect.")
     with st.expander("All numbers"):
         st.html(charts.effect_table(found))
-        st.caption("Mean ± standard error over prompts. Weighed anew: the mean of (ρ − 1)(R − R̄) over the old "
-                   "answers, ρ the ratio of a whole answer; it needs no new samples and grows noisy as the step grows.")
+        st.caption("Mean ± standard error over prompts. Importance-weighted: the mean of (ρ − 1)(R − R̄) over the old "
+                   "answers, ρ the ratio of a whole answer; it needs no new samples, and its noise grows with the "
+                   "step.")

@@ -22,8 +22,8 @@ def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
                   help="Stop the runs that wait or go. Those that go keep a checkpoint; all can be resumed.")
     elif stopped:
         st.button(f"Resume {stopped}", icon=":material/play_arrow:", key="sweep:resume", on_click=_resume,
-                  args=(sweep_id,), help="Queue the runs again that were stopped or interrupted: they go on from their "
-                  "checkpoints")
+                  args=(sweep_id,), help="Queue the runs again that were stopped or interrupted: they continue from "
+                                         "their checkpoints")
 
 
 def _cancel(sweep_id: str) -> None:

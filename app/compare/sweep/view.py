@@ -51,8 +51,8 @@ def show(chosen: Chosen, full: bool) -> None:
     able = criteria(chosen.groups, chosen.metric)
     criterion = chosen.place.by if chosen.place.by in able else FINAL
     if able and chosen.place.by not in ("", *able) and not chosen.active:
-        st.warning(f"These runs cannot be judged {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
-                   f"judged {WAYS[FINAL]}.", icon=":material/error:")
+        st.warning(f"These runs cannot be compared {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
+                    "compared {WAYS[FINAL]}.", icon=":material/error:")
     stand = standing(chosen.groups, chosen.metric, criterion) if able else None
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
     _verdict(chosen, stand, names, able, criterion)
@@ -111,7 +111,7 @@ def judged(axis: str) -> str:
 def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) -> str:
     """Who is best, with the uncertainty of that; ties are called ties."""
     if stand is None:
-        return "Nothing to judge yet: the first steps are on their way." if chosen.active else \
+        return "Nothing to compare yet: wait for the first steps." if chosen.active else \
             "None of these runs made a step."
     metric, mean = METRICS[chosen.metric], stand.means[stand.leader]
     value = wording.mean(mean, metric.digits)
@@ -120,12 +120,12 @@ def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) ->
         return f"Neither more nor less {metric.inline} is better: {names[stand.leader]} has the most, {value}."
     who = f"{names[stand.leader]}: {value}, {count}"
     if chosen.active:
-        return f"So far {who}. Runs still go, so there is no verdict yet."
+        return f"So far {who}. Runs are still going: the comparison is not final."
     if len(stand.means) == 1:
         return f"{who}."
     parts = [f"{said} {_some([names[label] for label in labels])}" for said, labels in (
-        ("beats", stand.beats), ("tie with", stand.ties), ("too few seeds to judge against", stand.few)) if labels]
-    sure = f" Best in {stand.shares[stand.leader]:.0%} of redraws of the seeds." if stand.shares else \
+        ("beats", stand.beats), ("tie with", stand.ties), ("too few seeds to compare with", stand.few)) if labels]
+    sure = f" Best in {stand.shares[stand.leader]:.0%} of bootstrap resamples of the seeds." if stand.shares else \
         " One seed of a setting is no evidence."
     short = sum(trace.state != "finished" for trace in chosen.traces)
     return f"{who}; {'; '.join(parts)}.{sure}" + (f" {short} of {len(chosen.traces)} runs did not finish." if short

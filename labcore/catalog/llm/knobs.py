@@ -21,8 +21,8 @@ TOP_P = Knob(
     "top_p", "Top-p", 1.0, "Sample among the likeliest tokens that hold this probability; 1: all. Lower: fewer slips, "
     "less exploration.", "next batch", 0.01, 1.0, advanced=True)
 MAX_NEW_TOKENS = Knob(
-    "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
-    "cheaper; cut completions cannot earn what comes at the end.", "next batch", 1, 4096, unit="tokens", advanced=True)
+    "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: less "
+    "compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True)
 DTYPE = Knob(
     "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors that have it, with "
     "fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True)
@@ -63,10 +63,8 @@ ONLINE = (
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
-    Knob("reward_source", "Reward source", "verifier", "Who says what a completion earns. noisy_verifier: the "
-                                                       "verifier, "
-         "but a share of its rewards is flipped, as with an unreliable judge.", choices=choices.REWARD.names,
-         advanced=True),
+    Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
+         "share of its rewards flipped, as from an unreliable grader.", choices=choices.REWARD.names, advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
@@ -98,8 +96,8 @@ ONLINE = (
          "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
     Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
          "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
-    Knob("kl_placement", "KL placement", "loss", "Where β × KL is charged. reward: subtracted from it; loss: added to "
-         "it; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
+    Knob("kl_placement", "KL placement", "loss", "Where β × KL enters. reward: subtracted from the reward; loss: added "
+         "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,

@@ -74,7 +74,7 @@ ROWS = (
     row("dapo", "DAPO", "online",
         summary="GRPO for long answers: a higher upper clip, batches refilled until groups have signal, a soft "
                 "penalty near "
-                "the length limit, all tokens weighed alike, no KL.",
+                "the length limit, equal weight for all tokens, no KL.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R'_i-\bar R'_g}{s_g+\epsilon},\quad 0 < \#\{\text{right}\} < G",
@@ -110,8 +110,8 @@ ROWS = (
         defaults={"surrogate": "detached_weight", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels(less=("surrogate",), more=("surrogate_weight",))),
     row("sapo", "SAPO", "online",
-        summary="A smooth gate in place of the clip: a token's gradient fades as its ratio leaves 1, and never stops "
-                "at once.",
+        summary="A smooth gate in place of the clip: a token's gradient fades as its ratio leaves 1, and never drops "
+                "to zero at once.",
         latex=r"L = -\frac1B\sum_i\frac1{T_i}\sum_t\Big[\frac4{\tau}\,\sigma\big(\tau(\rho_t-1)\big)\hat A_i + c_H "
               r"H_t\Big]"
               r",\quad \tau = \tau_{+}\ \text{if}\ \hat A_i > 0\ \text{else}\ \tau_{-},\quad g = 1\ldots G",

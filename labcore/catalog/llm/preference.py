@@ -21,8 +21,7 @@ ROWS = (
         latex=r"L = -\log\sigma\Big(\beta\big[\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}-"
               r"\log\tfrac{\pi_\theta(y_l)}{\pi_{ref}(y_l)}\big]\Big),\quad y_w, y_l \in \{y_1 \ldots y_G\} \sim "
               r"\pi_\theta,\quad b = 1\ldots B",
-        watch="Zero-variance groups: where all answers of a prompt earn the same, the pair says nothing and adds "
-              "noise only.",
+        watch="Zero-variance groups: where all answers of a prompt have the same reward, the pair adds only noise.",
         paper="Guo et al. 2024, arXiv:2402.04792", verified=True,
         without=("pair_prompts", "eval_every", "eval_prompts"),
         defaults={"pairs": "policy_each_step", "beta": 0.1, "group_size": 4},

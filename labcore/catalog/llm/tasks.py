@@ -8,7 +8,7 @@ from labcore.catalog.task import Task
 VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
 
 _VERIFIER = (
-    Knob("verifier", "Verifier", "exact", "How an answer is judged. exact: equal to the answer; numeric: the number "
+    Knob("verifier", "Verifier", "exact", "How an answer is scored. exact: equal to the answer; numeric: the number "
          "after #### or the last number equals the answer's; regex: matches the pattern; contains: holds the pattern, "
          "or the answer where the pattern is empty; length: between the two lengths.", choices=VERIFIERS),
     Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for."),
@@ -35,7 +35,7 @@ TASKS: dict[str, Task] = {
              ), defaults={"max_new_tokens": 8}, example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", ("online", "preference", "sft"), (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
-                 "that are right, so that a near miss earns something.", choices=("exact", "shaped")),
+                 "that are right, so that a near miss gets some reward.", choices=("exact", "shaped")),
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
                  low=1, high=6, safe=(1, 3)),
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},

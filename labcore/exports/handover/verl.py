@@ -181,7 +181,7 @@ _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine", "preference": 
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
 _MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}
 _NO_PREFERENCES = f'''# verl {VERSION} has no trainer for preference pairs, so there is nothing to start here: take the
-# script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verdict, verl can learn from that
+# script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verifier, verl can learn from that
 # directly: run GRPO on the task in the lab, and take that run further.
 '''
 _MAINS = {"online": '''
