@@ -52,7 +52,7 @@ def show(chosen: Chosen, full: bool) -> None:
     criterion = chosen.place.by if chosen.place.by in able else FINAL
     if able and chosen.place.by not in ("", *able) and not chosen.active:
         st.warning(f"These runs cannot be compared {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
-                    "compared {WAYS[FINAL]}.", icon=":material/error:")
+                   f"compared {WAYS[FINAL]}.", icon=":material/error:")
     stand = standing(chosen.groups, chosen.metric, criterion) if able else None
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
     _verdict(chosen, stand, names, able, criterion)

@@ -21,7 +21,8 @@ TOP_P = Knob(
     "top_p", "Top-p", 1.0, "Sample among the likeliest tokens that hold this probability; 1: all. Lower: fewer slips, "
     "less exploration.", "next batch", 0.01, 1.0, advanced=True)
 MAX_NEW_TOKENS = Knob(
-    "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: less "
+    "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
+                                         "less "
     "compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True)
 DTYPE = Knob(
     "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors that have it, with "
