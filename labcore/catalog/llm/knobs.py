@@ -22,8 +22,7 @@ TOP_P = Knob(
     "less exploration.", "next batch", 0.01, 1.0, advanced=True)
 MAX_NEW_TOKENS = Knob(
     "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
-                                         "less "
-    "compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True)
+    "less compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True)
 DTYPE = Knob(
     "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors that have it, with "
     "fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True)
