@@ -124,7 +124,7 @@ def test_what_is_clipped_is_said_where_something_is(start, objective):
         {"clip_frac/region", "clip_frac/low", "clip_frac/high"} if objective == "clip" else set())
 
 
-def test_the_adaptive_price_follows_the_kl(start):
+def test_the_adaptive_beta_follows_the_kl(start):
     session = start("ppo", {"objective": "kl_penalty", "kl_target": 1e-9, "eval_every": 100}, steps=3)
     betas = [record.metrics["beta"] for record in session.run()]
     assert betas == [1, 2, 4]

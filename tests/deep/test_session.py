@@ -16,7 +16,7 @@ from labcore.spec.run_spec import make
 
 
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_a_run_and_its_twin_and_its_resumption(start, tmp_path, method):
+def test_a_run_again_and_its_resumption(start, tmp_path, method):
     """The same records bit for bit: started again, and saved at step 2 and loaded."""
     session = start(method)
     records = []
@@ -87,7 +87,7 @@ def test_a_missing_device_is_said(start):
 
 
 @pytest.mark.parametrize("method", ALGORITHMS)
-def test_a_divergence_is_said_and_nothing_is_lost(start, method):
+def test_a_divergence_is_reported_and_nothing_is_lost(start, method):
     session = start(method)
     records = session.run()
     next(records)

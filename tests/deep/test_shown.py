@@ -43,7 +43,7 @@ def test_of_very_many_episodes_some_are_kept(monkeypatch):
     assert capped.samples["episodes"][0] == every[0] and capped.samples["episodes"][-1] == every[-1]
 
 
-def test_the_clock_is_told_from_the_world():
+def test_a_time_limit_is_no_end():
     assert evaluate(session("ppo", "MountainCar-v0")).truncated
 
 

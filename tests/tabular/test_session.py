@@ -164,7 +164,7 @@ def test_a_walled_in_start_is_planned_and_walked_all_the_same():
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("method", LEARNING)
-def test_a_table_that_runs_away_is_told(method):
+def test_a_table_that_diverges_is_reported(method):
     """A step size of 100 in a maze that pays at every step."""
     session = start(method, "corridors", steps=500, alpha=100.0, step_limit=200)
     with pytest.raises(Diverged, match=r"value table was not a finite number at step \d+"):

@@ -10,19 +10,19 @@ from labcore.tabular.walks import Episode, Step, episodes, sample, walk
 
 
 class Script:
-    """Takes the actions it is given and remembers what it was told."""
+    """Takes the actions it is given and remembers what it saw."""
 
     def __init__(self, actions):
-        self.actions, self.told = iter(actions), []
+        self.actions, self.seen = iter(actions), []
 
     def begin(self):
-        self.told.append("begin")
+        self.seen.append("begin")
 
     def choose(self, state, knobs, rng):
         return next(self.actions)
 
     def learn(self, step, knobs, rng):
-        self.told.append(step)
+        self.seen.append(step)
 
 
 def test_steps_and_episodes():
@@ -31,7 +31,7 @@ def test_steps_and_episodes():
     assert steps == [Step(0, 0, 1, 0.0, 1, False, False), Step(1, 1, 1, 0.0, 2, False, False),
                      Step(2, 2, 2, 10.0, 5, True, False), Step(0, 0, 0, 0.0, 0, False, False),
                      Step(1, 0, 1, 0.0, 1, False, False), Step(2, 1, 2, -10.0, 4, True, False)]
-    assert learner.told == ["begin", *steps[:3], "begin", *steps[3:]]
+    assert learner.seen == ["begin", *steps[:3], "begin", *steps[3:]]
     assert [(episode.total, episode.path) for episode in episodes(steps)] == [
         (10.0, [0, 1, 2, 5]), (-10.0, [0, 0, 1, 4])]
     assert Episode().path == [] and list(episodes(steps[:2])) == []
