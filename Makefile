@@ -1,9 +1,10 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and every test.
+# make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint clean
+.PHONY: run test lint mutants clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -16,6 +17,9 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.javascript
+
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.mutants --jobs 2
 
 # Each stamp is remade when the pinned versions change, so that a pull followed by make is enough.
 $(VENV)/run.stamp: requirements.txt
