@@ -204,7 +204,7 @@ def ask(options: argparse.Namespace) -> int:
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Let a paused run go on where it runs, or an ended one here."""
+    """Resume a paused run where it runs, or an ended one here."""
     store = Store()
     store.reconcile()
     knobs, row = assignments(options.knobs), store.run(options.run)
@@ -234,7 +234,7 @@ def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> 
         if all(control.state != "asked" for control in settled):
             break
         if time.monotonic() > deadline:
-            print(f"{run_id}: asked for {what}; it will obey at its next step.")
+            print(f"{run_id}: asked for {what}; the worker has not answered yet.")
             return 0
         time.sleep(0.05)
     refused = [control.refused for control in settled if control.refused]

@@ -17,7 +17,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--algorithm", help="continue with another algorithm of the same kind")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--fresh", action="store_true", help="fresh random numbers (default: common random numbers, the "
-                                                          "parent's, so that only what you set makes a difference)")
+                     "parent's, so that only what you set makes a difference)")
     sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
     sub.add_argument("--steps", type=int, help="the step at which it ends (default: where the parent does)")
     sub.add_argument("--out", metavar="DIR", help="also export the result here")

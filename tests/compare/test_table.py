@@ -139,6 +139,16 @@ def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
     assert len(of(*children, store=store).rows) == 3  # nobody knows any more what that one began from
 
 
+def test_forks_share_an_origin_where_their_parents_did_the_same_up_to_there():
+    """A knob moved after step 4 counts from step 5 on, which a fork at step 4 has not seen."""
+    store = Store()
+    plain, before, after = (tools.stored(store, [1.0] * 6, seed=seed, changes=changes) for seed, changes in enumerate(
+        ([], [(3, "beta", 0.5)], [(4, "beta", 0.5)])))
+    children = [tools.stored(store, [1.0] * 3, seed=seed, parent=(run, 4))
+                for seed, run in enumerate((plain, before, after))]
+    assert [row.runs for row in of(*children, store=store).rows] == [(children[0], children[2]), (children[1],)]
+
+
 def test_runs_of_other_kinds_with_an_algorithm_of_the_same_name_are_told_apart_by_their_tasks():
     def trace(run, **more):
         return replace(tools.trace([1, 2], run=run), spec=make(**more))
