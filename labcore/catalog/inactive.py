@@ -6,7 +6,7 @@ the SFT of a model that is not built in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from labcore.catalog import choices
@@ -15,23 +15,30 @@ from labcore.catalog.knob import Value
 
 @dataclass(frozen=True)
 class Rule:
-    """`knobs` cannot act while each knob of `at` has one of the values given there; `why` ends "Cannot act: …"."""
+    """`knobs` cannot act while each knob of `at` has one of the values given there, and `also` says so of all values;
+    `why` ends "Cannot act: …"."""
 
     knobs: tuple[str, ...]
     at: Mapping[str, tuple[Value, ...]]
     why: str
+    also: Callable[[Mapping[str, Value]], bool] = lambda values: True
 
     def holds(self, key: str, values: Mapping[str, Value]) -> bool:
-        return key in self.knobs and all(other in values and values[other] in stops for other, stops in self.at.items())
+        return (key in self.knobs and self.also(values)
+                and all(other in values and values[other] in stops for other, stops in self.at.items()))
 
 
 _NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
 _SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.level == "sequence")
 _ONE_UPDATE = "one update per batch, so every ratio is 1"
+_ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 
 RULES = (
     # Language models.
-    Rule(("clip_low", "clip_high"), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE),
+    Rule(("clip_low", "clip_high", "gate_positive", "gate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
+         _ONE_UPDATE),
+    Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE,
+         lambda values: values["ratio_cap"] >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
          "the score function takes no ratio"),
     Rule(("beta", "kl_estimator"), {"kl_placement": ("off",)}, "the KL placement is off"),
@@ -67,9 +74,9 @@ def reason(key: str, values: Mapping[str, Value]) -> str:
 
 
 def _unused(key: str, values: Mapping[str, Value]) -> str:
-    """The same for a knob that only some advantages, or some surrogates, ask for."""
-    for family in (choices.ADVANTAGE, choices.SURROGATE):
-        asked = any(key in choice.needs for choice in family.members)
+    """The same for a knob that only some choices of a family ask for."""
+    for family in choices.FAMILIES:
+        asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
         if asked and family.key in values and key not in family[str(values[family.key])].needs:
             return f"the {family.label} {values[family.key]} does not use it"
     return ""

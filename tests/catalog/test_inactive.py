@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ from labcore.catalog.choices import FAMILIES
 from labcore.catalog.inactive import RULES, reason
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.task import Task
-from labcore.deep import session as deep
 from labcore.spec.run_spec import every_knob, knobs_of, make
-from labcore.tabular import session as tabular
 from labcore.tasks.task import Problem, make_task
 from tests.llm import tools
 
-DEEP = {"environments": 2, "rollout_steps": 16, "hidden": 8, "anneal": False, "learning_rate": 0.05}
+SMALL = {
+    "cartpole": ("CartPole-v1", 4, {"environments": 2, "rollout_steps": 16, "hidden": 8, "anneal": False,
+                                    "learning_rate": 0.05}),
+    "maze": ("slippery", 20, {"pace": 0.0})}
 # The algorithm and its knobs, the knob that cannot act, two values of it, and what lets it act.
 CASES = {
     "clip, one update": ("llm", "grpo", {"updates_per_batch": 1, "mini_batches": 1}, "clip_high", (0.01, 0.5),
@@ -42,6 +44,12 @@ CASES = {
     "critic": ("llm", "ppo", {"advantage": "batch_mean"}, "critic_learning_rate", (0.0, 0.1), {"advantage": "gae"}),
     "value clip": ("llm", "ppo", {"advantage": "batch_mean"}, "value_clip", (0.0, 1.0), {"advantage": "gae"}),
     "whitening": ("llm", "ppo", {"advantage": "batch_mean"}, "whiten_advantages", (False, True), {"advantage": "gae"}),
+    "gate": ("llm", "sapo", {"updates_per_batch": 1}, "gate_positive", (0.5, 5.0), {"updates_per_batch": 3}),
+    "cap": ("llm", "cispo", {"updates_per_batch": 1}, "ratio_cap", (1.0, 5.0), {"updates_per_batch": 3}),
+    "noise": ("llm", "grpo", {}, "reward_noise", (0.0, 0.5), {"reward_source": "noisy_verifier"}),
+    "overlong": ("llm", "grpo", {}, "overlong_penalty", (0.0, 1.0), {"shaping": "overlong", "overlong_buffer": 6}),
+    "length cost": ("llm", "grpo", {}, "length_cost", (0.0, 1.0), {"shaping": "length_cost"}),
+    "resampling": ("llm", "grpo", {"group_size": 2}, "resample_rounds", (0, 3), {"selection": "informative"}),
     "deep clip, β": ("cartpole", "ppo", {"objective": "kl_penalty"}, "clip_high", (0.0, 0.5), {"objective": "clip"}),
     "deep β, clip": ("cartpole", "ppo", {"objective": "clip"}, "beta", (0.0, 9.0), {"objective": "kl_penalty"}),
     "deep KL target": ("cartpole", "ppo", {"objective": "clip"}, "kl_target", (0.0, 1e-4),
@@ -63,12 +71,11 @@ def learnt(kind: str, algorithm: str, knobs: dict, folder: Path) -> np.ndarray:
         session = tools.session(algorithm, steps=3, **{"learning_rate": 0.01, **knobs})
         for network in session.models.values():
             tools.shake(network)
-    elif kind == "cartpole":
-        session = deep.Session.start(make(kind=kind, algorithm_key=algorithm, task_key="CartPole-v1", steps=4,
-                                          knobs=DEEP | knobs))
     else:
-        session = tabular.Session.start(make(kind=kind, algorithm_key=algorithm, task_key="slippery", steps=20,
-                                             knobs={"pace": 0.0, **knobs}))
+        task, steps, small = SMALL[kind]
+        module, name = kinds.kind(kind).session.split(":")
+        session = getattr(import_module(module), name).start(make(
+            kind=kind, algorithm_key=algorithm, task_key=task, steps=steps, knobs=small | knobs))
     tools.records(session)
     folder.mkdir()
     session.save(folder)
@@ -115,6 +122,12 @@ def test_rules_speak_of_knobs_and_values_that_there_are():
         assert all(known[key].check(value) == value for key, stops in rule.at.items() for value in stops)
 
 
+def test_a_cap_below_1_acts_even_on_policy():
+    on_policy = {"surrogate": "detached_weight", "updates_per_batch": 1, "mini_batches": 1}
+    assert reason("ratio_cap", on_policy | {"ratio_cap": 1.0})
+    assert not reason("ratio_cap", on_policy | {"ratio_cap": 0.5})
+
+
 def plain_idle(kind: str, algorithm: str, task: Task) -> set[str]:
     """The knobs in plain sight that cannot act at an algorithm's defaults."""
     knobs = knobs_of(kinds.algorithm(algorithm, kind), task)
@@ -123,14 +136,14 @@ def plain_idle(kind: str, algorithm: str, task: Task) -> set[str]:
 
 
 def test_at_the_defaults_every_knob_in_plain_sight_acts():
-    """But those of the other objective, and of the other verifiers."""
-    allowed = {"ppo": {"beta", "kl_target"}}
+    """But those of the other objective, of the other verifiers, and β where the algorithm has no KL."""
     for kind, table in kinds.KINDS.items():
         for key, row in table.algorithms.items():
             for task in table.tasks.values():
                 if row.loop in task.loops:
-                    idle = plain_idle(kind, key, task) - {"pattern"}
-                    assert idle == (allowed.get(key, set()) if kind == "cartpole" else set()), (key, task.key)
+                    without_kl = any(knob.key == "kl_placement" and knob.default == "off" for knob in row.knobs)
+                    allowed = {"beta", "kl_target"} if kind == "cartpole" else {"beta"} if without_kl else set()
+                    assert plain_idle(kind, key, task) - {"pattern"} <= allowed, (key, task.key)
 
 
 def test_what_a_choice_asks_for_acts_while_it_is_chosen():
