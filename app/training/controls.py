@@ -15,6 +15,7 @@ import streamlit as st
 
 from app.held import Held, held
 from app.naming import worded
+from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 
@@ -34,8 +35,10 @@ class Target:
 
 
 def widget(target: Target, knob: Knob) -> None:
-    """Draw `knob` with the widget that its declaration asks for."""
+    """Draw `knob` with the widget that its declaration asks for; below it, why it cannot act where it cannot."""
     WIDGETS[kind(knob)](target, knob)
+    if why := inactive.reason(knob.key, target.values):
+        st.caption(f"Cannot act: {why}.")
 
 
 def kind(knob: Knob) -> str:

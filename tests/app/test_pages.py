@@ -112,6 +112,30 @@ def test_a_moved_knob_is_asked_of_the_run_once_and_only_by_its_callback(page, la
     assert (control.command, control.payload) == ("set", {"knob": "beta", "value": 0.1})
 
 
+def captions(test) -> str:
+    return " ".join(caption.value for caption in test.caption)
+
+
+def test_a_knob_that_cannot_act_says_so_beside_it_and_only_while_it_is_so(page, lab):
+    test = page("llm", updates_per_batch="1")
+    assert captions(test).count("Cannot act: one update per batch") == 2, "one for each side of the clip"
+    move(test, "Updates per batch", 2)
+    assert "Cannot act" not in captions(test)
+    test = page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2}))
+    assert "Cannot act" not in captions(test)
+    move(test, "Updates per batch", 1)
+    assert captions(test).count("Cannot act: one update per batch") == 2, "in a run it follows the live value"
+
+
+def move(test, knob: str, value: float) -> None:
+    next(slider for slider in test.slider if slider.label.startswith(knob)).set_value(value)
+    ran(test)
+
+
+def test_reinforce_says_that_it_has_no_clip(page):
+    assert "no clip" in html(page("llm", algorithm="reinforce"))
+
+
 def test_restart_knobs_are_locked_while_the_run_is_going(page, lab):
     test = page("llm", run=seed(lab.store))
     letters = next(slider for slider in test.slider if slider.label.startswith("Letters"))

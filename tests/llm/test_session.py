@@ -193,6 +193,19 @@ def test_devices(monkeypatch):
     assert pick_device("auto") == torch.device("cuda")
 
 
+def test_cuda_is_kept_from_attention_that_plans_for_every_shape(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        pick_device("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        pick_device("cuda")
+        assert not torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def test_an_optimizer_step_is_clipped_and_says_the_norm_before():
     started = session("grpo", max_grad_norm=0.5)
     parameters = list(started.policy.parameters())

@@ -17,7 +17,7 @@ ROWS = (
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
         watch="Zero-variance groups: when most groups are all right or all wrong, the gradient dies. "
-              "The clip does nothing while μ = 1 and there is one mini-batch.",
+              "The clip acts from the second update of a batch on: with μ = 1 and one mini-batch it does nothing.",
         paper="Shao et al. 2024, arXiv:2402.03300", defaults={"beta": 0.04},
         models=("policy", "reference"), panels=online_panels()),
     row("reinforce", "REINFORCE", "online",
@@ -25,7 +25,7 @@ ROWS = (
         latex=r"L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
               r"\hat A_i = R_i-\beta\,k_{1,i}-\overline{(R-\beta k_1)}",
         watch="The batch mean is a crude baseline: easy prompts look good, hard ones bad. Compare its spread "
-              "with RLOO's.",
+              "with RLOO's. No ratio, so no clip either: nothing bounds an update.",
         paper="Williams 1992, Machine Learning 8:229", without=("clip_low", "clip_high", "updates_per_batch",
                                                                 "mini_batches"),
         defaults={"beta": 0.02, "advantage": "batch_mean", "ratio": "none", "surrogate": "score_function",

@@ -23,6 +23,7 @@ from transformers.activations import SiLUActivation
 from transformers.models.llama import modeling_llama as hf
 
 from labcore.llm.batch import Prompts
+from labcore.llm.nets.attention import attend_next, attend_rows
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.packed import bias, pack, unpack
 
@@ -48,7 +49,7 @@ def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     mask = row.mask(next(model.parameters()).dtype)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _attention(q, k, v, mask)
+        return attend_rows(q, k, v, mask)
     return unpack(_run(model, turnable(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
 
 
@@ -66,12 +67,11 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> G
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for part, each in zip(cache[layer], (k, v), strict=True):
             part[:width].unflatten(1, (count, group_size)).copy_(each.permute(2, 0, 1, 3).unsqueeze(2))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias(sees, q.dtype), enable_gqa=True)
+        return attend_rows(q, k, v, bias(sees, q.dtype))
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
-        keys, values = cache[layer, :, :seen + 1].permute(0, 2, 3, 1, 4)
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+        return attend_next(q, *cache[layer, :, :seen + 1], mask)
 
     first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0]
     token = yield first.repeat_interleave(group_size, 0)
@@ -113,17 +113,6 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
         y = rms(x, layer.post_attention_layernorm.weight)
         x = torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
     return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
-
-
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """softmax(q kᵀ / √D + mask) v. (B, heads, S, D), mask (B or 1, 1, S, S) -> (B, heads, S, D)"""
-    if q.dtype.itemsize > 2:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
-    # In bfloat16 the gradient of torch's own takes the cpu four to ten times as long as these three lines'.
-    group = q.shape[1] // k.shape[1]
-    flat, k, v = (x.flatten(0, 1) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
-    weights = torch.baddbmm(mask.expand(*q.shape[:2], -1, -1).flatten(0, 1), flat, k.mT, alpha=q.shape[-1] ** -0.5)
-    return (weights.softmax(-1) @ v).view(q.shape)
 
 
 def _rope(x: Tensor, turns: Tensor) -> Tensor:

@@ -1,0 +1,82 @@
+"""Which knobs of a run cannot act at the values that its other knobs have, and why: data, read by the page.
+
+A rule counts for every algorithm that has the knobs it speaks of. Left out: what is not a matter of knobs, such as
+the SFT of a model that is not built in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from labcore.catalog import choices
+from labcore.catalog.knob import Value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`knobs` cannot act while each knob of `at` has one of the values given there, and `also` says so of all values;
+    `why` ends "Cannot act: …"."""
+
+    knobs: tuple[str, ...]
+    at: Mapping[str, tuple[Value, ...]]
+    why: str
+    also: Callable[[Mapping[str, Value]], bool] = lambda values: True
+
+    def holds(self, key: str, values: Mapping[str, Value]) -> bool:
+        return (key in self.knobs and self.also(values)
+                and all(other in values and values[other] in stops for other, stops in self.at.items()))
+
+
+_NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
+_SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.level == "sequence")
+_ONE_UPDATE = "one update per batch, so every ratio is 1"
+_ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
+
+RULES = (
+    # Language models.
+    Rule(("clip_low", "clip_high", "gate_positive", "gate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
+         _ONE_UPDATE),
+    Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE,
+         lambda values: values["ratio_cap"] >= 1),
+    Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
+         "the score function takes no ratio"),
+    Rule(("beta", "kl_estimator"), {"kl_placement": ("off",)}, "the KL placement is off"),
+    Rule(("kl_estimator", "kl_placement"), {"beta": (0,)}, "β is 0"),
+    Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
+    Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
+    Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
+    # Tasks on the user's own files.
+    Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),
+    Rule(("length_low", "length_high"), {"verifier": ("exact", "numeric", "regex", "contains")},
+         "this verifier does not look at the length"),
+    # Deep methods.
+    Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
+    Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clip"),
+    Rule(("clip_low", "clip_high", "beta"), {"epochs": (1,), "mini_batches": (1,)}, _ONE_UPDATE),
+    Rule(("value_clip",), {"clip_values": (False,)}, "values are not clipped"),
+    # The maze.
+    Rule(("clip_range",), {"epochs": (1,)}, _ONE_UPDATE),
+    Rule(("epsilon_end",), {"epsilon_steps": (0,)}, "the exploration does not fall"),
+    Rule(("discount_states",), {"gamma": (1,)}, "γ is 1"),
+)
+
+
+def reason(key: str, values: Mapping[str, Value]) -> str:
+    """Why the knob `key` cannot act in a run whose knobs have these `values`; "" where it can.
+
+    >>> reason("clip_low", {"updates_per_batch": 1, "mini_batches": 1})
+    'one update per batch, so every ratio is 1'
+    >>> reason("gamma", {"advantage": "group_mean"})
+    'the advantage group_mean does not use it'
+    """
+    return next((rule.why for rule in RULES if rule.holds(key, values)), None) or _unused(key, values)
+
+
+def _unused(key: str, values: Mapping[str, Value]) -> str:
+    """The same for a knob that only some choices of a family ask for."""
+    for family in choices.FAMILIES:
+        asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
+        if asked and family.key in values and key not in family[str(values[family.key])].needs:
+            return f"the {family.label} {values[family.key]} does not use it"
+    return ""

@@ -1,0 +1,153 @@
+"""A knob of which the page says that it cannot act changes nothing, and does act where the page does not say so."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from labcore.catalog import kinds
+from labcore.catalog.choices import FAMILIES
+from labcore.catalog.inactive import RULES, reason
+from labcore.catalog.llm.tasks import TASKS
+from labcore.catalog.task import Task
+from labcore.spec.run_spec import every_knob, knobs_of, make
+from labcore.tasks.task import Problem, make_task
+from tests.llm import tools
+
+SMALL = {
+    "cartpole": ("CartPole-v1", 4, {"environments": 2, "rollout_steps": 16, "hidden": 8, "anneal": False,
+                                    "learning_rate": 0.05}),
+    "maze": ("slippery", 20, {"pace": 0.0})}
+# The algorithm and its knobs, the knob that cannot act, two values of it, and what lets it act.
+CASES = {
+    "clip, one update": ("llm", "grpo", {"updates_per_batch": 1, "mini_batches": 1}, "clip_high", (0.01, 0.5),
+                         {"updates_per_batch": 2}),
+    "clip, one mini-batch": ("llm", "grpo", {"updates_per_batch": 1, "mini_batches": 1}, "clip_low", (0.01, 0.5),
+                             {"mini_batches": 2}),
+    "clip, score function": ("llm", "grpo", {"surrogate": "score_function", "updates_per_batch": 2}, "clip_high",
+                             (0.0, 0.5), {"surrogate": "clip"}),
+    "ratio": ("llm", "grpo", {"surrogate": "score_function", "updates_per_batch": 2}, "ratio",
+              ("token", "sequence_sum"), {"surrogate": "clip"}),
+    "ratio in the KL": ("llm", "grpo", {"surrogate": "score_function", "updates_per_batch": 2, "beta": 1.0}, "ratio",
+                        ("token", "sequence_sum"), {"kl_estimator": "ratio_k3"}),
+    "β, KL off": ("llm", "grpo", {"kl_placement": "off"}, "beta", (0.0, 1.0), {"kl_placement": "loss"}),
+    "estimator, KL off": ("llm", "grpo", {"kl_placement": "off", "beta": 1.0}, "kl_estimator", ("k1", "k3"),
+                          {"kl_placement": "loss"}),
+    "estimator, no β": ("llm", "grpo", {"beta": 0.0}, "kl_estimator", ("k1", "k3"), {"beta": 1.0}),
+    "placement, no β": ("llm", "rloo", {"beta": 0.0}, "kl_placement", ("reward", "loss"), {"beta": 1.0}),
+    "γ": ("llm", "ppo", {"advantage": "batch_mean"}, "gamma", (0.5, 1.0), {"advantage": "gae"}),
+    "λ": ("llm", "ppo", {"advantage": "group_mean", "group_size": 2}, "gae_lambda", (0.5, 1.0), {"advantage": "gae"}),
+    "critic": ("llm", "ppo", {"advantage": "batch_mean"}, "critic_learning_rate", (0.0, 0.1), {"advantage": "gae"}),
+    "value clip": ("llm", "ppo", {"advantage": "batch_mean"}, "value_clip", (0.0, 1.0), {"advantage": "gae"}),
+    "whitening": ("llm", "ppo", {"advantage": "batch_mean"}, "whiten_advantages", (False, True), {"advantage": "gae"}),
+    "gate": ("llm", "sapo", {"updates_per_batch": 1}, "gate_positive", (0.5, 5.0), {"updates_per_batch": 3}),
+    "cap": ("llm", "cispo", {"updates_per_batch": 1}, "ratio_cap", (1.0, 5.0), {"updates_per_batch": 3}),
+    "noise": ("llm", "grpo", {}, "reward_noise", (0.0, 0.5), {"reward_source": "noisy_verifier"}),
+    "overlong": ("llm", "grpo", {}, "overlong_penalty", (0.0, 1.0), {"shaping": "overlong", "overlong_buffer": 6}),
+    "length cost": ("llm", "grpo", {}, "length_cost", (0.0, 1.0), {"shaping": "length_cost"}),
+    "resampling": ("llm", "grpo", {"group_size": 2}, "resample_rounds", (0, 3), {"selection": "informative"}),
+    "deep clip, β": ("cartpole", "ppo", {"objective": "kl_penalty"}, "clip_high", (0.0, 0.5), {"objective": "clip"}),
+    "deep β, clip": ("cartpole", "ppo", {"objective": "clip"}, "beta", (0.0, 9.0), {"objective": "kl_penalty"}),
+    "deep KL target": ("cartpole", "ppo", {"objective": "clip"}, "kl_target", (0.0, 1e-4),
+                       {"objective": "kl_penalty"}),
+    "deep clip, one update": ("cartpole", "ppo", {"epochs": 1, "mini_batches": 1}, "clip_low", (0.0, 0.5),
+                              {"epochs": 3}),
+    "deep β, one update": ("cartpole", "ppo", {"epochs": 1, "mini_batches": 1, "objective": "kl_penalty"}, "beta",
+                           (0.0, 9.0), {"mini_batches": 2}),
+    "deep value clip": ("cartpole", "ppo", {"clip_values": False}, "value_clip", (0.0, 1.0), {"clip_values": True}),
+    "maze clip": ("maze", "ppo", {"epochs": 1}, "clip_range", (0.0, 0.5), {"epochs": 3}),
+    "maze exploration": ("maze", "q_learning", {"epsilon_steps": 0}, "epsilon_end", (0.0, 0.5), {"epsilon_steps": 9}),
+    "maze discount": ("maze", "actor_critic", {"gamma": 1.0}, "discount_states", (False, True), {"gamma": 0.9}),
+}
+
+
+def learnt(kind: str, algorithm: str, knobs: dict, folder: Path) -> np.ndarray:
+    """All numbers that a short run has learnt, in one row."""
+    if kind == "llm":
+        session = tools.session(algorithm, steps=3, **{"learning_rate": 0.01, **knobs})
+        for network in session.models.values():
+            tools.shake(network)
+    else:
+        task, steps, small = SMALL[kind]
+        module, name = kinds.kind(kind).session.split(":")
+        session = getattr(import_module(module), name).start(make(
+            kind=kind, algorithm_key=algorithm, task_key=task, steps=steps, knobs=small | knobs))
+    tools.records(session)
+    folder.mkdir()
+    session.save(folder)
+    files = sorted(path for path in folder.rglob("*.safetensors")
+                   if not path.name.startswith(("optimizer", "generator")))
+    return np.concatenate([array.ravel() for path in files for _, array in sorted(load_file(path).items())])
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_said_of_it_is_true(case, tmp_path):
+    kind, algorithm, held, key, values, freed = case
+    for name, knobs, acts in (("held", held, False), ("freed", held | freed, True)):
+        whole = make(kind=kind, algorithm_key=algorithm, task_key=kinds.kind(kind).task, knobs=knobs).knobs
+        assert bool(reason(key, whole)) != acts
+        first, second = (learnt(kind, algorithm, {**knobs, key: value}, tmp_path / f"{name}{place}")
+                         for place, value in enumerate(values))
+        assert np.allclose(first, second, rtol=0, atol=1e-4) != acts  # beyond rounding
+
+
+@pytest.mark.parametrize("key, values", [("pattern", ("a", "[")), ("length_low", (1, 3)), ("length_high", (3, 9))])
+def test_a_verifier_does_not_read_the_knobs_of_another(key, values, tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "?", "answer": "17"}')
+    row, read = TASKS["prompts"], {"pattern": ("regex", "contains")}.get(key, ("length",))
+    defaults = {knob.key: knob.default for knob in row.knobs}
+    for verifier in ("exact", "numeric", "regex", "contains", "length"):
+        knobs = {**defaults, "pattern": "7", "verifier": verifier, "length_high": 4}
+        assert bool(reason(key, knobs)) == (verifier not in read)
+        if verifier not in read:
+            scores = [[make_task(row, {**knobs, key: value}, path).score(Problem("?", "17"), text)
+                       for text in ("17", "1", "so it is 17", "a")] for value in values]
+            assert scores[0] == scores[1]
+
+
+def test_sft_that_is_not_done_has_no_target():
+    assert reason("sft_target", {"sft_steps": 0, "sft_target": 0.4}) == "there are no SFT steps"
+    assert not reason("sft_target", {"sft_steps": 1, "sft_target": 0.4}) and not reason("sft_target", {})
+
+
+def test_rules_speak_of_knobs_and_values_that_there_are():
+    known = every_knob()
+    for rule in RULES:
+        assert set(rule.knobs) | set(rule.at) <= known.keys()
+        assert all(known[key].check(value) == value for key, stops in rule.at.items() for value in stops)
+
+
+def test_a_cap_below_1_acts_even_on_policy():
+    on_policy = {"surrogate": "detached_weight", "updates_per_batch": 1, "mini_batches": 1}
+    assert reason("ratio_cap", on_policy | {"ratio_cap": 1.0})
+    assert not reason("ratio_cap", on_policy | {"ratio_cap": 0.5})
+
+
+def plain_idle(kind: str, algorithm: str, task: Task) -> set[str]:
+    """The knobs in plain sight that cannot act at an algorithm's defaults."""
+    knobs = knobs_of(kinds.algorithm(algorithm, kind), task)
+    values = {knob.key: knob.default for knob in knobs}
+    return {knob.key for knob in knobs if not knob.advanced and reason(knob.key, values)}
+
+
+def test_at_the_defaults_every_knob_in_plain_sight_acts():
+    """But those of the other objective, of the other verifiers, and β where the algorithm has no KL."""
+    for kind, table in kinds.KINDS.items():
+        for key, row in table.algorithms.items():
+            for task in table.tasks.values():
+                if row.loop in task.loops:
+                    without_kl = any(knob.key == "kl_placement" and knob.default == "off" for knob in row.knobs)
+                    allowed = {"beta", "kl_target"} if kind == "cartpole" else {"beta"} if without_kl else set()
+                    assert plain_idle(kind, key, task) - {"pattern"} <= allowed, (key, task.key)
+
+
+def test_what_a_choice_asks_for_acts_while_it_is_chosen():
+    for family in FAMILIES:
+        for choice in family.members:
+            for key in choice.needs:
+                assert not reason(key, {family.key: choice.key, key: 1})
