@@ -63,8 +63,8 @@ def test_nothing_of_the_users_folders_is_in_it(store, tmp_path, monkeypatch):
     spec = make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(home / "models" / "mine"), steps=5)
     store = Store()
     run_id = store.create(spec, mine=True)
-    store.log(run_id, "failed", {"text": f"The file {data} and {home}/x and {home}/models/mine are bad",
-                                 "more": [str(home)]}, 0)
+    store.log(run_id, "failed", {"text": f"The file {data} and {home}/x and {home}/models/mine are bad"}, 0)
+    store.log(run_id, "refused", {"knob": "beta", "value": [str(home)]}, 0)
     drive(store, run_id, start=fake.start)
     path = packing.write(store, run_id, tmp_path / "c.zip")
     for name, text in content(path).items():
