@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Parser(argparse.ArgumentParser):
     """An argument parser that is wrong in one sentence, without the usage before it."""
 
-    def error(self, message: str) -> None:
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"labcore: {message}; see {self.prog} --help.\n")
 
 

@@ -27,7 +27,8 @@ def due(step: int) -> bool:
 @torch.no_grad()
 def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
     """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the step's batch. JSON-clean."""
-    after, curves = parameters(session.policy), {}
+    after = parameters(session.policy)
+    curves: dict[str, list[float]] = {}
     for alpha in ALPHAS:
         put(session.policy, before + alpha * (after - before))
         found = surrogates(session.policy(data.observations).log_softmax(-1), data, bounds)

@@ -82,7 +82,8 @@ def _world(env: gym.Env, env_id: str) -> World:
         raise LabError(f"{env_id} has {kind}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
                        "or another environment with a Discrete action space.")
     if isinstance(seen, spaces.Discrete):
-        size, scale = int(seen.n), ()
+        size: int = int(seen.n)
+        scale: tuple[float, ...] = ()
     elif isinstance(seen, spaces.Box) and len(seen.shape) <= 2:
         size, scale = prod(seen.shape), _scale(seen)
     else:

@@ -94,7 +94,8 @@ class Trial:
 
         KL grows with the square of a small step and faster with that of a large one: hence the two powers.
         """
-        few, lengths = self._first(FEW), []
+        few = self._first(FEW)
+        lengths: list[float] = []
         for gradient in gradients:
             length, cost = lengths[-1] if lengths else FIRST_TRY, 0.0
             for _ in range(TRIES if float(gradient.norm()) else 0):
