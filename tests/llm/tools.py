@@ -101,7 +101,8 @@ class Letters:
 
 
 TINIER = ModelSize("tiny", "tinier", hidden=32, layers=1, heads=2, intermediate=48, parameters="0.01 M", context=64)
-SMALL = {"online": {"prompts_per_step": 4, "group_size": 4}, "sft": {"sequences_per_step": 8},
+SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch": 1},
+         "sft": {"sequences_per_step": 8},
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
 
 

@@ -81,7 +81,7 @@ def start(spec, base, resume):
     return FakeSession.start(spec, base, resume)
 
 
-PLAIN = {"sft_steps": 0, "learning_rate": 1e-3, "beta": 0.04, "group_size": 8}
+PLAIN = {"sft_steps": 0, "learning_rate": 1e-3, "beta": 0.04, "group_size": 8, "updates_per_batch": 1}
 
 
 def grpo(steps: int = 30, **knobs) -> specs.RunSpec:
