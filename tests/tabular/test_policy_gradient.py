@@ -239,7 +239,7 @@ def test_reinforce_by_hand():
 
 
 def test_ppo_first_epoch_is_reinforce_with_baseline():
-    """At π = π_old nothing is clipped; a mean over T steps instead of N episodes, and by the spread of A where asked for."""
+    """At π = π_old nothing is clipped; a mean over T steps instead of N episodes, over the std of A where asked for."""
     maze = textbook()
     knobs = {**KNOBS, "gae_lambda": 1.0, "epochs": 1, "entropy_coef": 0.01, "episodes_per_update": 3}
     first, second, third = (PolicyLearner(method(name), maze.states, 4)
