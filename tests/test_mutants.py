@@ -48,7 +48,7 @@ def test_all_killed_is_a_success_and_the_list_can_be_cut(project):
 def test_tests_that_fail_by_themselves_prove_nothing(project, capsys):
     (project / "tests/test_sums.py").write_text("def test_add():\n    assert False\n")
     assert mutants.main([], project) == 1
-    assert "tests/test_sums.py fail without any fault" in capsys.readouterr().out
+    assert "tests/test_sums.py fails without any fault" in capsys.readouterr().out
 
 
 def test_a_fault_that_makes_the_tests_hang_is_noticed(project):

@@ -115,6 +115,7 @@ def test_a_fork_begins_with_its_own_knobs():
 
 @pytest.mark.parametrize("rows, steps, found", [
     ([("started", 0), ("knob", 3), ("knob", 7), ("finished", 9)], range(1, 10), set()),
+    ([("started", 0), ("knob", 3), ("knob", 3), ("finished", 9)], range(1, 10), set()),  # two before one step
     ([("queued", 10), ("forked", 10), ("knob", 11), ("finished", 12)], range(11, 13), set()),
     ([("interrupted", 2**53), ("knob", -2**53)], [1, 2, 2**53], {1, 2, 2**53}),
     ([("started", 0), ("knob", 3), ("interrupted", 9), ("queued", 9), ("resumed", 9), ("knob", 6), ("finished", 12)],
