@@ -38,7 +38,7 @@ RULES = (
     Rule(("clip_low", "clip_high", "gate_positive", "gate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
          _ONE_UPDATE),
     Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE,
-         lambda values: values["ratio_cap"] >= 1),
+         lambda values: float(values["ratio_cap"]) >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
          "the score function takes no ratio"),
     Rule(("beta", "kl_estimator"), {"kl_placement": ("off",)}, "the KL placement is off"),
