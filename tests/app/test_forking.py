@@ -122,6 +122,23 @@ def test_where_nothing_is_left_from_before_the_marker_it_says_so(page, lab):
     assert box(test, "From step").value == 4
 
 
+@pytest.mark.parametrize("there, said", [
+    ((0, 2, 5), ["0", "2 · before β 0.04 → 0.2", "5"]), ((0, 3, 5), ["0 · before β 0.04 → 0.2", "3", "5"])])
+def test_a_checkpoint_says_which_change_comes_after_it(lab, there, said):
+    """The marker's step is 3: the checkpoint of step 2 is from before it, that of step 3 has it."""
+    changes = feed_of(lab.store, checkpointed(lab.store, at=there)).history.changes
+    assert [forking._about(step, there, changes) for step in there] == said
+
+
+@pytest.mark.parametrize("first, warned, offered", [(2, False, 0.04), (3, True, 0.04)])
+def test_the_marker_is_undone_even_where_the_first_checkpoint_has_it(page, lab, first, warned, offered):
+    parent = checkpointed(lab.store, at=(first, 6))
+    test = opened(page, lab, parent, marker(lab.store, parent).id)
+    assert any("No checkpoint is left" in each.value for each in test.info) is warned
+    beta = next(each for each in test.number_input if each.key.startswith("knob:fork:"))
+    assert beta.value == offered and fork_spec(lab.store, parent, first).knobs["beta"] == (0.2 if warned else 0.04)
+
+
 def test_the_dialog_stays_open_while_the_page_is_drawn_again_and_closes_for_good(page, lab):
     parent = checkpointed(lab.store, "running")
     test = opened(page, lab, parent)

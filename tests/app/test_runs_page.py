@@ -291,8 +291,11 @@ def test_details_show_settings_and_forks(page, lab):
     html = " ".join(element.proto.body for element in test.get("html"))
     assert "from step 4 · β 0.2 → 0.3 · queued at step 0" in html, "against its parent's value at that step"
     assert "KL coefficient" in html
-    twin, fresh = fork_spec(lab.store, parent, 4), fork_spec(lab.store, parent, 4, twin=False)
-    assert differences(lab.store.run(parent).spec, twin, 4) == ["nothing changed"]
+    fresh = fork_spec(lab.store, parent, 4, twin=False)
+    for step in (2, 3):  # right before and right after the first step that the moved knob counts in
+        (run_folder(parent) / "checkpoints" / f"step-{step:06d}").mkdir()
+        twin = fork_spec(lab.store, parent, step)
+        assert differences(lab.store.run(parent).spec, twin, step) == ["nothing changed"]
     assert differences(lab.store.run(parent).spec, fresh, 4) == [f"fresh random numbers, seed {fresh.seed}"]
 
 
