@@ -278,3 +278,23 @@ def test_a_row_without_a_clip_measures_none():
     rollout = small([1.0, -1.0])
     got = objective.measures(knobs("reinforce"), rollout, rollout.old_logprobs, torch.ones(2, 2), torch.ones(2, 2))
     assert set(got) == {"entropy"}
+
+
+def test_what_is_not_kept_counts_nowhere():
+    """The second completion is left out: denominators, loss, gradient and what is logged are the first one's alone."""
+    rollout = replace(small([1.0, -1.0]), kept=torch.tensor([True, False]))
+    assert Totals.of(rollout, 8) == Totals(total_rows=1, total_tokens=2, max_new_tokens=8)
+    assert Totals.of(replace(rollout, kept=torch.tensor([False, False])), 8) == Totals(1, 0, 8)
+    ratio, entropy = torch.tensor([[1.5, 1.0], [0.5, 9.0]]), torch.tensor([[1.0, 2.0], [6.0, 99.0]])
+    for aggregation in choices.AGGREGATION.names:
+        logprobs = (rollout.old_logprobs + ratio.log()).requires_grad_()
+        given = knobs("grpo", beta=2.0, entropy_coef=0.1, aggregation=aggregation)
+        total, _ = objective.loss(given, rollout, logprobs, entropy, Totals.of(rollout, 8))
+        total.backward()
+        k3 = (rollout.ref_logprobs - logprobs).detach()[0]
+        sums = -(1.2 + 1.0) + float(2 * (k3.exp() - 1 - k3).sum()) - 0.1 * 3
+        share = {"sequence_mean_token_sum": 1, "constant_length": 1 / 8}.get(aggregation, 1 / 2)
+        assert total.item() == pytest.approx(sums * share, rel=1e-5), aggregation
+        assert (logprobs.grad[1] == 0).all() and (logprobs.grad[0] != 0).all()
+    got = objective.measures(knobs("grpo", beta=0.0), rollout, logprobs.detach(), ratio, entropy)
+    assert (got["entropy"], got["ratio/max"], got["clip_frac/high"], got["clip_frac/low"]) == (1.5, 1.5, 0.5, 0.0)

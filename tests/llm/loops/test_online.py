@@ -271,3 +271,15 @@ def test_prompts_that_leave_no_room_name_their_line():
     started.policy.config.max_position_embeddings = 4
     with pytest.raises(LabError, match="line 7"):
         next(started.run())
+
+
+def test_each_update_learns_from_its_own_part(monkeypatch):
+    started, seen, real = session("ppo", prompts_per_step=6, mini_batches=3, steps=1), [], online.update
+    monkeypatch.setattr(online, "update", lambda session, rollout: seen.append(rollout) or real(session, rollout))
+    records(started)
+    passes = int(started.knobs["updates_per_batch"])
+    assert [(len(part.prompts), len(part.ids)) for part in seen] == [(2, 2 * part.group_size) for part in seen]
+    assert len(seen) == 3 * passes and seen[0].group_size == started.knobs["group_size"]
+    for one_pass in range(passes):
+        learnt = torch.cat([part.old_logprobs[:, 0] for part in seen[3 * one_pass: 3 * one_pass + 3]])
+        assert len(learnt.unique()) == len(torch.cat([part.old_logprobs[:, 0] for part in seen]).unique())
