@@ -53,7 +53,7 @@ ONLINE = (
          "signal, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
          "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P"),
-    Knob("updates_per_batch", "Updates per batch", 1, "Passes over each batch. Higher: more learning per sample, but "
+    Knob("updates_per_batch", "Updates per batch", 2, "Passes over each batch. Higher: more learning per sample, but "
          "off-policy: ratios leave 1 and the clip starts to work. Lower: always on policy.", "next batch", 1, 64,
          (1, 4), r"\mu"),
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
