@@ -29,7 +29,7 @@ DOORS = (
     ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself.",
      (("llm", "LLM lab"), ("playground", "Playground"))),
     ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "
-                                          "sweeps and forks.", (("compare", "Compare"), ("runs", "All runs"))),
+     "sweeps and forks.", (("compare", "Compare"), ("runs", "All runs"))),
 )
 
 

@@ -80,7 +80,7 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
     figure.update_layout(showlegend=False, margin={"r": 60}, bargap=0.35)
     figure.update_xaxes(type="log", title_text="variance of an episode's gradient, reward² (log)", dtick=1,
                         exponentformat="power", showgrid=True)
-    figure.update_yaxes(autorange="reversed", title_text="what log π is weighed with")
+    figure.update_yaxes(autorange="reversed", title_text="weight Ψ of ∇ log π")
     return figure
 
 

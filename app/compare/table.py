@@ -37,9 +37,8 @@ def show(chosen: Chosen, full: bool) -> None:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
         st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ means no "
-                    "difference. A "
-                   "beats B only where the 95 % interval of P leaves ½ out, both have three seeds or more, and the "
-                   "permutation test has p ≤ 0.1; anything else is a tie.")
+                   "difference. A beats B only where the 95 % interval of P leaves ½ out, both have three seeds or "
+                   "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
     if table.notes:
         st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')

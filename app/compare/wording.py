@@ -46,12 +46,12 @@ def headline(table: Table) -> str:
     rows = {row.label: row for row in table.rows}
     value = number(rows[leader].final.mean, METRICS[table.metric].digits)
     if going(table):
-        return f"So far {leader} leads ({value}): runs are still going: the comparison is not final."
+        return f"So far {leader} leads ({value}). Runs are still going: the comparison is not final."
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
     against = table.duels[FINAL][leader]
-    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare",
+    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare with",
             "B": "but behind most seeds of"}  # a few of its own lift its mean
     found = {words: [label for label, duel in against.items() if duel.verdict == verdict]
              for verdict, words in told.items()}
@@ -97,8 +97,8 @@ def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, s
     else:
         said = f"beats {other}" if (duel.verdict == "A") == mine else f"{other} beats it"
     band = "" if duel.low is None else f", 95 % interval {duel.low:.2f} to {duel.high:.2f}"
-    return (f"{said}, P {duel.p:.2f}", f"P({a} > {b}) = {duel.p:.2f}{band}. Seeds dealt to the two sides at random "
-            f"come apart as far in {duel.chance:.0%} of cases.")
+    return (f"{said}, P {duel.p:.2f}", f"P({a} > {b}) = {duel.p:.2f}{band}. Permutation test: "
+            f"p = {duel.chance:.2f}.")
 
 
 def measured(better: str) -> str:

@@ -119,7 +119,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
 
 
 def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
-    """What is right from now on: the task's own answer is not in the link, an empty one means that no verifier."""
+    """What is right from now on: the task's own answer is not in the link, an empty one that there is no verifier."""
     chosen = now().prompt
     prompt = drawn if chosen is None else chosen
     go(prompt=prompt, answer=None if answer == (known.get(prompt) or "") else answer)

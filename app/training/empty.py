@@ -104,8 +104,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
                     "prompt."),
                    ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
                     '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better "
-                                                                                "than expected is an advantage above "
-                                                                                "zero."),
+                    "than expected is an advantage above zero."),
                    ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
                     "advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),

@@ -97,7 +97,7 @@ def _form(run: RunRow, found: Wish) -> None:
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
                                   key=f"{scope}:twin", help="The same (common random numbers): what differs is due to "
-                                                            "what you change. Fresh: another draw from the same state.")
+                                  "what you change. Fresh: another draw from the same state.")
     steps = right.number_input("Until step", step + 1, WHOLE["steps"][1], base.steps, 10, key=f"{scope}:until:{step}")
     later = [each.text for each in changes if each.step > step]
     st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))

@@ -49,8 +49,7 @@ _PLANNING = (
 _LEARNING = (
     _ALPHA, _GAMMA,
     Knob("epsilon", "Exploration", 0.3, "Share of random moves. Higher: finds more, with lower returns during "
-                                        "training. "
-         "Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon"),
+         "training. Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon"),
     Knob("epsilon_end", "Exploration at the end", 0.05, "What the share of random moves falls to. Higher: keeps "
          "exploring. Lower: higher returns in the end.", "live", 0.0, 1.0, (0.0, 0.5), r"\varepsilon_{end}"),
     Knob("epsilon_steps", "Exploration falls over", 2000, "Moves until exploration reaches its end value; 0: it stays "

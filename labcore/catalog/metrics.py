@@ -56,12 +56,10 @@ class Panel:
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
            "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher"),
-    Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what completions are "
-                                                              "compared "
-           "by.", r"\bar R'", better="higher"),
-    Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier gave, before any of "
-                                                                  "it "
-           "was flipped.", r"\bar r", "Rises: the true reward.", better="higher"),
+    Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what "
+           "completions are compared by.", r"\bar R'", better="higher"),
+    Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
+           "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt."),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -89,8 +87,8 @@ _ALL = (
            scale="rate"),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
            "learnt from.", healthy="Well above 0: at 0 nothing is learnt.", scale="rate"),
-    Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its groups had "
-                                                            "signal.",
+    Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its "
+           "groups had signal.",
            healthy="1 while most groups have signal; grows as prompts become too easy or too hard.", digits=1),
     Metric("ratio/max", "Largest ratio", "", "Largest π/π_old over the batch's tokens.", r"\max\rho",
            "Below about 2."),
@@ -179,7 +177,7 @@ _ALL = (
            r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong.", better="lower"),
     Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
            "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
-    Metric("start_value", "Value of the start", "reward", "What the tables say that the start is worth.", "V(s_0)"),
+    Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)"),
     Metric("start_value/greedy", "Value of the greedy policy", "reward", "What the start is really worth if from now "
            "on the best actions of the tables are taken: exact, by a linear solve.", r"V_{greedy}(s_0)",
            "Reaches the best possible.", better="higher"),

@@ -226,8 +226,7 @@ def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].from_file != task_row.pairs:
         able = " or ".join(choice.key for choice in choices.PAIRS.members if choice.from_file == task_row.pairs)
         raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
-                        "to "
-                       f"{able}.")
+                       f"to {able}.")
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -174,7 +174,7 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     chosen = chosen_of(three)
     table = compare(chosen.traces, "reward")
     assert wording.headline(table) == (
-        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to compare REINFORCE.")
+        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to compare with REINFORCE.")
     looks = {look["label"]: look for look in look_of(chosen)}
     shown = wording.results(table, looks)
     for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no comparison from 1 seed", "not evidence",
@@ -196,7 +196,7 @@ def led(others: list[list[float]], leads: list[float]) -> str:
 
 def test_too_few_seeds_on_the_other_side_are_no_tie():
     said = led([0.1, 0.2], [0.8, 0.9, 0.95])
-    assert "too few seeds to compare RLOO." in said and "no comparison: the others have too few seeds" in said
+    assert "too few seeds to compare with RLOO." in said and "no comparison: the others have too few seeds" in said
     assert "is a tie" not in said
 
 

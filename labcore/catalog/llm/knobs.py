@@ -42,15 +42,14 @@ SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
-                                        "move, "
-         "and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
+         "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
     LEARNING_RATE.with_default(7e-4),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: bad tokens may lose more probability per batch. Lower: more "
          "careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: rare good tokens may grow faster, entropy lasts longer. Lower: "
          "more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
-    Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer groups without "
-         "signal, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
+    Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer zero-variance "
+         "groups, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
          "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P"),
     Knob("updates_per_batch", "Updates per batch", 2, "Passes over each batch. Higher: more learning per sample, but "
@@ -71,12 +70,10 @@ ONLINE = (
          "a penalty for the last tokens before the length limit; length_cost: every token costs.",
          choices=choices.SHAPING.names, advanced=True),
     Knob("overlong_buffer", "Overlong buffer", 1, "How many tokens before the length limit the overlong penalty "
-                                                  "begins. "
-         "Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096, (0, 4),
-         unit="tokens", advanced=True),
+         "begins. Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096,
+         (0, 4), unit="tokens", advanced=True),
     Knob("overlong_penalty", "Overlong penalty", 1.0, "The largest overlong penalty. Higher: shorter answers, even "
-                                                      "wrong "
-         "ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
+         "wrong ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
     Knob("length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
          "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
          unit="reward/token", advanced=True),
@@ -84,10 +81,8 @@ ONLINE = (
          "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended.",
          choices=choices.SELECTION.names, advanced=True),
     Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
-                                                    "groups "
-         "that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.", "next "
-                                                                                                         "batch", 0,
-         64, (0, 4), unit="rounds", advanced=True),
+         "groups that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.",
+         "next batch", 0, 64, (0, 4), unit="rounds", advanced=True),
     Knob("advantage", "Advantage", "group_standardised", "What a completion's reward is compared with: the better "
          "the baseline, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
     Knob("ratio", "Ratio", "token", "At which level new and old policy are compared: tokens, or the whole sequence.",
@@ -111,8 +106,7 @@ RATIO_CAP = Knob(
     "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
 GATE_POSITIVE = Knob(
     "gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for good tokens as their ratio "
-                                                       "leaves "
-    "1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{+}")
+    "leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{+}")
 GATE_NEGATIVE = Knob(
     "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens. Higher: steadier, they fall "
     "more slowly; a little above the other is usual. Lower: they may fall further per batch.", "live",
@@ -136,8 +130,7 @@ PREFERENCE = (
          (0.05, 5), r"\beta", "per nat", scale="log"),
     LEARNING_RATE,
     Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, more compute per "
-                                                 "step. "
-         "Lower: less compute, noisier.", "next batch", 1, 4096, (8, 128), "B"),
+         "step. Lower: less compute, noisier.", "next batch", 1, 4096, (8, 128), "B"),
     Knob("pair_prompts", "Prompts for pairs", 1024, "Prompts that the reference answers before training to make the "
          "pairs (unused with your own pairs). More: more varied pairs, a longer wait.", low=1, high=100_000,
          advanced=True),
@@ -148,8 +141,7 @@ PREFERENCE = (
     EVAL_PROMPTS,
     *SAMPLING, MAX_GRAD_NORM,
     Knob("pairs", "Source of pairs", "reference_once", "Where the pairs come from: the task's own file, completions "
-                                                       "of the "
-         "reference made once before training, or the policy's own completions at every step.",
+         "of the reference made once before training, or the policy's own completions at every step.",
          choices=choices.PAIRS.names, advanced=True),
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
          choices=choices.PREFERENCE_LOSS.names, advanced=True),
@@ -159,8 +151,7 @@ PREFERENCE = (
 SFT = (
     LEARNING_RATE,
     Knob("sequences_per_step", "Sequences per step", 64, "Examples in a batch. Higher: steadier, more compute per "
-                                                         "step. Lower: "
-         "cheaper, noisier.", "next batch", 1, 4096, (8, 256), "B"),
+         "step. Lower: less compute, noisier.", "next batch", 1, 4096, (8, 256), "B"),
     SFT_TARGET,
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),

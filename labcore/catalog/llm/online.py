@@ -1,5 +1,5 @@
-"""The online algorithms: each is a row of choices (`labcore.catalog.choices`) with its own defaults of the shared "
-  "knobs.
+"""The online algorithms: each is a row of choices (`labcore.catalog.choices`) with its own defaults of
+the shared knobs.
 
 A new one is a new row, plus a function where a choice does not exist yet. Left out on purpose: classes per algorithm,
 inheritance between them.
@@ -26,8 +26,8 @@ ROWS = (
               r"\hat A_i = R_i-\beta\,k_{1,i}-\overline{(R-\beta k_1)}",
         watch="The batch mean is a crude baseline: easy prompts look good, hard ones bad. Compare its spread "
               "with RLOO's. No ratio, so no clip either: nothing bounds an update.",
-        paper="Williams 1992, Machine Learning 8:229", without=("clip_low", "clip_high", "updates_per_batch",
-                                                                "mini_batches"),
+        paper="Williams 1992, Machine Learning 8:229",
+        without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"beta": 0.02, "advantage": "batch_mean", "ratio": "none", "surrogate": "score_function",
                   "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum"},
         models=("policy", "reference"),
@@ -66,43 +66,37 @@ ROWS = (
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad \hat A_i = R_i-\bar R_g,"
               r"\quad g = 1\ldots G",
         watch="Completion length: it no longer grows where answers are wrong. Each token weighs little (1/B L_max), "
-              "so the "
-              "gradient is shorter than GRPO's.",
+              "so the gradient is shorter than GRPO's.",
         paper="Liu et al. 2025, arXiv:2503.20783",
         defaults={"advantage": "group_mean", "aggregation": "constant_length", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels()),
     row("dapo", "DAPO", "online",
         summary="GRPO for long answers: a higher upper clip, batches refilled until groups have signal, a soft "
-                "penalty near "
-                "the length limit, equal weight for all tokens, no KL.",
+                "penalty near the length limit, equal weight for all tokens, no KL.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R'_i-\bar R'_g}{s_g+\epsilon},\quad 0 < \#\{\text{right}\} < G",
         watch="Resampling rounds: as prompts become easy more must be sampled for a full batch of signal. Its reward "
-              "curve "
-              "counts all that was sampled, not only what is learnt from.",
+              "curve counts all that was sampled, not only what is learnt from.",
         paper="Yu et al. 2025, arXiv:2503.14476",
         defaults={"clip_high": 0.28, "aggregation": "token_mean", "kl_placement": "off", "selection": "informative",
                   "resample_rounds": 3, "shaping": "overlong"},
         models=("policy", "reference"), panels=online_panels(more=("selection", "rounds"))),
     row("gspo", "GSPO", "online",
         summary="GRPO with one ratio per sequence, the geometric mean of its tokens' ratios: a whole answer is "
-                "clipped, or "
-                "none of it.",
+                "clipped, or none of it.",
         latex=r"L = -\frac1B\sum_i\Big[\min\big(s_i\hat A_i,\ \operatorname{clip}(s_i, 1-\varepsilon_{low}, "
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
               r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
         watch="Its ratios stay nearer to 1 than those of tokens, so its ε is far smaller: the paper takes 3e-4 and "
-              "4e-4 for "
-              "large models; small models make larger steps and want more.",
+              "4e-4 for large models; small models make larger steps and want more.",
         paper="Zheng et al. 2025, arXiv:2507.18071",
         defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
         models=("policy", "reference"), panels=online_panels()),
     row("cispo", "CISPO", "online",
         summary="No token loses its gradient: the ratio is only a fixed weight of log π, capped from above.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\operatorname{sg}\big(\min(\rho_t, \varepsilon_{max})\big)\hat "
-              r"A_i"
-              r"\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad \hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},"
+              r"A_i\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad \hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},"
               r"\quad g = 1\ldots G",
         watch="The share of capped tokens: these still learn, with the capped weight. The loss is not near 0 on "
               "policy.",

@@ -71,7 +71,7 @@ def fault(row: RunRow) -> str:
         return f"The run {row.id} has made no step yet: there is nothing to put into a capsule."
     if row.spec.data and not Path(row.spec.data).is_file():
         return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so the run cannot be "
-                 "repeated: export it without --capsule.")
+                "repeated: export it without --capsule.")
     if first_step(row.spec) not in dict(checkpoint.steps(run_folder(row.id))):
         return (f"The run {row.id} has lost its first checkpoint, without which it cannot be repeated: export it "
                 "without --capsule.")

@@ -114,8 +114,7 @@ _GRPO: Rules = {
                             "greedy completion"),
         "one": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
         "reward_to_go_whitened": ({"scale_rewards": "batch"}, "GRPOTrainer subtracts the group's mean and divides by "
-                                                              "the "
-                                  "spread of the batch's rewards, not of its tokens' returns"),
+                                  "the spread of the batch's rewards, not of its tokens' returns"),
     }, "GRPOTrainer has the group's mean as its baseline: scale_rewards says what it is divided by"),
     "whiten_advantages": _whitened,
     "ratio": choice({"token": ({"importance_sampling_level": "token"}, ""),
@@ -166,8 +165,7 @@ _DPO: Rules = {
     "pairs": choice({
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training: the experimental OnlineDPOTrainer "
-                                 "samples "
-                             "them at every step"),
+                             "samples them at every step"),
     }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
