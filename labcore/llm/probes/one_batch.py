@@ -115,8 +115,8 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
             learner.optimise("critic", learner.knobs["critic_learning_rate"], measured["value_loss"])
     session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
     values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
-    returns = credit(learner.knobs, replace(batch.rollout, old_values=values)).returns
-    explained = float(explained_variance(values, returns, batch.rollout.completion_mask))
+    seen = credit(learner.knobs, replace(seen_by(learner, batch), old_values=values))
+    explained = float(explained_variance(values, seen.returns, seen.counted))
     about = {"fitted": fitted, "batches": CRITIC_BATCHES, "passes": CRITIC_PASSES,
              "explained_variance": explained if isfinite(explained) else None}
     return values, about
