@@ -13,11 +13,13 @@ from app.link import Param
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
+from labcore.catalog import choices
 from labcore.store.rows import RunRow
 
 # How the samples are looked at: inside one completion of a prompt, coloured by one of the token's numbers.
 INSIDE, COLOUR = Param("inside", False, link.switch), Param("colour", "")
 PROMPT, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
+NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
 
 
 def _samples(run: RunRow, feed: Feed) -> None:
@@ -73,7 +75,7 @@ def _inside(groups: list[dict]) -> None:
         return
     view = tokens.VIEWS[chosen]
     st.html(tokens.strip(completion, view))
-    cut = " Dashed: the surrogate cuts this token off." if any(completion.get("cut") or []) else ""
+    cut = " Dashed: beyond the bound of the surrogate." if any(completion.get("cut") or []) else ""
     old = " An earlier version wrote this file, without KL per token." if (
         completion.get("ref_logprobs") and "kl" not in completion) else ""
     st.caption(f"{view.label}{f', {view.unit}' if view.unit else ''}. Hover over a token for all its numbers."
@@ -112,7 +114,8 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
         st.caption("No tokens yet: the dots come with the first samples.")
         return
     if "surrogate" not in samples:
-        st.caption(charts.EARLIER)
+        drawn = any("cut" in completion for group in samples["groups"] for completion in group["completions"])
+        st.caption(NO_CURVE if drawn else charts.EARLIER)
         return
     dots = charts.token_dots(samples)
     st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), theme=None, key="clip",
@@ -129,8 +132,9 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
                    "The chart Clipped counts all tokens of the batch as each update met them.")
 
 
-def _has_clip(run: RunRow) -> bool:
-    return any(knob.key == "clip_low" for knob in run.spec.row.knobs)
+def _has_ratio(run: RunRow) -> bool:
+    surrogate = run.spec.knobs.get("surrogate")
+    return surrogate is not None and choices.SURROGATE[str(surrogate)].needs_ratio
 
 
-TABS: Tabs = {"Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_clip)}
+TABS: Tabs = {"Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_ratio)}

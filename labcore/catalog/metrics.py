@@ -80,8 +80,8 @@ _ALL = (
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
            "and learning stops."),
     Metric("clip_frac/region", "Clipped", "share", "Share of tokens or actions whose gradient the clip cuts off: ratio "
-           "beyond the bound on the side that the advantage pushes to.", healthy="0 with one update per batch; "
-           "0.02 to 0.3 with more.", scale="rate"),
+           "beyond the bound on the side that the advantage pushes to. CISPO caps the weight there: the "
+           "gradient stays.", healthy="0 with one update per batch; 0.02 to 0.3 with more.", scale="rate"),
     Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate"),
     Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
            scale="rate"),

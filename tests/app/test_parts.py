@@ -3,10 +3,12 @@
 import errno
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from app import tokens
+from app.llm import own_tabs
 from app.training import controls, equation, status_line, uploads
 from app.training.feed import MOST, Feed, panels, payload
 from app.training.knobs import knobs_of
@@ -155,3 +157,11 @@ def test_a_legend_names_only_the_lines_that_there_are():
     assert lines(empty)["exact_match"] == ["exact_match", "frac_reward_zero_std"]
     assert lines(begun)["exact_match"] == ["exact_match"]
     assert lines(begun)["kl"] == lines(empty)["kl"]  # nothing yet: the chart waits with all its lines
+
+
+@pytest.mark.parametrize(("algorithm", "knobs", "there"), [
+    ("grpo", {}, True), ("sapo", {}, True), ("cispo", {}, True), ("raft", {}, False), ("dpo", {}, False),
+    ("grpo", {"surrogate": "score_function", "ratio": "none"}, False)])
+def test_the_surrogate_s_tab_is_there_where_it_is_one_of_a_ratio(algorithm, knobs, there):
+    run = SimpleNamespace(spec=make(algorithm_key=algorithm, task_key="sort", knobs=knobs))
+    assert own_tabs.TABS["Surrogate"][1](run) is there
