@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import theme
+from labcore.catalog.metrics import METRICS
 
 EARLIER = ("An earlier version of the lab wrote this file, without the surrogate's curve and the tokens that it cuts "
            "off: a later step or a new run has them.")
@@ -79,9 +80,13 @@ def line_figure(line: dict[str, Any], kind: str = "light", kl_unit: str = "nats/
     """The surrogates and the mean KL along θ_old → θ_new and beyond."""
     colours = theme.palette(kind)
     figure = make_subplots(2, 1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.08)
-    for key, name, colour, dash in (("cpi", "L<sup>CPI</sup>, unclipped", colours[1], "dash"),
-                                    ("clip", "L<sup>CLIP</sup>, clipped", colours[0], "solid"),
-                                    ("kl_penalised", "L<sup>KLPEN</sup>, unclipped − β KL", colours[2], "dot")):
+    drawn = [("cpi", "L<sup>CPI</sup>, unclipped", colours[1], "dash"),
+             ("clip", "L<sup>CLIP</sup>, clipped", colours[0], "solid"),
+             ("kl_penalised", "L<sup>KLPEN</sup>, unclipped − β KL", colours[2], "dot")]
+    named = {key for key, *_ in drawn}
+    drawn += [(key, METRICS[f"surrogate/{key}"].label, colours[4], "solid")  # the algorithm's own, where it is another
+              for key in line if key not in named and f"surrogate/{key}" in METRICS]
+    for key, name, colour, dash in drawn:
         figure.add_scatter(x=line["alpha"], y=line[key], name=name, mode="lines",
                            line={"color": colour, "width": 2, "dash": dash}, row=1, col=1)
     figure.add_scatter(x=line["alpha"], y=line["kl"], name="mean KL(π_old ‖ π_α)", mode="lines",

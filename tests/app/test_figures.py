@@ -60,3 +60,9 @@ def test_the_line_has_all_four_curves_and_both_policies():
     assert len(figure.data) == 4
     assert {note.text for note in figure.layout.annotations} == {"θ_old", "θ_new"}
     assert {shape.x0 for shape in figure.layout.shapes} == {0, 1}
+
+
+def test_the_line_has_the_algorithm_s_own_surrogate_as_well():
+    own = [2 * value for value in line()["cpi"]]
+    drawn = charts.line_figure(line() | {"soft_gate": own}).data
+    assert [list(each.y) for each in drawn if each.name == "Surrogate, soft gate"] == [own] and len(drawn) == 5
