@@ -77,10 +77,10 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:
     """The runs of these that are language models and have a checkpoint to ask."""
     runs = [lab().find(run_id) for run_id in run_ids]
-    return [run for run in runs if run is not None and speaks(run)]
+    return [run for run in runs if run is not None and supported(run)]
 
 
-def speaks(run: RunRow) -> bool:
+def supported(run: RunRow) -> bool:
     return run.spec.kind == "llm" and bool(steps(run.id))
 
 

@@ -17,7 +17,7 @@ from labcore.compare.table import FINAL, Table, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.store.rows import RunRow
 
-_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no comparison"}
+_COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")
 _SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
          "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
@@ -45,13 +45,13 @@ def table(found: Table, chosen: Chosen) -> bytes:
     keyed = _keyed([trace for trace in chosen.traces if trace.run in runs])
     keyed, lines = {row.label: keyed[row.runs[0]] for row in found.rows}, []
     for row in found.rows:
-        duel = found.duels[FINAL][row.label].get(against)
+        comparison = found.comparisons[FINAL][row.label].get(against)
         cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
-        verdict = "" if duel is None else _COMES_TO["none" if going(found) else duel.verdict]
+        verdict = "" if comparison is None else _COMES_TO["none" if going(found) else comparison.verdict]
         lines.append([keyed[row.label], row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
                       *(n for c in cells for n in _three(c)),
                       *(n for name in deltas for n in _three(row.deltas.get(name))),
-                      keyed[against] if duel else "", "" if duel is None else duel.p, verdict,
+                      keyed[against] if comparison else "", "" if comparison is None else comparison.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
                       " ".join(row.models)])
     return _written(header, lines)

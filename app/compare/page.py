@@ -47,7 +47,7 @@ def _one_batch(chosen: Chosen, full: bool) -> None:
 
 
 def _speaks(chosen: Chosen) -> bool:
-    return any(isinstance(source, RunRow) and answers.speaks(source) for source in chosen.sources)
+    return any(isinstance(source, RunRow) and answers.supported(source) for source in chosen.sources)
 
 
 DRAWN: dict[str, View] = {

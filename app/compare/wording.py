@@ -12,7 +12,7 @@ from app.status import duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
-from labcore.compare.statistics import Duel, Mean
+from labcore.compare.statistics import Comparison, Mean
 from labcore.compare.table import FINAL, LAST, Row, Table
 from labcore.compare.traces import AXES
 from labcore.spec.run_spec import RunSpec
@@ -50,10 +50,10 @@ def headline(table: Table) -> str:
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
-    against = table.duels[FINAL][leader]
+    against = table.comparisons[FINAL][leader]
     told = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare with",
             "B": "but behind most seeds of"}  # a few of its own lift its mean
-    found = {words: [label for label, duel in against.items() if duel.verdict == verdict]
+    found = {words: [label for label, comparison in against.items() if comparison.verdict == verdict]
              for verdict, words in told.items()}
     parts = [f"{words} {listed(labels)}" for words, labels in found.items() if labels]
     return f"At the end {leader} ({value}): {'; '.join(parts)}."
@@ -84,21 +84,21 @@ def mean(value: Mean | None, digits: int, sign: bool = False) -> str:
     return shown[0] if len(shown) == 1 else f"{shown[0]} [{shown[1]}, {shown[2]}]"
 
 
-def verdict(duel: Duel, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
+def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
     """(what it comes to, the evidence) of A against B, `fewest` seeds on the smaller side.
 
     It is said of A where that is `mine`, else of B.
     """
     other = b if mine else a
-    if duel.verdict == "none":
+    if comparison.verdict == "none":
         said = f"no comparison from {seeds(fewest)}"
-    elif duel.verdict == "tie":
+    elif comparison.verdict == "tie":
         said = f"tie with {other}"
     else:
-        said = f"beats {other}" if (duel.verdict == "A") == mine else f"{other} beats it"
-    band = "" if duel.low is None else f", 95 % interval {duel.low:.2f} to {duel.high:.2f}"
-    return (f"{said}, P {duel.p:.2f}", f"P({a} > {b}) = {duel.p:.2f}{band}. Permutation test: "
-            f"p = {duel.chance:.2f}.")
+        said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
+    band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
+    return (f"{said}, P {comparison.p:.2f}", f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
+            f"p = {comparison.chance:.2f}.")
 
 
 def measured(better: str) -> str:
@@ -162,10 +162,10 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
         return shown
     if table.baseline:
         other = next(each for each in table.rows if each.label == table.baseline)
-        said, why = verdict(row.duels[measure], row.label, table.baseline, min(row.seeds, other.seeds), True)
+        said, why = verdict(row.comparisons[measure], row.label, table.baseline, min(row.seeds, other.seeds), True)
         said = f"Δ {mean(row.deltas[measure], digits, sign=True)}<br>{html.escape(said)}"
     elif row.label == leader:
-        verdicts = {duel.verdict for duel in table.duels[measure][leader].values()}
+        verdicts = {comparison.verdict for comparison in table.comparisons[measure][leader].values()}
         said = ("beats all others" if len(beaten) == len(table.rows) - 1 else
                 f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
                 "leads by its mean, but not by most seeds" if "B" in verdicts else
@@ -175,8 +175,8 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
         why = "The best mean of all."
     else:
         first = next(each for each in table.rows if each.label == leader)
-        duel = table.duels[measure][leader][row.label]
-        said, why = verdict(duel, leader, row.label, min(row.seeds, first.seeds), False)
+        comparison = table.comparisons[measure][leader][row.label]
+        said, why = verdict(comparison, leader, row.label, min(row.seeds, first.seeds), False)
         said = html.escape(said)
     return f'{shown}<small title="{html.escape(why)}">{said}</small>'
 

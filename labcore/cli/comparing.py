@@ -13,7 +13,7 @@ from typing import Any
 from labcore.catalog.metrics import METRICS
 from labcore.compare import foreign, frontier, imported
 from labcore.compare.loading import load
-from labcore.compare.statistics import FEWEST, Duel, Mean
+from labcore.compare.statistics import FEWEST, Comparison, Mean
 from labcore.compare.table import FINAL, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
@@ -129,21 +129,23 @@ def _verdicts(table: Table) -> str:
         where = "at the end" if measure == FINAL else f"at equal {AXES[measure]}"
         if table.baseline:
             lines = [[row.label, f"Δ {_mean(row.deltas[measure], digits, sign=True)}",
-                      _duel(row.duels[measure], row.label, table.baseline)]
+                      _compared(row.comparisons[measure], row.label, table.baseline)]
                      for row in table.rows if row.label != table.baseline]
             parts.append("\n".join([f"{where}, against {table.baseline}", *lay_out(lines)]))
         else:
-            lines = [[label, _duel(duel, leader, label)] for label, duel in table.duels[measure][leader].items()]
+            against = table.comparisons[measure][leader]
+            lines = [[label, _compared(each, leader, label)] for label, each in against.items()]
             parts.append("\n".join([f"{where}, {leader} against", *lay_out(lines)]))
     return "\n".join(parts)
 
 
-def _duel(duel: Duel, a: str, b: str) -> str:
-    """"P 0.89 [0.67, 1.00], by chance 20 %: tie"; words alone where the numbers of a few seeds would mean nothing."""
-    if duel.verdict == "none":
+def _compared(comparison: Comparison, a: str, b: str) -> str:
+    """"P 0.89 [0.67, 1.00], p = 0.20: tie"; words alone where the numbers of a few seeds would mean nothing."""
+    if comparison.verdict == "none":
         return f"no comparison: too few seeds, {FEWEST} on each side are needed"
-    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[duel.verdict]
-    return f"P(A>B) {duel.p:.2f} [{duel.low:.2f}, {duel.high:.2f}], by chance {duel.chance:.0%}: {said}"
+    said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[comparison.verdict]
+    return (f"P(A>B) {comparison.p:.2f} [{comparison.low:.2f}, {comparison.high:.2f}], "
+            f"p = {comparison.chance:.2f}: {said}")
 
 
 def _plane(points: Sequence[frontier.Point]) -> str:

@@ -69,8 +69,8 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> St
     leader = max(values, key=lambda label: sign * float(np.mean(values[label])))
     beats, ties, few = [], [], []
     for label in values.keys() - {leader}:
-        duel = statistics.duel(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
-        {"A": beats, "none": few}.get(duel.verdict, ties).append(label)
+        comparison = statistics.comparison(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
+        {"A": beats, "none": few}.get(comparison.verdict, ties).append(label)
     order = list(values)
     return Standing(criterion, equal.get(criterion), values,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},

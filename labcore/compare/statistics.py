@@ -36,7 +36,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Duel:
+class Comparison:
     """A against B. `p` is P(A > B) over the seeds, with its 95 % interval; None with one seed on a side.
 
     `chance` is how often seeds dealt to the two sides at random come apart as far as these did, or further.
@@ -49,10 +49,10 @@ class Duel:
     verdict: Verdict
 
     @property
-    def mirrored(self) -> Duel:
+    def mirrored(self) -> Comparison:
         """B against A."""
         low, high = (None, None) if self.low is None else (1 - self.high, 1 - self.low)
-        return Duel(1 - self.p, low, high, self.chance, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
+        return Comparison(1 - self.p, low, high, self.chance, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
 
 
 def mean(values: np.ndarray) -> Mean:
@@ -116,7 +116,7 @@ def p_better(a: np.ndarray, b: np.ndarray) -> float:
     return float(_wins(a, b).mean())
 
 
-def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
+def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparison:
     """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
 
     A tie where the interval contains ½, and where seeds dealt at random come apart as far in more than one case of
@@ -138,7 +138,7 @@ def duel(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Duel:
         verdict = "tie"
     else:
         verdict = "A" if p > 0.5 else "B"
-    return Duel(p, low, high, chance, verdict)
+    return Comparison(p, low, high, chance, verdict)
 
 
 def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:

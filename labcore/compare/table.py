@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
-from labcore.compare.statistics import Duel, Mean
+from labcore.compare.statistics import Comparison, Mean
 from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
 from labcore.errors import LabError
 from labcore.spec.run_spec import RunSpec
@@ -55,7 +55,7 @@ class Group:
 class Row:
     """One group in numbers, each a mean over its seeds; None where it has no such number.
 
-    `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `duels` are
+    `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `comparisons` are
     against the baseline, this group being A.
     """
 
@@ -72,14 +72,14 @@ class Row:
     models: tuple[str, ...]
     values: Mapping[str, tuple[float, ...]]
     deltas: Mapping[str, Mean]
-    duels: Mapping[str, Duel]
+    comparisons: Mapping[str, Comparison]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A comparison. `equal`: axis -> where on it all groups were judged. `config`: key -> its value in each group,
-    only where they differ. `duels`: measure -> A -> B -> the duel. `leaders`: measure -> the best group's label, and
-    the labels that it beats. `notes` say what a reader must know."""
+    """A comparison. `equal`: axis -> where on it all groups were compared. `config`: key -> its value in each group,
+    only where they differ. `comparisons`: measure -> A -> B -> the comparison. `leaders`: measure -> the best group's
+    label, and the labels that it beats. `notes` say what a reader must know."""
 
     metric: str
     better: str
@@ -87,7 +87,7 @@ class Table:
     rows: tuple[Row, ...]
     equal: Mapping[str, float]
     config: Mapping[str, tuple[Any, ...]]
-    duels: Mapping[str, Mapping[str, Mapping[str, Duel]]]
+    comparisons: Mapping[str, Mapping[str, Mapping[str, Comparison]]]
     leaders: Mapping[str, tuple[str, tuple[str, ...]]]
     notes: tuple[str, ...]
 
@@ -103,8 +103,9 @@ class Table:
                            f"reached: choose another axis (they share {shared}).")
         kept = (FINAL, axis)
         rows = tuple(replace(row, equal={axis: row.equal[axis]}, values=_of(row.values, (*kept, "best")),
-                             deltas=_of(row.deltas, (*kept, "best")), duels=_of(row.duels, kept)) for row in self.rows)
-        return replace(self, rows=rows, equal={axis: self.equal[axis]}, duels=_of(self.duels, kept),
+                             deltas=_of(row.deltas, (*kept, "best")), comparisons=_of(row.comparisons, kept))
+                     for row in self.rows)
+        return replace(self, rows=rows, equal={axis: self.equal[axis]}, comparisons=_of(self.comparisons, kept),
                        leaders=_of(self.leaders, kept))
 
 
@@ -152,14 +153,14 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     equal = equal_places(found, key)
     values = [values_of(group, key, equal) for group in found]
     better = METRICS[key].better
-    duels = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
+    comparisons = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
              for measure in (FINAL, *equal)}
     rows = tuple(_row(group, key, numbers, values[found.index(pinned)] if pinned and pinned is not group else None,
-                      {measure: duels[measure][group.label][pinned.label] for measure in duels}
+                      {measure: comparisons[measure][group.label][pinned.label] for measure in comparisons}
                       if pinned and pinned is not group else {}) for group, numbers in zip(found, values, strict=True))
-    leaders = {measure: _leader(rows, measure, duels[measure], better) for measure in duels}
+    leaders = {measure: _leader(rows, measure, comparisons[measure], better) for measure in comparisons}
     left_out = [f"{trace.run} ({trace.state})" for trace in traces if trace not in with_rows]
-    return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), duels, leaders,
+    return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), comparisons, leaders,
                  tuple(_notes(key, found, leaders, left_out)))
 
 
@@ -275,17 +276,17 @@ def _means(values: np.ndarray) -> np.ndarray:
     return sliding_window_view(values, min(LAST, values.size)).mean(axis=1)
 
 
-def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Duel]]:
-    """A -> B -> the duel, for all pairs."""
-    duels: dict[str, dict[str, Duel]] = {label: {} for label in labels}
+def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Comparison]]:
+    """A -> B -> the comparison, for all pairs."""
+    comparisons: dict[str, dict[str, Comparison]] = {label: {} for label in labels}
     for (a, x), (b, y) in combinations(zip(labels, values, strict=True), 2):
-        duels[a][b] = statistics.duel(np.array(x), np.array(y), better)
-        duels[b][a] = duels[a][b].mirrored
-    return duels
+        comparisons[a][b] = statistics.comparison(np.array(x), np.array(y), better)
+        comparisons[b][a] = comparisons[a][b].mirrored
+    return comparisons
 
 
 def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
-         against: Mapping[str, tuple[float, ...]] | None, duels: Mapping[str, Duel]) -> Row:
+         against: Mapping[str, tuple[float, ...]] | None, comparisons: Mapping[str, Comparison]) -> Row:
     means = {measure: statistics.mean(np.array(numbers)) for measure, numbers in values.items()}
     deltas = {} if against is None else {
         measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
@@ -293,7 +294,7 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
                {axis: means[axis] for axis in AXES if axis in means}, _cost(group, "seconds"), _cost(group, "memory"),
-               spec.row.models if spec else (), values, deltas, duels)
+               spec.row.models if spec else (), values, deltas, comparisons)
 
 
 def _cost(group: Group, key: str) -> Mean | None:
@@ -303,12 +304,13 @@ def _cost(group: Group, key: str) -> Mean | None:
     return statistics.mean(np.array(peaks)) if peaks else None
 
 
-def _leader(rows: Sequence[Row], measure: str, duels: Mapping[str, Mapping[str, Duel]],
+def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping[str, Comparison]],
             better: str) -> tuple[str, tuple[str, ...]]:
     """(the group with the best mean, the groups that it beats)."""
     sign = -1 if better == "lower" else 1
     first = max(rows, key=lambda row: sign * float(np.mean(row.values[measure])))
-    return first.label, tuple(label for label, duel in duels[first.label].items() if duel.verdict == "A")
+    beaten = tuple(label for label, each in comparisons[first.label].items() if each.verdict == "A")
+    return first.label, beaten
 
 
 def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str, tuple[str, ...]]],

@@ -112,7 +112,8 @@ def collect(session: LlmSession) -> Batch:
         prompts, completions.ids, completions.mask, completions.truncated, batch.shaped, completions.logprobs,
         ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
         old_values=None if session.critic is None else token_values(session, prompts, completions),
-        kept=_mask(batch.kept), token_rewards=batch.rewards.per_token, greedy_rewards=batch.greedy_rewards)
+        kept=_mask(batch.kept), token_rewards=_on(batch.rewards.per_token, session.device),
+        greedy_rewards=batch.greedy_rewards)
     return Batch(batch, rollout, rounds, knobs["selection"] != "everything")
 
 
@@ -149,6 +150,11 @@ def _shape_and_select(session: LlmSession, rewards: Rewards, completions: Comple
     kept = call(member(choices.SELECTION, knobs["selection"]), knobs, {
         "rewards": shaped.view(-1, group_size), "truncated": completions.truncated.view(-1, group_size)})
     return shaped, kept.flatten() & ~shaped.isnan()
+
+
+def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
+    """Rewards of tokens where the networks are."""
+    return None if per_token is None else per_token.float().to(device)
 
 
 def _mask(kept: Tensor) -> Tensor | None:

@@ -102,7 +102,8 @@ def sample_once(session: LlmSession) -> list[Pair]:
         rewards = verified(session, problems, generated).total.tolist()
         for index, problem in enumerate(problems):
             rows = range(index * group_size, (index + 1) * group_size)
-            ordered = sorted((row for row in rows if generated.texts[row]), key=rewards.__getitem__)
+            scored = (row for row in rows if generated.texts[row] and not isnan(rewards[row]))
+            ordered = sorted(scored, key=rewards.__getitem__)
             extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
             pairs += [_pair(problem, generated, high, low) for high, low in extremes if rewards[high] > rewards[low]]
     if not pairs:

@@ -49,7 +49,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     rows = len(prompts) * group_size
     going = prompts.ids.new_ones(rows, dtype=torch.bool)
     ids, masks, logprobs = [], [], []
-    if llama.speaks(model):
+    if llama.supported(model):
         step = llama.steps(model, prompts, group_size, max_new_tokens - 1)
     elif shares_prefixes(model):
         step = _cached_steps(model, prompts, group_size)

@@ -254,11 +254,11 @@ def test_the_table_as_a_file(three):
 def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
     chosen = chosen_of(three)
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))
-    assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no comparison"]  # REINFORCE has one seed
+    assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no verdict"]  # REINFORCE has one seed
     assert rows[3]["states"] == "finished"
     chosen = chosen_of([*three, tools.stored(Store(), [0.4], seed=9, algorithm="ppo", state="running")])
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))
-    assert [row["verdict"] for row in rows] == ["no comparison", "", "no comparison", "no comparison"]
+    assert [row["verdict"] for row in rows] == ["no verdict", "", "no verdict", "no verdict"]
     assert rows[2]["states"] == "finished finished finished running"
 
 

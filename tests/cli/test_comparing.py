@@ -30,7 +30,7 @@ def test_a_comparison_in_words(capsys):
     assert [line.split()[:2] for line in head.splitlines()[2:]] == [["GRPO", "3"], ["RLOO", "3"]]
     assert "at 800 tokens" in head and "policy + reference" in head
     assert verdicts.splitlines()[:2] == ["at the end, GRPO against",
-                                         "RLOO  P(A>B) 1.00 [1.00, 1.00], by chance 10%: GRPO wins"]
+                                         "RLOO  P(A>B) 1.00 [1.00, 1.00], p = 0.10: GRPO wins"]
     assert plane.splitlines()[1].split() == ["RLOO", "0.150", "0.0200", "on", "the", "front"]
     assert ["advantage", "group_standardised", "leave_one_out"] in [line.split() for line in settings.splitlines()]
     assert "temperature" not in settings
@@ -64,7 +64,7 @@ def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
     assert main(["compare", parent, fork, "--json"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["config"] == {"parent": [None, f"{parent} at step 4"], "twin": [None, True]}
-    assert got["duels"]["final"]["GRPO"]
+    assert got["comparisons"]["final"]["GRPO"]
 
 
 def test_a_comparison_as_json(capsys):
@@ -73,7 +73,7 @@ def test_a_comparison_as_json(capsys):
     assert main(["compare", *runs, "--json", "--metric", "reward"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert [row["label"] for row in got["rows"]] == ["GRPO", "RLOO"] and got["metric"] == "reward"
-    assert got["duels"]["final"]["GRPO"]["RLOO"]["verdict"] == "A"
+    assert got["comparisons"]["final"]["GRPO"]["RLOO"]["verdict"] == "A"
     assert [point["on_front"] for point in got["frontier"]] == [True, True]
 
 

@@ -83,45 +83,45 @@ def test_duels_like_their_slow_twins():
     rng = np.random.default_rng(3)
     for _ in range(8):
         a, b = rng.integers(0, 5, rng.integers(2, 6)), rng.integers(1, 6, rng.integers(2, 5))
-        got = statistics.duel(a, b)
+        got = statistics.comparison(a, b)
         assert got.p == pytest.approx(slow_wins(a, b)) and got.chance == pytest.approx(slow_chance(a, b))
         assert got.low <= got.p <= got.high
 
 
 def test_the_chance_by_hand():
     # 3 against 3: 20 divisions, 2 of them come apart as far.
-    assert statistics.duel([4, 5, 6], [1, 2, 3]).chance == pytest.approx(0.1)
-    assert statistics.duel([3, 4], [1, 2]).chance == pytest.approx(1 / 3)
-    many = statistics.duel(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
+    assert statistics.comparison([4, 5, 6], [1, 2, 3]).chance == pytest.approx(0.1)
+    assert statistics.comparison([3, 4], [1, 2]).chance == pytest.approx(1 / 3)
+    many = statistics.comparison(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
     assert many.chance == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
 
 
 def test_verdicts():
-    assert statistics.duel([4, 5, 6], [1, 2, 3]).verdict == "A"
-    assert statistics.duel([1, 2, 3], [4, 5, 6]).verdict == "B"
-    assert statistics.duel([1, 5, 9], [2, 4, 8]).verdict == "tie"
-    assert statistics.duel([1, 2, 3], [1, 2, 3]).verdict == "tie"
-    near = statistics.duel([1, 2, 3], [1, 2, 3])
+    assert statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"
+    assert statistics.comparison([1, 2, 3], [4, 5, 6]).verdict == "B"
+    assert statistics.comparison([1, 5, 9], [2, 4, 8]).verdict == "tie"
+    assert statistics.comparison([1, 2, 3], [1, 2, 3]).verdict == "tie"
+    near = statistics.comparison([1, 2, 3], [1, 2, 3])
     assert near.p == 0.5 and near.low < 0.5 < near.high
 
 
 def test_lower_is_better():
-    worse = statistics.duel([4, 5, 6], [1, 2, 3], better="lower")
+    worse = statistics.comparison([4, 5, 6], [1, 2, 3], better="lower")
     assert worse.p == 0 and worse.verdict == "B"
 
 
 def test_few_seeds_are_no_evidence():
     """Two against two come apart in one case of three by chance; one against one always does."""
-    two, one = statistics.duel([3, 4], [1, 2]), statistics.duel([3], [1])
+    two, one = statistics.comparison([3, 4], [1, 2]), statistics.comparison([3], [1])
     assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
-    assert two.mirrored.verdict == "none" == statistics.duel([3, 4, 5, 6], [1, 2]).verdict
+    assert two.mirrored.verdict == "none" == statistics.comparison([3, 4, 5, 6], [1, 2]).verdict
     assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.chance == 1
 
 
 def test_a_coin_seldom_wins():
     """Of groups drawn alike, few are told apart: 3 against 3 come apart wholly in one case of ten."""
     rng = np.random.default_rng(5)
-    told = [statistics.duel(rng.normal(size=5), rng.normal(size=5)).verdict != "tie" for _ in range(200)]
+    told = [statistics.comparison(rng.normal(size=5), rng.normal(size=5)).verdict != "tie" for _ in range(200)]
     assert np.mean(told) < 0.15
 
 
@@ -156,6 +156,6 @@ def test_a_gap_like_the_difference_at_each_place():
 
 def test_three_seeds_need_all_of_one_side_above_all_of_the_other():
     """8 of 9 pairs won is as far apart as one division in five; the bootstrap alone would call it a win."""
-    near = statistics.duel([3, 5, 6], [1, 2, 4])
+    near = statistics.comparison([3, 5, 6], [1, 2, 4])
     assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.chance == pytest.approx(0.2)
-    assert near.verdict == "tie" and statistics.duel([4, 5, 6], [1, 2, 3]).verdict == "A"
+    assert near.verdict == "tie" and statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"

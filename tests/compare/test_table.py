@@ -175,11 +175,11 @@ def test_against_a_baseline():
     good = [tools.stored(store, [0.9 + 0.01 * seed] * 6, seed=seed) for seed in range(3)]
     bad = [tools.stored(store, [0.1 + 0.01 * seed] * 6, seed=seed, algorithm="rloo") for seed in range(3)]
     got = of(*good, *bad, baseline=bad[1])
-    assert got.baseline == "RLOO" and got.rows[1].deltas == {} and got.rows[1].duels == {}
-    delta, duel = got.rows[0].deltas[FINAL], got.rows[0].duels[FINAL]
-    assert delta.mean == pytest.approx(0.8) and delta.low > 0.7 and duel.p == 1 and duel.verdict == "A"
-    assert set(got.rows[0].duels) == {FINAL, "updates", "tokens", "seconds"}
-    assert got.duels[FINAL]["RLOO"]["GRPO"].verdict == "B" and got.duels[FINAL]["RLOO"]["GRPO"].p == 0
+    assert got.baseline == "RLOO" and got.rows[1].deltas == {} and got.rows[1].comparisons == {}
+    delta, comparison = got.rows[0].deltas[FINAL], got.rows[0].comparisons[FINAL]
+    assert delta.mean == pytest.approx(0.8) and delta.low > 0.7 and comparison.p == 1 and comparison.verdict == "A"
+    assert set(got.rows[0].comparisons) == {FINAL, "updates", "tokens", "seconds"}
+    assert got.comparisons[FINAL]["RLOO"]["GRPO"].verdict == "B" and got.comparisons[FINAL]["RLOO"]["GRPO"].p == 0
     assert got.leaders[FINAL] == ("GRPO", ("RLOO",)) and got.notes == ()
     with pytest.raises(LabError, match="The baseline nobody is none of the runs"):
         of(*good, baseline="nobody")
@@ -199,8 +199,8 @@ def test_a_duel_seen_from_the_other_side():
     store = Store()
     a = [tools.stored(store, [reward] * 6, seed=seed) for seed, reward in enumerate((0.1, 0.5, 0.9, 0.4))]
     b = [tools.stored(store, [reward] * 6, seed=seed, algorithm="rloo") for seed, reward in enumerate((0.3, 0.8, 0.9))]
-    duels = of(*a, *b).duels[FINAL]
-    one, other = duels["GRPO"]["RLOO"], duels["RLOO"]["GRPO"]
+    comparisons = of(*a, *b).comparisons[FINAL]
+    one, other = comparisons["GRPO"]["RLOO"], comparisons["RLOO"]["GRPO"]
     assert one.p == pytest.approx(1 - other.p) and one.low == pytest.approx(1 - other.high)
     assert one.p == pytest.approx(4.5 / 12) and one.verdict == other.verdict == "tie" and one.chance == other.chance
 
@@ -244,7 +244,7 @@ def test_the_table_is_plain_data_and_can_be_narrowed():
     assert json.loads(json.dumps(got.to_json(), allow_nan=False))["equal"] == {"updates": 6, "tokens": 600,
                                                                                "seconds": 6}
     narrow = got.only("tokens")
-    assert narrow.equal == {"tokens": 600} and set(narrow.leaders) == set(narrow.duels) == {FINAL, "tokens"}
+    assert narrow.equal == {"tokens": 600} and set(narrow.leaders) == set(narrow.comparisons) == {FINAL, "tokens"}
     assert set(narrow.rows[0].values) == {FINAL, "tokens", "best"} and narrow.rows[0].final == got.rows[0].final
     with pytest.raises(LabError, match="cannot be compared at equal environment steps"):
         got.only("env_steps")

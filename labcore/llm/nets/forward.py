@@ -90,7 +90,7 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Logits (or a critic's values) that predict each completion token: the cheapest exact path for this model."""
     path: Callable[..., Tensor] = plain
-    if llama.speaks(model) and short(prompts, ids):
+    if llama.supported(model) and short(prompts, ids):
         path = llama.outputs
     elif len(ids) > len(prompts) and shares_prefixes(model):
         path = packed if packs(model, prompts, ids) else shared

@@ -32,7 +32,7 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 
 
-def speaks(model: nn.Module) -> bool:
+def supported(model: nn.Module) -> bool:
     """Whether `model` (a policy or a critic) is a Llama of exactly these equations."""
     if type(model) not in (LlamaForCausalLM, Critic):
         return False
@@ -50,12 +50,12 @@ def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attend_rows(q, k, v, mask)
-    return unpack(_run(model, turnable(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
+    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
 
 
 def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
-    matrices, (count, width) = turnable(model), prompts.ids.shape
+    matrices, (count, width) = interleaved(model), prompts.ids.shape
     weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
@@ -82,7 +82,7 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> G
         token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
 
 
-def turnable(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+def interleaved(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """W_q and W_k of each layer with RoPE's pairs (d and d + D/2 of a head) side by side. (heads·D, H) each"""
     half = _head_size(model) // 2
 

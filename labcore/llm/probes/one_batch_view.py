@@ -66,7 +66,7 @@ def _completion(session: LlmSession, batch: Sampled, rollout: Rollout, row: int)
     now = token_logprobs(session, session.policy, part.prompts, completions)[row % rollout.group_size]
     ratio = (now - rollout.old_logprobs[row])[:length].exp()
     problem, rewards = batch.problems[row // rollout.group_size], batch.rewards
-    return {"prompt": problem.prompt, "text": batch.texts[row], "reward": float(rewards.total[row]),
+    return {"prompt": problem.prompt, "text": batch.texts[row], "reward": _number(rewards.total[row]),
             "exact": bool(rewards.exact[row]),
             "truncated": bool(batch.completions.truncated[row]), "ratio": [round(value, 4) for value in ratio.tolist()],
             "tokens": [session.tokenizer.decode([token]) for token in batch.completions.ids[row, :length].tolist()]}
@@ -83,3 +83,8 @@ def _algorithm(seen: Inspected, rows: list[int]) -> dict[str, Any]:
             "norm": float(seen.gradient.norm()), "unclipped": seen.unclipped,
             "clipped_frac": seen.measured.get("clip_frac/region"), "mean_push": mean, "push": push,
             "knobs": {key: seen.spec.knobs[key] for key in KNOBS if key in seen.spec.knobs}}
+
+
+def _number(reward: Tensor) -> float | None:
+    """A reward as a number; None where the completion could not be scored."""
+    return None if reward.isnan() else float(reward)

@@ -56,7 +56,7 @@ def test_outputs_and_every_gradient(shape, group_size, length):
     asked, ids = prompts(), completion_ids(len(LENGTHS) * group_size, length)
     policy = network(**shape)
     for model in (policy, critic_of(policy)):
-        assert llama.speaks(model)
+        assert llama.supported(model)
         expected, gradients = output_and_gradients(plain, model, asked, ids)
         assert expected.std() > 0.1
         output, ours = output_and_gradients(llama.outputs, model, asked, ids)
@@ -80,7 +80,7 @@ def test_the_same_chance_draws_the_same_tokens(shape, lengths, monkeypatch):
             patched.setattr(sampler, "_cached_steps", lambda *_: pytest.fail("this model speaks Llama"))
             ours = samples(model, asked, group_size, **given)
         with monkeypatch.context() as patched:
-            patched.setattr(llama, "speaks", lambda _: False)
+            patched.setattr(llama, "supported", lambda _: False)
             theirs = samples(model, asked, group_size, **given)
         assert torch.equal(ours.ids, theirs.ids) and torch.equal(ours.mask, theirs.mask)
         torch.testing.assert_close(ours.logprobs, theirs.logprobs, rtol=0, atol=1e-5)
@@ -123,7 +123,7 @@ def test_double_precision():
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_variants_are_left_to_their_own_code(variant, monkeypatch):
     model, asked, ids = network(**variant), prompts(), completion_ids(9, 5)
-    assert not llama.speaks(model) and not llama.speaks(Critic(model))
+    assert not llama.supported(model) and not llama.supported(Critic(model))
     monkeypatch.setattr(llama, "_run", lambda *_, **__: pytest.fail("these are not its equations"))
     torch.testing.assert_close(completion_outputs(model, asked, ids), plain(model, asked, ids), rtol=1e-5, atol=1e-5)
     assert len(samples(model, asked)) == 12
@@ -131,12 +131,12 @@ def test_variants_are_left_to_their_own_code(variant, monkeypatch):
 
 def test_who_else_does_not_speak_it():
     qwen = AutoModelForCausalLM.from_config(Qwen2Config(vocab_size=VOCABULARY, **SIZE))
-    assert not llama.speaks(qwen) and not llama.speaks(Critic(qwen))
+    assert not llama.supported(qwen) and not llama.supported(Critic(qwen))
     dropping = network(attention_dropout=0.1)
-    assert llama.speaks(dropping) and not llama.speaks(dropping.train())
+    assert llama.supported(dropping) and not llama.supported(dropping.train())
     adapted = network()
     adapted.model.layers[0].mlp.up_proj = torch.nn.Sequential(adapted.model.layers[0].mlp.up_proj)
-    assert not llama.speaks(adapted)
+    assert not llama.supported(adapted)
 
 
 @pytest.mark.parametrize("group_size", [1, 3])
