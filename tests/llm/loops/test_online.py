@@ -283,3 +283,14 @@ def test_each_update_learns_from_its_own_part(monkeypatch):
     for one_pass in range(passes):
         learnt = torch.cat([part.old_logprobs[:, 0] for part in seen[3 * one_pass: 3 * one_pass + 3]])
         assert len(learnt.unique()) == len(torch.cat([part.old_logprobs[:, 0] for part in seen]).unique())
+
+
+@pytest.mark.parametrize("still, moves", [("policy", "critic"), ("critic", "policy")])
+def test_policy_and_critic_have_a_learning_rate_each(still, moves):
+    started = session("ppo", steps=1)
+    started.knobs |= {"learning_rate": 0.01, "critic_learning_rate": 0.01}
+    started.knobs["learning_rate" if still == "policy" else "critic_learning_rate"] = 0.0
+    before = {name: weights(started.models[name]) for name in (still, moves)}
+    records(started)
+    assert torch.equal(weights(started.models[still]), before[still])
+    assert not torch.equal(weights(started.models[moves]), before[moves])
