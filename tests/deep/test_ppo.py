@@ -148,3 +148,9 @@ def test_the_clip_range_falls_with_the_learning_rate_and_the_price_has_its_facto
         session.step, session.numbers["beta_factor"] = 1, 4.0
         assert ppo.settings(session) == {"clip_low": pytest.approx(0.1 * left),
                                          "clip_high": pytest.approx(0.3 * left), "beta": 8.0}
+
+
+def test_every_epoch_cuts_the_batch_anew(start):
+    session = start("ppo", {"epochs": 2, "mini_batches": 2})
+    first, _, second, _ = (part.tolist() for part in ppo.parts(session, TrainingBatch(*[torch.arange(22)] * 6)))
+    assert sorted(first) != sorted(second) and sorted(first) != list(range(11))
