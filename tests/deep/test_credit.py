@@ -9,6 +9,7 @@ from labcore.catalog.cartpole import ALGORITHMS
 from labcore.deep.credit import categorical_kl, training_batch
 from labcore.deep.experience import Batch
 from labcore.deep.measures import scatter
+from labcore.deep.networks import parameters
 from labcore.deep.policy_gradient import PSI, psi
 
 
@@ -131,3 +132,14 @@ def test_the_scatter_is_evenly_spread(scripted):
     drawn = scatter(data, points=5)
     assert drawn["values"] == pytest.approx(data.old_values[::5].tolist(), abs=1e-4) and len(drawn["returns"]) == 5
     assert len(scatter(data)["values"]) == 21
+
+
+@pytest.mark.parametrize("still, moves", [("policy", "critic"), ("critic", "policy")])
+def test_policy_and_critic_have_a_learning_rate_each(start, still, moves):
+    session = start("ppo")
+    session.knobs |= {"learning_rate": 0.01, "critic_learning_rate": 0.01}
+    session.knobs["learning_rate" if still == "policy" else "critic_learning_rate"] = 0.0
+    before = {name: parameters(session.networks[name]) for name in (still, moves)}
+    next(session.run())
+    assert torch.equal(parameters(session.networks[still]), before[still])
+    assert not torch.equal(parameters(session.networks[moves]), before[moves])

@@ -6,7 +6,7 @@ import torch
 
 from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak, target, update
 from labcore.deep.experience import Batch
-from labcore.deep.networks import MLP
+from labcore.deep.networks import MLP, parameters
 from labcore.deep.replay import Replay, Transitions
 
 
@@ -149,3 +149,35 @@ def test_the_kind_of_loss_is_the_one_that_the_knob_names(start, td_loss, expecte
                        torch.ones(6, dtype=torch.bool))
     loss, error, _, _ = update(session, data)
     assert (loss, error) == (pytest.approx(expected), 100)
+
+
+@pytest.mark.parametrize(("double", "target_of_s"), [(False, 0.9 * 20), (True, 0.9 * 10)])
+def test_an_update_learns_from_the_target_network(start, double, target_of_s):
+    """Q = (1, 0) and Q_target = (10, 20) everywhere: plain takes Q_target's best, double the value of Q's best."""
+    session = start("dqn", {"double": double, "gamma": 0.9, "td_loss": "mse"})
+    for name, biases in (("q", [1.0, 0.0]), ("target", [10.0, 20.0])):
+        with torch.no_grad():
+            for weight in session.networks[name].parameters():
+                weight.zero_()
+            session.networks[name].layers[-1].bias.copy_(torch.tensor(biases))
+    seen = torch.zeros(6, 4)
+    data = Transitions(seen, torch.zeros(6, dtype=torch.long), torch.full((6,), 3.0), seen,
+                       torch.zeros(6, dtype=torch.bool))
+    _, error, mean, _ = update(session, data)
+    assert (error, mean) == (pytest.approx(3 + target_of_s - 1), 1)
+
+
+@pytest.mark.parametrize(("updates", "renewed"), [(2, False), (3, True)])
+def test_the_target_network_is_renewed_every_so_many_updates(start, updates, renewed):
+    session = start("dqn", {"gradient_steps": updates, "target_every": 3, "tau": 1.0, "learning_rate": 0.01})
+    before = parameters(session.networks["target"])
+    next(session.run())
+    assert session.updates == updates
+    assert torch.equal(parameters(session.networks["target"]), parameters(session.networks["q"])) is renewed
+    assert torch.equal(parameters(session.networks["target"]), before) is not renewed
+
+
+def test_it_learns_once_it_has_seen_enough(start):
+    session = start("dqn", {"environments": 2, "learning_starts": 40}, steps=3)
+    found = [(record.env_steps, session.updates) for record in session.run()]
+    assert found == [(16, 0), (32, 0), (48, 4)]

@@ -147,3 +147,11 @@ def test_psi_never_reads_past_the_end(start):
     object.__setattr__(poisoned, "rewards", torch.where(batch.mask, batch.rewards, 1e9))
     for choice in PSI:
         assert torch.equal(psi(session, batch, choice)[batch.mask], psi(session, poisoned, choice)[batch.mask])
+
+
+def test_reinforce_learns_from_one_whole_episode_of_each_environment(start):
+    session = start("reinforce", {"environments": 3})
+    record = next(session.run())
+    lengths = session.env_steps
+    assert record.env_steps == lengths < 3 * 200 and session.updates == 1  # a random policy drops the pole soon
+    assert record.metrics["episode_length"] == pytest.approx(lengths / 3)

@@ -140,3 +140,17 @@ def test_the_line_runs_from_the_old_to_the_new_policy(start):
     for name, key in (("kl", "kl/step"), ("cpi", "surrogate/cpi"), ("clip", "surrogate/clip")):
         assert curves[name][new] == pytest.approx(record.metrics[key], abs=1e-5)
     assert torch.equal(parameters(session.policy), after) and len(curves["clip"]) == len(line.ALPHAS)
+
+
+def test_the_clip_range_falls_with_the_learning_rate_and_the_price_has_its_factor(start):
+    for anneal, left in ((False, 1.0), (True, 0.75)):
+        session = start("ppo", {"anneal": anneal, "clip_low": 0.1, "clip_high": 0.3, "beta": 2.0}, steps=4)
+        session.step, session.numbers["beta_factor"] = 1, 4.0
+        assert ppo.settings(session) == {"clip_low": pytest.approx(0.1 * left),
+                                         "clip_high": pytest.approx(0.3 * left), "beta": 8.0}
+
+
+def test_every_epoch_cuts_the_batch_anew(start):
+    session = start("ppo", {"epochs": 2, "mini_batches": 2})
+    first, _, second, _ = (part.tolist() for part in ppo.parts(session, TrainingBatch(*[torch.arange(22)] * 6)))
+    assert sorted(first) != sorted(second) and sorted(first) != list(range(11))

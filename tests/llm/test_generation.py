@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -78,3 +80,14 @@ def test_a_distribution_that_is_no_number_is_said():
         next(started.policy.parameters()).fill_(float("nan"))
     with pytest.raises(Diverged, match=r"sampling distribution .* step 1"):
         generate(started, started.policy, PROBLEMS, 2, Sampling())
+
+
+def test_what_does_not_count_has_no_log_prob_and_no_value():
+    started = session("ppo")
+    shake(started.critic, by=0.3)
+    got = generate(started, started.policy, PROBLEMS, 2, Sampling())
+    mask = torch.arange(got.completions.ids.shape[1]) < torch.tensor([[1], [2], [3], [1], [4], [2]])
+    ragged = replace(got.completions, mask=mask)
+    for found in (token_logprobs(started, started.policy, got.prompts, ragged),
+                  token_values(started, got.prompts, ragged)):
+        assert (found[~mask] == 0).all() and (found[mask] != 0).all()

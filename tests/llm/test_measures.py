@@ -43,3 +43,9 @@ def test_three_estimates_of_the_kl_by_hand():
 def test_zero_variance_groups_by_hand():
     """Equal, different, equal where scored, nothing scored: three of four."""
     assert zero_variance(torch.tensor([[1.0, 1.0], [0.0, 1.0], [NAN, 0.5], [NAN, NAN]])) == 0.75
+
+
+def test_an_exact_match_is_what_the_verifier_calls_one():
+    """Whatever it was rewarded with: three of four earn more than a half, one of them is right."""
+    given = Rewards(torch.tensor([0.9, 0.8, 0.7, 0.0]), torch.tensor([True, False, False, False]))
+    assert score_metrics(given, completions())["exact_match"] == 0.25

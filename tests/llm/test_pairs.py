@@ -104,3 +104,9 @@ def test_fresh_pairs_need_a_verifier(tmp_path):
                              ("dpo", {"pairs": "reference_once"})):
         with pytest.raises(LabError):
             session(algorithm, letters=False, task="preferences", data=str(path), **knobs)
+
+
+def test_only_the_tokens_that_count_are_counted():
+    started = session("online_dpo", max_new_tokens=40)
+    mask = pairs.next_pairs(started).sampled[1].completions.mask
+    assert started.tokens == int(mask.sum()) < mask.numel()

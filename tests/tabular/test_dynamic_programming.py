@@ -182,3 +182,11 @@ def test_what_a_policy_does_where_it_never_comes_does_not_count():
 def test_ties_share_alike():
     assert greedy(np.array([[1, 3, 3, 2], [0, 0, 0, 0], [3, 3 + 1e-12, 1, 1]])).tolist() == [
         [0, 0.5, 0.5, 0], [0.25] * 4, [0.5, 0.5, 0, 0]]
+
+
+@pytest.mark.parametrize("method", [policy_evaluation, value_iteration])
+def test_a_change_of_just_the_tolerance_is_the_last(method):
+    maze = slippery()
+    changes = [sweep.change for sweep in islice(method(maze.mdp, knobs(0.9)), 5)]
+    assert all(later < earlier for earlier, later in pairwise(changes))
+    assert len([*method(maze.mdp, {"gamma": 0.9, "tolerance": changes[2]})]) == 3

@@ -53,3 +53,12 @@ def test_a_settled_plan_goes_on_only_where_something_is_new():
     assert len(far) > 1 and far[0].step == count + 1
     other = settled.fork(replace(more, algorithm="policy_iteration"))
     assert len(list(other.run())) > 0 and np.allclose(other.sweep.values, settled.sweep.values, atol=1e-3)
+
+
+def test_a_policy_gradient_begins_with_the_values_of_the_plan_that_it_forks():
+    spec = make(kind="maze", algorithm_key="value_iteration", task_key="textbook", steps=3, knobs={"pace": 0})
+    plan = TabularSession.start(spec)
+    assert len(list(plan.run())) == 3 and plan.sweep.values.any()
+    key = next(key for key, row in ALGORITHMS.items() if row.learner.endswith("PolicyLearner"))
+    child = plan.fork(child_of(make(kind="maze", algorithm_key=key, task_key="textbook", steps=9, knobs={"pace": 0})))
+    assert np.array_equal(child.learner.tables.values, plan.sweep.values) and not child.learner.tables.theta.any()

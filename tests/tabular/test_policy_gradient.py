@@ -326,3 +326,10 @@ def test_knobs_are_read_at_every_step():
     knobs["alpha"] = 0.0
     list(islice(steps, 300))
     assert (made.tables.theta == before).all() and abs(before).max() > 0.1
+
+
+def test_the_total_return_is_that_of_its_own_episode():
+    """r = 1, 2 and then an end; r = 4, 8 and then an end: G_0 = 1 + ½·2 and 4 + ½·8."""
+    steps = Steps.of([Step(0, 0, 0, 1.0, 1, False, False), Step(1, 1, 0, 2.0, 2, True, False),
+                      Step(0, 1, 0, 4.0, 0, False, False), Step(1, 0, 0, 8.0, 2, True, False)])
+    assert total_return(steps, np.array([3.0, 5, 7]), 0.5, np.ones(4)).tolist() == [2, 2, 8, 8]

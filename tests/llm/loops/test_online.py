@@ -15,7 +15,7 @@ from labcore.errors import Diverged, LabError
 from labcore.llm import objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
-from labcore.llm.generation import token_logprobs
+from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
 from labcore.llm.rollout import credit
 from tests.llm.tools import SOMETIMES, ragged, records, session, shake, weights
@@ -283,3 +283,30 @@ def test_each_update_learns_from_its_own_part(monkeypatch):
     for one_pass in range(passes):
         learnt = torch.cat([part.old_logprobs[:, 0] for part in seen[3 * one_pass: 3 * one_pass + 3]])
         assert len(learnt.unique()) == len(torch.cat([part.old_logprobs[:, 0] for part in seen]).unique())
+
+
+@pytest.mark.parametrize("still, moves", [("policy", "critic"), ("critic", "policy")])
+def test_policy_and_critic_have_a_learning_rate_each(still, moves):
+    started = session("ppo", steps=1)
+    started.knobs |= {"learning_rate": 0.01, "critic_learning_rate": 0.01}
+    started.knobs["learning_rate" if still == "policy" else "critic_learning_rate"] = 0.0
+    before = {name: weights(started.models[name]) for name in (still, moves)}
+    records(started)
+    assert torch.equal(weights(started.models[still]), before[still])
+    assert not torch.equal(weights(started.models[moves]), before[moves])
+
+
+def test_the_critic_s_loss_is_clipped_as_the_run_says():
+    losses = {}
+    for value_clip in (0.05, 100.0):
+        started = session("ppo", value_clip=value_clip)
+        rollout = credit(started.knobs, collect(started).rollout)
+        shake(started.critic, by=0.3)
+        values = token_values(started, rollout.prompts, Completions(
+            rollout.ids, rollout.completion_mask, rollout.truncated))
+        losses[value_clip] = online.gradients(started, rollout)["value_loss"]
+        clipped = rollout.old_values + (values - rollout.old_values).clamp(-value_clip, value_clip)
+        worst = torch.maximum((values - rollout.returns) ** 2, (clipped - rollout.returns) ** 2)
+        expected = worst[rollout.completion_mask].mean() / 2
+        assert losses[value_clip] == pytest.approx(expected.item(), rel=1e-4)
+    assert losses[0.05] > losses[100.0] * 1.001

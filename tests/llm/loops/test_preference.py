@@ -185,3 +185,11 @@ def test_the_first_measurement_is_of_the_base():
     first, second = records(session("dpo", steps=2, eval_every=1, learning_rate=0.1))
     assert first.metrics["kl"] == pytest.approx(0, abs=1e-9) and first.metrics["updates"] == 1
     assert second.metrics["kl"] > 1e-3
+
+
+@pytest.mark.parametrize("kind, expected", [("sigmoid", log(2)), ("ipo", (1 / (2 * 0.4)) ** 2)])
+def test_the_loss_is_the_one_that_the_run_chose(kind, expected):
+    """At the reference Δ = 0: −log σ(0) = log 2, and (0 − 1/(2β))²."""
+    started = session("dpo", preference_loss=kind, beta=0.4)
+    metrics, _ = preference.update(started, pairs.Pairs(PAIRS))
+    assert metrics["loss"] == pytest.approx(expected, rel=1e-4)

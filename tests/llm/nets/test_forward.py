@@ -107,3 +107,15 @@ def test_models_that_can_share_do(asked, ids, monkeypatch):
 def test_positions():
     mask = torch.tensor([[False, False, True, True], [True, True, True, True]])
     assert positions(mask).tolist() == [[0, 0, 0, 1], [0, 1, 2, 3]]
+
+
+def test_weights_are_rounded_inside_and_themselves_again_after():
+    network = model()
+    before = list(network.parameters())
+    with forward.precision(network, "fp32"):
+        assert all(one is other for one, other in zip(network.parameters(), before, strict=True))
+    with pytest.raises(ZeroDivisionError), forward.precision(network, "bf16"):
+        assert {weight.dtype for weight in network.parameters()} == {torch.bfloat16}
+        raise ZeroDivisionError
+    assert all(one is other for one, other in zip(network.parameters(), before, strict=True))
+    assert {weight.dtype for weight in network.parameters()} == {torch.float32}
