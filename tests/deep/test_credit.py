@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from labcore.catalog.cartpole import ALGORITHMS
+from labcore.deep import credit
 from labcore.deep.credit import categorical_kl, training_batch
 from labcore.deep.experience import Batch
 from labcore.deep.measures import scatter
@@ -143,3 +144,9 @@ def test_policy_and_critic_have_a_learning_rate_each(start, still, moves):
     next(session.run())
     assert torch.equal(parameters(session.networks[still]), before[still])
     assert not torch.equal(parameters(session.networks[moves]), before[moves])
+
+
+def test_the_critic_is_fitted_so_many_times(start, monkeypatch):
+    session, losses = start("reinforce", {"critic_epochs": 3}), []
+    monkeypatch.setattr(credit, "critic_update", lambda *_: losses.append(len(losses) + 1.0) or losses[-1])
+    assert credit.fit_critic(session, None) == 2 and losses == [1, 2, 3]

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from labcore.deep import trpo
 from labcore.deep.credit import TrainingBatch, categorical_kl
 from labcore.deep.networks import MLP, flat, parameters, put
 from labcore.deep.trpo import conjugate_gradient, fisher_product, gain, line_search, step
@@ -115,3 +116,24 @@ def test_a_step_that_cannot_gain_leaves_the_policy(start, generator):
     before = parameters(session.policy)
     assert step(session, still)["line_search/share"] == 0
     assert torch.equal(parameters(session.policy), before)
+
+
+def test_where_no_share_is_allowed_the_policy_is_what_it_was(start, generator, monkeypatch):
+    session = start("trpo")
+    data, before = data_for(session.policy, torch.randn(20, 4, generator=generator), generator), parameters(
+        session.policy)
+    monkeypatch.setattr(trpo, "line_search", lambda measure, *_: (0.0, int(measure(1.0)[1] >= 0)))
+    assert step(session, data)["grad_norm"] > 0 and torch.equal(parameters(session.policy), before)
+
+
+def test_the_trust_region_shrinks_with_the_learning_rate(start, generator):
+    """Δθ = √(2δ / xᵀFx) x: at a quarter of δ half as long."""
+    norms = []
+    for done in (0, 3):
+        session = start("trpo", {"anneal": True, "delta": 1e-4}, steps=4)
+        session.step = done
+        data = data_for(session.policy, torch.randn(60, 4, generator=generator.manual_seed(1)), generator)
+        metrics = step(session, data)
+        assert metrics["line_search/share"] == 1
+        norms.append(metrics["step_norm"])
+    assert norms[1] == pytest.approx(norms[0] / 2, rel=1e-3)
