@@ -185,3 +185,8 @@ def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(LabError, match="cannot be read"):
         start("sarsa", resume=tmp_path)
+
+
+def test_moves_to_the_goal_are_those_of_episodes_that_got_there():
+    session = start("q_learning", "corridors", steps=3, epsilon=1.0, epsilon_end=1.0, step_limit=2)
+    assert all("moves_to_goal" not in record.metrics for record in session.run() if record is not None)
