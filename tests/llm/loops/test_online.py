@@ -310,3 +310,8 @@ def test_the_critic_s_loss_is_clipped_as_the_run_says():
         expected = worst[rollout.completion_mask].mean() / 2
         assert losses[value_clip] == pytest.approx(expected.item(), rel=1e-4)
     assert losses[0.05] > losses[100.0] * 1.001
+
+
+def test_a_step_logs_the_means_of_its_updates_and_the_largest_of_a_maximum():
+    measured = [{"loss": 1.0, "ratio/max": 1.5}, {"loss": 4.0, "ratio/max": 1.1, "explained_variance": 0.5}]
+    assert online._means(measured) == {"loss": 2.5, "ratio/max": 1.5, "explained_variance": 0.5}
