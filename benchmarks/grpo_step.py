@@ -36,7 +36,7 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
 
     spec = make(algorithm_key="grpo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, "dtype": dtype,
-                       "group_size": GROUP_SIZE, "max_new_tokens": NEW_TOKENS})
+                       "group_size": GROUP_SIZE, "max_new_tokens": NEW_TOKENS, "updates_per_batch": 1})
     for record in LlmSession.start(spec).run():
         if record is not None:
             turn.step_done()
