@@ -85,7 +85,7 @@ def test_a_diverged_run_goes_on_with_the_knobs_moved_since(page, lab):
     [box] = [box for box in test.number_input if "learning_rate:number" in box.key and "critic" not in box.key]
     box.set_value(1e-4)
     ran(test)
-    test.button(key="do:Go on").click()
+    test.button(key="do:Resume").click()
     ran(test)
     assert [control.payload for control in lab.store.asked(run_id)] == [{"knob": "learning_rate", "value": 1e-4}]
 

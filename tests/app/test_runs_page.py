@@ -247,7 +247,7 @@ def test_a_run_that_goes_is_not_deleted_and_the_page_says_what_to_do(page, lab):
 
 def test_what_was_stopped_goes_on(page, lab):
     run_id = seed(lab.store, "stopped")
-    press(select(page("runs"), run_id), "act:Go on")
+    press(select(page("runs"), run_id), "act:Resume")
     assert lab.launcher.resumed == [run_id]
 
 

@@ -178,7 +178,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
-    assert "β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of redraws" in told(test)
+    assert "β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of bootstrap resamples" in told(test)
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
     box = next(box for box in test.selectbox if box.label == "Judged")
@@ -217,7 +217,7 @@ def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page,
 
 def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
-    assert "Nothing to judge yet" in told(page("compare", sweep=sweep_id, view="sweep"))
+    assert "Nothing to compare yet" in told(page("compare", sweep=sweep_id, view="sweep"))
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))

@@ -61,9 +61,9 @@ def test_a_knob_leaves_its_marker_and_a_reload_finds_the_run(page: Page, server:
     rate.press("ArrowLeft")
     expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
     page.locator(".st-key-bar").get_by_role("button", name=re.compile("^Pause")).click()  # the players have one too
-    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
     page.reload()
-    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
     assert run_id in page.url
     expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
     expect(page.locator(".rl-seats canvas")).to_have_count(2, timeout=SLOW)

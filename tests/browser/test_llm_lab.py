@@ -41,15 +41,15 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
     expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
 
     page.get_by_role("button", name=re.compile("^Pause")).click()
-    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
 
     page.reload()
-    expect(page.get_by_role("button", name=re.compile("^Go on"))).to_be_visible(timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
     assert run_id in page.url
     expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
 
     page.get_by_role("button", name=re.compile("^Step")).click()
-    page.get_by_role("button", name=re.compile("^Go on")).click()
+    page.get_by_role("button", name=re.compile("^Resume")).click()
     page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 

@@ -61,7 +61,7 @@ def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said():
     found = groups(load(store, ids))
     stand = standing(found, "reward")
     assert list(stand.means) == [found[0].label] and stand.means[stand.leader].count == 1 and stand.shares is None
-    with pytest.raises(LabError, match="nothing to judge yet"):
+    with pytest.raises(LabError, match="nothing to compare yet"):
         standing(found[1:], "reward")
     with pytest.raises(LabError, match="environment steps: choose one of final, best, updates, tokens, seconds"):
         standing(found, "reward", "env_steps")
