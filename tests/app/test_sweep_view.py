@@ -178,7 +178,8 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
-    assert "β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of bootstrap resamples" in told(test)
+    assert ("β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of bootstrap resamples"
+            in told(test))
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
     box = next(box for box in test.selectbox if box.label == "Judged")
