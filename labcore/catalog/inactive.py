@@ -68,7 +68,7 @@ def reason(key: str, values: Mapping[str, Value]) -> str:
     >>> reason("clip_low", {"updates_per_batch": 1, "mini_batches": 1})
     'one update per batch, so every ratio is 1'
     >>> reason("gamma", {"advantage": "group_mean"})
-    'the advantage group_mean does not use it'
+    'the advantage is group_mean'
     """
     return next((rule.why for rule in RULES if rule.holds(key, values)), None) or _unused(key, values)
 
@@ -78,5 +78,5 @@ def _unused(key: str, values: Mapping[str, Value]) -> str:
     for family in choices.FAMILIES:
         asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
         if asked and family.key in values and key not in family[str(values[family.key])].needs:
-            return f"the {family.label} {values[family.key]} does not use it"
+            return f"the {family.label} is {values[family.key]}"
     return ""
