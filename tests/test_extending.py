@@ -70,7 +70,7 @@ def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_task_is_one_class_and_its_row(reverse: str) -> None:
     session = LlmSession.start(make(algorithm_key="grpo", task_key=reverse, knobs=FEW, steps=1))
-    (record,) = session.run()
+    record = next(record for record in session.run() if record is not None)
     first = record.samples["groups"][0]
     assert first["answer"] == first["prompt"][:-1][::-1]
 

@@ -202,7 +202,7 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
-    assert "So far GRPO leads (0.910): runs still go" in shown and "<th>So far</th>" in shown
+    assert "So far GRPO leads (0.910). Runs are still going" in shown and "<th>So far</th>" in shown
     assert "At the end" not in shown
 
 

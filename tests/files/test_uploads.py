@@ -23,5 +23,5 @@ def test_a_kept_file_that_was_deleted_is_told_and_others_are_nobody_s_business(t
     kept = uploads.keep("a.txt", b"a")
     uploads.check([str(kept), str(tmp_path / "never"), "Qwen/Qwen2.5-0.5B"])
     kept.unlink()
-    with pytest.raises(LabError, match=r"a\.txt was deleted by a clean-up meanwhile"):
+    with pytest.raises(LabError, match=r"a\.txt was deleted by a clean-up"):
         uploads.check([str(kept)])

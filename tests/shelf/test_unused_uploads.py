@@ -137,7 +137,7 @@ def test_a_run_that_is_made_just_after_the_clean_up_is_refused_in_words(store):
     path = kept()
     meant = spec(path)
     unused_uploads.remove(store, unused_uploads.unused(store))
-    with pytest.raises(LabError, match="was deleted by a clean-up meanwhile"):
+    with pytest.raises(LabError, match="was deleted by a clean-up"):
         store.create(meant)
     assert store.runs() == []
 
