@@ -19,7 +19,7 @@ EARLIER = ("An earlier version of the lab wrote this file, without the surrogate
 
 @dataclass(frozen=True)
 class Dot:
-    """A token, or a step of a world: its ratio, its advantage, and the side on which its gradient is cut off, or ""."""
+    """A token, or a step of a world: its ratio, its advantage, and the side on which the clip acts on it, or ""."""
 
     ratio: float
     advantage: float
@@ -35,7 +35,7 @@ def token_dots(samples: dict[str, Any]) -> list[Dot]:
 
 
 def counts_of(dots: Sequence[Dot]) -> dict[str, int]:
-    """How many there are, and how many are `cut` off, have advantage 0 (`still`), or sit at ratio 1 (`one`)."""
+    """How many there are, and how many are clipped (`cut`), have advantage 0 (`still`) or ratio 1 (`one`)."""
     return {"tokens": len(dots), "cut": sum(bool(dot.cut) for dot in dots),
             "still": sum(dot.advantage == 0 for dot in dots), "one": sum(abs(dot.ratio - 1) < 1e-6 for dot in dots)}
 
@@ -55,7 +55,7 @@ def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: s
                            marker={"color": colour, "size": 9, "opacity": 0.4,
                                    "symbol": ["circle-open" if dot.cut else "circle" for dot in ours]},
                            name=f"{len(ours)} tokens", row=1, col=column, customdata=[dot.advantage for dot in ours],
-                           text=[", cut off" if dot.cut else "" for dot in ours],
+                           text=[", clipped" if dot.cut else "" for dot in ours],
                            hovertemplate="ratio %{x:.3f}<br>advantage %{customdata:+.2f}%{text}<extra></extra>")
         for edge in bounds:
             figure.add_vline(x=edge, line={"dash": "dot", "width": 1, "color": theme.layout(kind)["font"]["color"]},

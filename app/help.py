@@ -83,8 +83,8 @@ def keyboard() -> None:
 def command_line() -> None:
     """The commands as the parser tells them."""
     st.markdown("The same store, without a browser: what one starts, the other shows.")
-    told = parser().format_help().partition("COMMAND\n")[2]
-    st.code("python -m labcore COMMAND\n\n" + told.rstrip(), language=None, wrap_lines=True)
+    command_list = parser().format_help().partition("COMMAND\n")[2]
+    st.code("python -m labcore COMMAND\n\n" + command_list.rstrip(), language=None, wrap_lines=True)
     st.caption("python -m labcore COMMAND --help lists the options of each.")
 
 

@@ -64,7 +64,7 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
     else:
         asked.seen = like, found.result
     if asked.spec != spec:
-        st.button("Newer checkpoints: ask again", icon=":material/update:", key=f"newer:{view}", on_click=_told,
+        st.button("Newer checkpoints: ask again", icon=":material/update:", key=f"newer:{view}", on_click=_try,
                   args=(_ask, view, asked.choice, spec))
     if found is None and asked.seen and asked.seen[0] == like:
         return asked.seen[1], False
@@ -124,7 +124,7 @@ def _line(asked: Asked, doing: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_waiting"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
                 f"<span><b>{doing}</b> · {duration(seconds)}</span></div>", width="stretch")
-        st.button("Stop", icon=":material/stop:", key=f"stop:{job}", on_click=_told, args=(lab().launcher.cancel, job))
+        st.button("Stop", icon=":material/stop:", key=f"stop:{job}", on_click=_try, args=(lab().launcher.cancel, job))
 
 
 def _failed(asked: Asked, sentence: str) -> None:
@@ -139,7 +139,7 @@ def _again(asked: Asked) -> None:
     asked.begun, asked.new = time.time(), True
 
 
-def _told(do, *args: Any) -> None:
+def _try(do, *args: Any) -> None:
     try:
         do(*args)
     except LabError as error:

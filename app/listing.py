@@ -1,4 +1,4 @@
-"""Short lists of runs for Home, and the offer to go on with what was interrupted."""
+"""Short lists of runs for Home, and the offer to resume what was interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 4  # runs that Home shows while they go
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
-    """Offer, in one click, to go on with what was stopped with the lab."""
+    """Offer, in one click, to resume what was stopped with the lab."""
     if not interrupted:
         return
     many = len(interrupted) > 1
@@ -35,7 +35,7 @@ def resume_banner(interrupted: list[RunRow]) -> None:
 
 
 def resume(ids: Iterable[str]) -> None:
-    """Let runs go on from their last checkpoints; what cannot is told on top of the page."""
+    """Resume runs from their last checkpoints; the top of the page names those that cannot."""
     for run_id in ids:
         try:
             lab().launcher.resume(run_id)
@@ -84,8 +84,8 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
-    told = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
+    details = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
             f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
-            f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{told}</span></span></div>'
+            f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f"{bar if run.state in ACTIVE else ''}")

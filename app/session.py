@@ -214,8 +214,8 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     algorithm, task = fields["algorithm"], fields["task"]
     knobs, refused = link.parsed(_knobs(kinds.algorithm(algorithm, kind.key), kinds.task(task, kind.key)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {f"{algorithm}:{task}": knobs}}
-    if told := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
-        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(told)}"
+    if problems := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
+        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
     return fields
 
 

@@ -35,7 +35,7 @@ def shortcuts() -> tuple[Shortcut, ...]:
     found = [Shortcut(action.shortcut, action.label, action.help, TRAINING)
              for actions in ACTIONS.values() for action in actions if action.shortcut]
     for path in sorted((*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").glob("*.py"))):
-        found += [Shortcut(*told, page_of(path)) for told in declared(path.read_text(encoding="utf-8"))]
+        found += [Shortcut(*fields, page_of(path)) for fields in declared(path.read_text(encoding="utf-8"))]
     kept: dict[tuple[str, str, str], Shortcut] = {}
     for each in sorted(found, key=lambda each: len(each.help), reverse=True):
         kept.setdefault((each.keys, each.label, each.page), each)

@@ -119,9 +119,9 @@ def table(found: dict[str, Any], about: Mapping[str, str], colours: Mapping[str,
 
 def _head(name: str, about: Mapping[str, str], colours: Mapping[str, str]) -> str:
     model = parse(name)
-    told = "" if model.stage else f"{html.escape(about[model.run])}<br>"
+    about_run = "" if model.stage else f"{html.escape(about[model.run])}<br>"
     return (f'<b><span class="rl-dot" style="background:{_colour(name, colours)}"></span>{html.escape(title(name))}'
-            f"</b><small>{told}{html.escape(name)}</small>")
+            f"</b><small>{about_run}{html.escape(name)}</small>")
 
 
 def _colour(name: str, colours: Mapping[str, str]) -> str:

@@ -84,9 +84,9 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
             run = begun[0] if len(begun) == 1 else key.partition("seed:")[2]
             said = "one seed" if alone and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
             smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
-            for told, xs, ys in _columns(said, line):
+            for column, xs, ys in _columns(said, line):
                 for x, y in zip(xs, ys, strict=True):
-                    yield [label, run, told, look.metric, AXES[look.axis], x, y, smoothing]
+                    yield [label, run, column, look.metric, AXES[look.axis], x, y, smoothing]
 
 
 def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]]:

@@ -62,8 +62,8 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 def title(run: RunRow) -> str:
     """A run in words to search in: algorithm, task, the knobs that are no defaults, seed, state, id."""
     spec = run.spec
-    told = " ".join([spec.row.label, *unusual(spec)[:2]])
-    return f"{told} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
+    label = " ".join([spec.row.label, *unusual(spec)[:2]])
+    return f"{label} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
 
 
 def other_seeds(sources: Sequence[Source]) -> list[str]:
@@ -106,7 +106,7 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
     dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
                     f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
     done = sum(run.state not in ACTIVE for run in runs) / len(runs)
-    told = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
+    label = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
     bar = f'<div class="rl-bar"><i style="width:{done:.1%};background:#009E73"></i></div>' if done < 1 else ""
-    return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(told)}</span>'
+    return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(label)}</span>'
             f"{dots}</div>{bar}")

@@ -157,7 +157,7 @@ def listed(chosen: Chosen, reward: str, points: list[Point]) -> str:
     looks = {look["label"]: look for look in look_of(chosen)}
     body = "".join(
         f"<tr><th>{wording.dot(looks[point.label])}{html.escape(looks[point.label]['short'])}"
-        f"{'<small class=rl-under>on the front</small>' if point.on_front else ''}</th>"
+        f"{'<small class=rl-under>Pareto-optimal</small>' if point.on_front else ''}</th>"
         f"<td>{theme.number(point.reward, 3)}</td><td>{theme.number(point.cost, 4)}</td></tr>"
         for point in sorted(points, key=lambda point: point.cost))
     return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Group</th>'

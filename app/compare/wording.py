@@ -38,7 +38,7 @@ Look = Mapping[str, Any]  # of a group: its label, its note, its colour on a lig
 def headline(table: Table) -> str:
     """Who is ahead at the end, in a sentence.
 
-    A lead that seeds could have dealt by chance is called a tie.
+    A lead within what seeds alone explain is called a tie.
     """
     if len(table.rows) < 2:
         return ""
@@ -46,15 +46,15 @@ def headline(table: Table) -> str:
     rows = {row.label: row for row in table.rows}
     value = number(rows[leader].final.mean, METRICS[table.metric].digits)
     if going(table):
-        return f"So far {leader} leads ({value}). Runs are still going: the comparison is not final."
+        return f"So far {leader} leads ({value}). Some runs have not finished: the comparison is not final."
     if rows[leader].seeds < statistics.FEWEST:
         extreme = "Lowest" if table.better == "lower" else "Highest"
         return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
     against = table.comparisons[FINAL][leader]
-    told = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare with",
+    phrases = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare with",
             "B": "but behind most seeds of"}  # a few of its own lift its mean
     found = {words: [label for label, comparison in against.items() if comparison.verdict == verdict]
-             for verdict, words in told.items()}
+             for verdict, words in phrases.items()}
     parts = [f"{words} {listed(labels)}" for words, labels in found.items() if labels]
     return f"At the end {leader} ({value}): {'; '.join(parts)}."
 
@@ -98,7 +98,7 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
         said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
     band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
     return (f"{said}, P {comparison.p:.2f}", f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
-            f"p = {comparison.chance:.2f}.")
+            f"p = {comparison.p_value:.2f}.")
 
 
 def measured(better: str) -> str:

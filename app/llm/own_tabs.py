@@ -53,10 +53,10 @@ def _switch(which: Param[bool], title: str) -> bool:
 
 def _choice(which: Param[int | None], title: str, options: list[int], words: Callable[[int], str], width: int) -> int:
     """One of some numbers, which the link remembers; the first at first."""
-    chosen, told = link.get(which), {each: words(each) for each in options}
+    chosen, labels = link.get(which), {each: words(each) for each in options}
     # The browser keeps the words as its value: other words, another widget.
-    shown = held(f"choice:{which.key}", chosen if chosen in options else options[0], of=tuple(told.items()))
-    st.selectbox(title, options, options.index(shown.value), format_func=told.get, key=shown.key, width=width,
+    shown = held(f"choice:{which.key}", chosen if chosen in options else options[0], of=tuple(labels.items()))
+    st.selectbox(title, options, options.index(shown.value), format_func=labels.get, key=shown.key, width=width,
                  on_change=lambda: link.put(which, shown.taken(), default=options[0]))
     return shown.value
 
@@ -105,7 +105,7 @@ def _surrogate(run: RunRow, feed: Feed) -> None:
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
         tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
         st.caption(f"Step {line['step']:,}{tokens_used}: α = 0 is the policy before the update, 1 after it. The "
-                   "clipped surrogate bends down where the unclipped one still promises more.")
+                   "clipped surrogate bends down where the unclipped one keeps rising.")
 
 
 def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
@@ -122,12 +122,12 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
                     config={"displayModeBar": False}, alt="The surrogate against the ratio, one dot per token")
     counts, updates = charts.counts_of(dots), feed.knobs(samples["step"])["updates_per_batch"]
     if counts["one"] == counts["tokens"]:
-        st.caption(f"All {counts['tokens']:,} tokens sit at ratio 1: with one update per batch "
+        st.caption(f"All {counts['tokens']:,} tokens have ratio 1: with one update per batch "
                    f"(μ = {updates}) the gradient is taken where old and new policy are equal, so "
                    "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
         st.caption(f"{counts['tokens']:,} tokens of the samples, where the step's last update left them: "
-                   f"{counts['cut']:,} cut off (open; one more update would get no gradient from them), "
+                   f"{counts['cut']:,} clipped (open circles: no gradient in one more update), "
                    f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1. "
                    "The chart Clipped counts all tokens of the batch as each update met them.")
 

@@ -61,8 +61,8 @@ def heat(maze: Maze, sample: dict[str, Any], what: str) -> dict[str, Any] | None
         label = f"|{symbol} − {of}|" if " " not in of else f"error to {of}"
         return errors and _heat(maze, errors, label, "reward", "sequential", _digits(errors))
     present = [value for value in values if value is not None]
-    paid = maze.cell_rewards[~maze.where("wall")]
-    mixed = min(present) < 0 < max(present) or maze.step_reward < 0 < paid.max()
+    per_cell = maze.cell_rewards[~maze.where("wall")]
+    mixed = min(present) < 0 < max(present) or maze.step_reward < 0 < per_cell.max()
     return _heat(maze, values, f"{symbol}(s)" if symbol == "V" else "max Q(s,·)", "reward",
                  "signed" if mixed else "sequential", _digits(values))
 

@@ -86,11 +86,11 @@ def _picked(maze: Maze) -> int | None:
 def _words(sample: dict[str, Any], picked: int | None) -> str:
     """What the step was, and what can be done."""
     sweep = sample["sweep"]
-    told = ""
+    sweep_text = ""
     if sweep:
         change = f", largest change {sweep['change']:.3g}" if sweep["change"] is not None else ""
-        told = f"Sweep {sweep['number']}{change}{'; the policy was improved' if sweep['improved'] else ''}. "
-    return told + ("Click a cell to see its actions and its last update." if picked is None else "")
+        sweep_text = f"Sweep {sweep['number']}{change}{'; the policy was improved' if sweep['improved'] else ''}. "
+    return sweep_text + ("Click a cell to see its actions and its last update." if picked is None else "")
 
 
 def _view(sample: dict[str, Any]) -> drawing.View:

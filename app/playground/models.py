@@ -153,7 +153,7 @@ def title(name: str, learnt: str = "") -> str:
 
 
 def titles(names: Sequence[str]) -> list[str]:
-    """Some models in words, side by side: runs of one algorithm are told apart by the settings that differ."""
+    """Some models in words, side by side: runs of one algorithm are named by the settings that differ."""
     learnt = _learnt([parse(name).run for name in names if not parse(name).stage])
     return [title(name, learnt.get(parse(name).run, "")) for name in names]
 

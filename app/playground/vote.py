@@ -133,13 +133,13 @@ def _ballot(prompt: str, sides: list[tuple[str, dict]], called: dict[str, str], 
 
 def _card(place: int, model: str, called: str, answer: dict, choice: int | str | None) -> str:
     cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
-    told = ""
+    line = ""
     if choice is not None:
         verdict = {None: "", True: ' · <span class="rl-pos">✓ right</span>', False: " · ✗ wrong"}[answer["exact"]]
-        told = f'<p>{called} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
+        line = f'<p>{called} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
     won = " rl-won" if choice == place else ""
     return (f'<div class="rl-ballot{won}"><h4>{place + 1}{" · your choice" if won else ""}</h4>'
-            f"<code>{readable(answer['text'])}</code>{cut}{told}</div>")
+            f"<code>{readable(answer['text'])}</code>{cut}{line}</div>")
 
 
 def _where(state: dict[str, Any]) -> tuple:
@@ -195,11 +195,11 @@ def _duel(called: dict[str, str], first: str, second: str, found: votes.Tally, a
     winner, loser = (first, second) if wins == found.first else (second, first)
     low, high = interval(wins, found.decided)
     said = "So far no winner." if low <= 0.5 else "That is more than chance."
-    told = (f'<div class="rl-status"><span>{called[winner]} preferred to {called[loser]} in {wins} of {found.decided} '
+    line = (f'<div class="rl-status"><span>{called[winner]} preferred to {called[loser]} in {wins} of {found.decided} '
             f"vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: {wins / found.decided:.0%} "
             f'<span class="rl-muted">95 % interval {low:.0%} to {high:.0%}'
             f"{', exact binomial, ties left out' if alone else ''}.</span> {said}</span></div>")
-    return told if not alone else told + (
+    return line if not alone else line + (
         f'<div class="rl-share" role="img" aria-label="{low:.0%} to {high:.0%}, with chance at 50%"><i style="'
         f'left:{low:.1%};width:{high - low:.1%}"></i><b style="left:{wins / found.decided:.1%}"></b></div>')
 
@@ -213,9 +213,9 @@ def _files(place: Place) -> None:
         st.download_button(f"{count} pair{'s' if count > 1 else ''} as JSONL", votes.pairs_file().read_bytes(),
                            "preferences.jsonl", "application/jsonl", icon=":material/download:", on_click="ignore")
         with st.popover("Train DPO on these", icon=":material/model_training:"):
-            told = titles([parse(name).pinned.name for name in place.models])
+            names = titles([parse(name).pinned.name for name in place.models])
             words = {name: f"{LETTERS[place.models.index(name)]} · {title} · {name}"
-                     for name, title in zip(place.models, told, strict=True)}
+                     for name, title in zip(place.models, names, strict=True)}
             start = st.selectbox("Start from", list(place.models), len(place.models) - 1, key="vote:start",
                                  format_func=words.get)
             if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="vote:train"):

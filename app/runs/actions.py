@@ -94,7 +94,7 @@ def _select_nothing() -> None:
 
 
 def _steer(chosen: Sequence[Entry]) -> None:
-    """Go on with what can go on, stop what goes."""
+    """Resume what can be resumed, stop what runs."""
     resumable = [entry.id for entry in chosen if entry.state in RESUMABLE]
     going = [entry.id for entry in chosen if entry.state in ACTIVE]
     if len(resumable) == len(chosen):

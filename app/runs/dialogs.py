@@ -145,7 +145,7 @@ def import_files() -> None:
 def _taken(file: UploadedFile, label: str) -> dict[str, str]:
     """Import one file. Returns the ids of its runs, and what is to be said of each."""
     if not file.name.endswith(".zip"):
-        return {run.id: _told(run) for run in imported.keep(lab().store, file.name, file.getvalue(), label)}
+        return {run.id: _summary(run) for run in imported.keep(lab().store, file.name, file.getvalue(), label)}
     taken = st.session_state.setdefault("import:capsules", {})  # each once: the script runs again at every click
     if file.file_id not in taken:
         taken[file.file_id] = _from_capsule(file)
@@ -161,7 +161,7 @@ def _from_capsule(file: UploadedFile) -> str:
         return importing.import_capsule(lab().store, path)
 
 
-def _told(run: Imported) -> str:
+def _summary(run: Imported) -> str:
     taken = ", ".join(METRICS[key].inline for key in run.mapped if key in METRICS)
     left = f" Not known to the lab: {literal(', '.join(run.unmapped[:12]))}." if run.unmapped else ""
     return (f":green[:material/check:] **{literal(run.label)}**: {run.steps:,} rows with {taken}.{left} "

@@ -143,12 +143,12 @@ def group_title(name: str, group: Group) -> str:
     """What a group is and how it fares, for its header: the means over its runs, by metric."""
     of = group.value
     if of is None:
-        told = f"without {name}"
+        condition = f"without {name}"
     elif isinstance(of, bool):
-        told = name if of else f"not {name}"
+        condition = name if of else f"not {name}"
     else:
-        told = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
-    parts = [told, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
+        condition = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
+    parts = [condition, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
         metric = METRICS[key]
         mean = f"{metric.inline}: mean of last {number(last, metric.digits)}"

@@ -59,7 +59,7 @@ def _ask(command: str) -> Callable[[RunRow | None, str], None]:
 
 
 def _resume(run: RunRow | None, kind: str) -> None:
-    """Go on with the knobs that were moved since the run ended: a diverged one would only diverge again."""
+    """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     draft, spec = Draft(run, kind), run.spec
     moved = {}
     if (draft.row, draft.task_row) == (spec.row, spec.task_row):

@@ -25,7 +25,7 @@ MANTISSAS = (1, 1.5, 2, 3, 5, 7)
 
 @dataclass
 class Target:
-    """What the knobs steer. `send` is told of a change (None for a draft); `going` locks what needs a new run."""
+    """What the knobs steer. `send` is called with a change (None for a draft); `going` locks what needs a new run."""
 
     scope: str
     values: dict[str, Value]

@@ -88,7 +88,7 @@ def dialog(run: RunRow | None) -> None:
 
 def _while_going(run: RunRow) -> None:
     _downloads(run)
-    st.caption("The run is still going: each file is made from what it has now, with its newest checkpoint."
+    st.caption("The run has not finished: each file is made from what it has now, with its newest checkpoint."
                if active(run) else "The run has ended: each file has all of it.")
 
 

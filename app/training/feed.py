@@ -192,6 +192,6 @@ def branch(spec: RunSpec, parent: Feed) -> str:
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
     before = parent.knobs(spec.parent[1])
-    told = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
+    moved = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
             if spec.knobs[knob.key] != before[knob.key]]
-    return f": {', '.join(told[:2])}{' …' if told[2:] else ''}" if told else "" if spec.twin else ": fresh"
+    return f": {', '.join(moved[:2])}{' …' if moved[2:] else ''}" if moved else "" if spec.twin else ": fresh"

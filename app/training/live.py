@@ -86,10 +86,10 @@ def _steered_elsewhere(run: RunRow) -> bool:
     if not active(run) or key not in st.session_state:
         return False
     feed = feed_of(run)
-    told = st.session_state.setdefault(f"told:{run.id}", 0)
-    refused = [event for event in feed.events if event.kind == "refused" and event.id > told]
+    reported = st.session_state.setdefault(f"reported:{run.id}", 0)
+    refused = [event for event in feed.events if event.kind == "refused" and event.id > reported]
     if refused:
-        st.session_state[f"told:{run.id}"] = refused[-1].id
+        st.session_state[f"reported:{run.id}"] = refused[-1].id
         tell(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
         st.session_state.pop(f"values:{run.id}", None)
         return True

@@ -73,6 +73,6 @@ def numbers(feed: Feed) -> str:
         shown = "–" if last is None else number(last, metric.digits)
         unit = f" {html.escape(metric.unit)}" if "/" in metric.unit and metric.unit != before else ""
         before = metric.unit
-        told = html.escape(f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help)
-        cells.append(f'<div title="{told}"><span>{html.escape(metric.label)}{unit}</span><b>{shown}</b>{moved}</div>')
+        tip = html.escape(f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help)
+        cells.append(f'<div title="{tip}"><span>{html.escape(metric.label)}{unit}</span><b>{shown}</b>{moved}</div>')
     return f'<div class="rl-numbers">{"".join(cells)}</div>'

@@ -178,8 +178,8 @@ _ALL = (
     Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
            "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
     Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)"),
-    Metric("start_value/greedy", "Value of the greedy policy", "reward", "What the start is really worth if from now "
-           "on the best actions of the tables are taken: exact, by a linear solve.", r"V_{greedy}(s_0)",
+    Metric("start_value/greedy", "Value of the greedy policy", "reward", "Exact value of the start under "
+           "the policy that takes the best action of the tables, by a linear solve.", r"V_{greedy}(s_0)",
            "Reaches the best possible.", better="higher"),
     Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "

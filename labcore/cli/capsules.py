@@ -13,7 +13,7 @@ from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
 from labcore.errors import LabError
 from labcore.exports.capsules import packing
-from labcore.exports.capsules.replay import Verdict, replay
+from labcore.exports.capsules.replay import Replayed, replay
 from labcore.exports.folder import export_run
 from labcore.exports.handover.plan import plan_of
 from labcore.exports.handover.tools import TOOLS, tool
@@ -81,7 +81,7 @@ def run_again(options: argparse.Namespace) -> int:
         return lines[0].show
 
     try:
-        verdict = replay(options.capsule, options.steps, model=options.model, device=options.device, watch=watch)
+        result = replay(options.capsule, options.steps, model=options.model, device=options.device, watch=watch)
     except LabError as error:
         print(f"labcore: {error}", file=sys.stderr)
         return NO_ANSWER
@@ -89,30 +89,30 @@ def run_again(options: argparse.Namespace) -> int:
         for line in lines:
             line.close()
     if options.json:
-        print(json.dumps(asdict(verdict) | {"matches": verdict.matches}, ensure_ascii=False))
+        print(json.dumps(asdict(result) | {"matches": result.matches}, ensure_ascii=False))
     else:
-        print(in_words(verdict))
-    return 0 if verdict.matches else DIFFERS
+        print(in_words(result))
+    return 0 if result.matches else DIFFERS
 
 
-def in_words(verdict: Verdict) -> str:
-    """The verdict as a person would say it."""
+def in_words(result: Replayed) -> str:
+    """The result as a person would say it."""
     passed = ""
-    if verdict.overtaken:
-        passed = (f"\n{len(verdict.overtaken)} steps ({verdict.overtaken[0]} to {verdict.overtaken[-1]}) were logged "
+    if result.overtaken:
+        passed = (f"\n{len(result.overtaken)} steps ({result.overtaken[0]} to {result.overtaken[-1]}) were logged "
                   "before the run went back and changed a knob: they were not compared.")
-    if verdict.matches:
-        return f"{verdict.run} matches bit for bit: {verdict.steps:,} steps × {verdict.metrics} metrics.{passed}"
-    found = verdict.difference
+    if result.matches:
+        return f"{result.run} matches bit for bit: {result.steps:,} steps × {result.metrics} metrics.{passed}"
+    found = result.difference
     if not found.metric:
-        told = f"the replay ended before step {found.step:,}"
+        text = f"the replay ended before step {found.step:,}"
     else:
         label = METRICS[found.metric].label if found.metric in METRICS else found.metric
-        told = (f"{label} ({found.metric}) is {_shown(found.found)} at step {found.step:,}, and the capsule has "
+        text = (f"{label} ({found.metric}) is {_shown(found.found)} at step {found.step:,}, and the capsule has "
                 f"{_shown(found.expected)}")
     same = "nothing that is known of the lab and the machine has changed, so it does not repeat itself here"
-    cause = f"likely because of {'; '.join(verdict.causes)}" if verdict.causes else same
-    return f"{verdict.run} does not match: {told}.\nThe steps before it match. The cause: {cause}.{passed}"
+    cause = f"likely because of {'; '.join(result.causes)}" if result.causes else same
+    return f"{result.run} does not match: {text}.\nThe steps before it match. The cause: {cause}.{passed}"
 
 
 def _shown(value: float | None) -> str:

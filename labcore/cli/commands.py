@@ -117,7 +117,7 @@ def assignments(words: Sequence[str]) -> dict[str, str]:
 
 
 def check_out(folder: Path) -> None:
-    """Raises LabError where an export could not be written to `folder`: told before the training, not after."""
+    """Raises LabError where an export could not be written to `folder`: before the training, not after."""
     if folder.is_file():
         raise LabError(f"{folder} is a file: give --out a folder.")
     try:

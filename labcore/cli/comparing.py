@@ -145,13 +145,13 @@ def _compared(comparison: Comparison, a: str, b: str) -> str:
         return f"no comparison: too few seeds, {FEWEST} on each side are needed"
     said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[comparison.verdict]
     return (f"P(A>B) {comparison.p:.2f} [{comparison.low:.2f}, {comparison.high:.2f}], "
-            f"p = {comparison.chance:.2f}: {said}")
+            f"p = {comparison.p_value:.2f}: {said}")
 
 
 def _plane(points: Sequence[frontier.Point]) -> str:
     if len(points) < 2:
         return ""
-    lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "on the front" if point.on_front else ""]
+    lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "Pareto-optimal" if point.on_front else ""]
              for point in sorted(points, key=lambda point: point.cost)]
     return "\n".join(["its reward, and its KL to the reference (nats/token)", *lay_out(lines)])
 

@@ -67,9 +67,9 @@ def list_runs(options: argparse.Namespace) -> int:
         print(json.dumps([_described(store, rows, entry) for entry in entries], ensure_ascii=False, indent=2))
         return 0
     if not entries:
-        told = "No run matches." if options.search else "The trash is empty." if options.deleted else (
+        text = "No run matches." if options.search else "The trash is empty." if options.deleted else (
             "No runs yet: python -m labcore run --algorithm grpo --task sort")
-        print(told)
+        print(text)
     for entry in entries:
         print(_line(entry))
     return 0
@@ -144,16 +144,16 @@ def clean_up(options: argparse.Namespace) -> int:
         plan = cleanup.beyond_newest(entries, _natural(options.keep, "--keep"))
     else:
         plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
-    told = ("files of " if plan.files else "") + _told(len(plan.ids), plan.size)
+    text = ("files of " if plan.files else "") + _amount(len(plan.ids), plan.size)
     if not options.yes:
-        print("\n".join([*plan.ids, f"Would delete {told}: add --yes to do it."]))
+        print("\n".join([*plan.ids, f"Would delete {text}: add --yes to do it."]))
         return 0
     if options.trash:
         gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
-        told = _told(len(gone), sum(entry.summary.size or 0 for entry in entries if entry.id in gone))
+        text = _amount(len(gone), sum(entry.summary.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
-    print(f"Deleted {told}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
+    print(f"Deleted {text}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
                                 "back, clean --trash frees the room."))
     return 0
 
@@ -162,15 +162,15 @@ def _clean_up_uploads(store: Store, do_it: bool) -> int:
     places = unused_uploads.unused(store)
     if do_it:
         freed = unused_uploads.remove(store, places)
-        print(f"Deleted {_told(len(freed), sum(freed.values()), 'upload')}.")
+        print(f"Deleted {_amount(len(freed), sum(freed.values()), 'upload')}.")
     else:
-        told = _told(len(places), sum(map(uploads.size, places)), "upload")
+        text = _amount(len(places), sum(map(uploads.size, places)), "upload")
         listed = [f"{uploads.root() / place}: {', '.join(uploads.names(place))}" for place in places]
-        print("\n".join([*listed, f"Would delete {told}: add --yes to do it."]))
+        print("\n".join([*listed, f"Would delete {text}: add --yes to do it."]))
     return 0
 
 
-def _told(count: int, size: int, what: str = "run") -> str:
+def _amount(count: int, size: int, what: str = "run") -> str:
     return f"{count} {what}{'s' if count != 1 else ''}, {size / MEGABYTE:.1f} MB"
 
 

@@ -50,7 +50,7 @@ def _add_report(sub: argparse.ArgumentParser) -> None:
 def sweep(options: argparse.Namespace) -> int:
     """Run a sweep to its end."""
     check_metric(options.metric)
-    max_runs()  # a bad setting is told before anything is queued
+    max_runs()  # a bad setting is refused before anything is queued
     specs = engine.grid(spec_of(options), axes_of(options.axes), seeds_of(options.seeds))
     store = Store()
     return run_all(store, engine.queue(store, specs), options)
@@ -76,7 +76,7 @@ def seeds_of(text: str) -> list[int]:
 
 
 def check_metric(metric: str | None) -> None:
-    """Raises LabError where there is no such metric: told before the training, not after."""
+    """Raises LabError where there is no such metric: before the training, not after."""
     if metric and metric not in METRICS:
         raise LabError(f"There is no metric {metric!r}: see the header of an exported metrics.csv.")
 
@@ -101,13 +101,13 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
 
 
 def _wait(store: Store, sweep_id: str, launcher: Launcher) -> None:
-    told, woken = "", 0.0
+    printed, woken = "", 0.0
     while True:
         found = engine.sweep(store, sweep_id)
         line = ", ".join(f"{count} {state}" for state, count in found.states.items())
-        if line != told:
+        if line != printed:
             print(f"{sweep_id}: {line}", file=sys.stderr)
-            told = line
+            printed = line
         if not found.active:
             return
         if time.monotonic() - woken > WAKE_SECONDS:

@@ -61,8 +61,8 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> St
     if not found:
         raise LabError("There is nothing to compare yet: wait for the first steps.")
     if criterion not in (able := criteria(found, metric)):
-        told = ", ".join(AXES.get(each, each) for each in able)
-        raise LabError(f"These runs cannot be compared by {AXES.get(criterion, criterion)}: choose one of {told}.")
+        choices = ", ".join(AXES.get(each, each) for each in able)
+        raise LabError(f"These runs cannot be compared by {AXES.get(criterion, criterion)}: choose one of {choices}.")
     equal = equal_places(found, metric)
     values = {group.label: values_of(group, metric, equal)[criterion] for group in found}
     sign = -1 if METRICS[metric].better == "lower" else 1

@@ -84,9 +84,9 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
                        f"{', '.join(ALIASES['step'][1:3])}), then import it again.")
     runs: dict[str, list[tuple[int, str]]] = {}
     for index, column in enumerate(header):
-        of, told = _of_a_chart(column)
-        if index != place and not told.endswith(("__MIN", "__MAX")):
-            runs.setdefault(of, []).append((index, told))
+        of, quantity = _of_a_chart(column)
+        if index != place and not quantity.endswith(("__MIN", "__MAX")):
+            runs.setdefault(of, []).append((index, quantity))
     shared = runs.pop("", []) if len(runs) > 1 else []
     stem = label or Path(name).stem
     found = [_run(name, f"{stem} {of}".strip() if of else stem, (place, header[place]), [*shared, *own], body)
@@ -136,21 +136,21 @@ def _run(name: str, label: str, step: tuple[int, str], columns: list[tuple[int, 
     names: dict[str, int] = {}
     for index, column in columns:
         names.setdefault(_plain(column), index)
-    told = dict(columns)
+    by_place = dict(columns)
     places = {key: place for key in (*COUNTERS[1:], *METRICS)
               if (place := _first((key, *ALIASES.get(key, ())), names)) is not None}
     if not set(places) - set(COUNTERS) - {"updates", "num_tokens"}:
         return None
-    rows = _rows(name, step, {key: (place, told[place]) for key, place in places.items()}, body)
+    rows = _rows(name, step, {key: (place, by_place[place]) for key, place in places.items()}, body)
     if not rows:
         return None
     counts = _plain(step[1]) in _UPDATES and "updates" not in places
     notes = []
     if counts:
         notes.append("Its steps are taken for optimizer updates.")
-    if "tokens" in places and _plain(told[places["tokens"]]).removeprefix("train/") in _BOTH:
+    if "tokens" in places and _plain(by_place[places["tokens"]]).removeprefix("train/") in _BOTH:
         notes.append("Its tokens may count the prompts too; the lab's count completions only.")
-    mapped = {"step": step[1]} | {key: told[place] for key, place in places.items()}
+    mapped = {"step": step[1]} | {key: by_place[place] for key, place in places.items()}
     used = {step[0], *places.values()}
     unmapped = tuple(column for index, column in columns if index not in used and column)
     return Foreign(label, _steps(rows, counts), mapped, unmapped, tuple(notes))
@@ -209,5 +209,5 @@ def _first(aliases: Iterable[str], names: dict[str, Any]) -> Any:
 
 def _of_a_chart(column: str) -> tuple[str, str]:
     """("my run", "train/reward") of "my run - train/reward", as W&B heads the lines of a chart; else ("", column)."""
-    of, dash, told = column.rpartition(" - ")
-    return (of.strip(), told.strip()) if dash else ("", column)
+    of, dash, quantity = column.rpartition(" - ")
+    return (of.strip(), quantity.strip()) if dash else ("", column)

@@ -1,6 +1,6 @@
 """The reward–KL plane: what each group earned, and how far it went from the reference for it.
 
-A group is on the front if no other earns as much for less. Left out: a fitted curve through the points.
+A group is Pareto-optimal if no other earns as much for less. Left out: a fitted curve through the points.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl",
 def pareto(costs: Sequence[float], rewards: Sequence[float]) -> list[int]:
     """Indices of the points that no other one beats (as much reward, as little cost, one of them better), by cost.
 
-    Equal points are on the front together.
+    Equal points are both Pareto-optimal.
     """
     order = sorted(range(len(costs)), key=lambda index: (costs[index], -rewards[index]))
     front: list[int] = []

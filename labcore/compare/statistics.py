@@ -18,8 +18,8 @@ import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
-FEWEST = 3  # seeds on each side for a verdict: two against two come apart by chance in one case of three
-MOST_CHANCE = 0.1  # the least that three seeds against three can reach; their bootstrap alone is too sure of itself
+FEWEST = 3  # seeds on each side for a verdict: two against two differ fully by chance in one case of three
+SIGNIFICANCE = 0.1  # the least that three seeds against three can reach; their bootstrap alone is too sure of itself
 _EXACT = 1000  # divisions of the seeds into two sides that are all counted; of more, a sample
 
 Verdict = Literal["A", "B", "tie", "none"]
@@ -39,20 +39,20 @@ class Mean:
 class Comparison:
     """A against B. `p` is P(A > B) over the seeds, with its 95 % interval; None with one seed on a side.
 
-    `chance` is how often seeds dealt to the two sides at random come apart as far as these did, or further.
+    `p_value` is the permutation test's: how often seeds assigned to the two sides at random differ at least as much.
     """
 
     p: float
     low: float | None
     high: float | None
-    chance: float
+    p_value: float
     verdict: Verdict
 
     @property
     def mirrored(self) -> Comparison:
         """B against A."""
         low, high = (None, None) if self.low is None else (1 - self.high, 1 - self.low)
-        return Comparison(1 - self.p, low, high, self.chance, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
+        return Comparison(1 - self.p, low, high, self.p_value, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
 
 
 def mean(values: np.ndarray) -> Mean:
@@ -119,9 +119,8 @@ def p_better(a: np.ndarray, b: np.ndarray) -> float:
 def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparison:
     """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
 
-    A tie where the interval contains ½, and where seeds dealt at random come apart as far in more than one case of
-    ten. Three against three are told apart only where all of one side lie above all of the other. No verdict, "none",
-    where a side has fewer than three seeds: then there is no telling.
+    A tie where the interval contains ½ or the permutation test has p > 0.1. Three against three differ only where all
+    of one side lie above all of the other. No verdict, "none", where a side has fewer than three seeds.
     """
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
@@ -131,14 +130,14 @@ def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparis
         shares = _draws(a.size, rng), _draws(b.size, rng)
         found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))
         low, high = float(found[0]), float(found[1])
-    chance = _chance(a, b, p)
+    p_value = _p_value(a, b, p)
     if min(a.size, b.size) < FEWEST:
         verdict: Verdict = "none"
-    elif low <= 0.5 <= high or chance > MOST_CHANCE + 1e-12:
+    elif low <= 0.5 <= high or p_value > SIGNIFICANCE + 1e-12:
         verdict = "tie"
     else:
         verdict = "A" if p > 0.5 else "B"
-    return Comparison(p, low, high, chance, verdict)
+    return Comparison(p, low, high, p_value, verdict)
 
 
 def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -188,7 +187,7 @@ def _interval(drawn: np.ndarray, times: np.ndarray | None = None) -> tuple[np.nd
     return at(tail), at(1 - tail)
 
 
-def _chance(a: np.ndarray, b: np.ndarray, p: float) -> float:
+def _p_value(a: np.ndarray, b: np.ndarray, p: float) -> float:
     """The share of divisions of all seeds into sides of these sizes with |P(A > B) − ½| at least as large."""
     both, count = np.concatenate([a, b]), a.size + b.size
     wins = _wins(both, both)

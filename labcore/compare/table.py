@@ -27,7 +27,7 @@ FINAL = "final"
 EQUAL = ("updates", "tokens", "env_steps", "seconds")  # what is made equal where groups are compared
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
-_TOLD = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
+_NOT_KNOBS = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
-        told = ", ".join(_TOLD[key].format(config[key]) if key in _TOLD else
+        parts = ", ".join(_NOT_KNOBS[key].format(config[key]) if key in _NOT_KNOBS else
                          words(key, config[key], first.spec) for key in apart[:3])
-        label = f"{first.spec.row.label}{f' {told}' if told else ''}"
+        label = f"{first.spec.row.label}{f' {parts}' if parts else ''}"
         labels.append(label)
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"
             for label, first in zip(labels, firsts, strict=True)]
@@ -331,10 +331,10 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
             notes.append(f"{group.label}: {', '.join(going)} not finished ({', '.join(states)}).")
         notes += dict.fromkeys(f"{group.label}: {note}" for trace in group.traces for note in trace.notes)
     for key in ("kind", "task"):
-        if len(told := dict.fromkeys(group.config[key] for group in found if key in group.config)) > 1:
-            notes.append(f"The groups differ in {key} ({', '.join(told)}): their numbers do not compare.")
+        if len(values := dict.fromkeys(group.config[key] for group in found if key in group.config)) > 1:
+            notes.append(f"The groups differ in {key} ({', '.join(values)}): their numbers do not compare.")
     if len({label for label, beaten in leaders.values() if beaten}) > 1:
-        told = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
+        winners = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
                 for measure, (label, beaten) in leaders.items() if beaten]
-        notes.append(f"The winner depends on what is made equal: {', '.join(told)}.")
+        notes.append(f"The winner depends on what is made equal: {', '.join(winners)}.")
     return notes

@@ -39,7 +39,7 @@ _RANDOM = ("rng", "generator")  # the parts of the environments' state that are 
 
 @dataclass
 class DeepSession:
-    """See the module. `knobs` is changed in place while the run goes on; the counters count up.
+    """See the module. `knobs` is changed in place during the run; the counters count up.
 
     `numbers` is what a method keeps between steps (the adaptive factor of β); `best` the acting network's weights at
     the best greedy evaluation so far.

@@ -69,5 +69,5 @@ class Desk:
             return
         try:
             jobs.fail(job, sentence)
-        except OSError as error:  # the disk is full, say: the runs must go on
+        except OSError as error:  # the disk is full, say: the runs must continue
             print(f"job {job}: {sentence} ({error})", file=sys.stderr, flush=True)

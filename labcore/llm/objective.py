@@ -61,8 +61,10 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
 @torch.no_grad()
 def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor,
              entropy: Tensor) -> dict[str, float]:
-    """What an update logs about its tokens: means over the counted tokens of `rollout`."""
+    """What an update logs about its tokens: means over the counted tokens of `rollout`, if any."""
     mask, advantages = rollout.counted, rollout.advantages
+    if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
+        return {}
     measured = {"entropy": masked_mean(entropy, mask)}
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:

@@ -38,7 +38,7 @@ CHECKED_AT_ONCE = 1024  # prompts
 
 @dataclass
 class LlmSession:
-    """See the module. `knobs` is changed in place while the run goes on; `step`, `updates`, `tokens` count up.
+    """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else.
     """

@@ -27,14 +27,6 @@ def overlong(rewards: Tensor, lengths: Tensor, max_new_tokens: int, overlong_buf
     return rewards + overlong_penalty * (room / max(overlong_buffer, 1)).clamp(-1, 0)
 
 
-def reward_clip(rewards: Tensor, reward_low: float, reward_high: float) -> Tensor:
-    """R' = clip(R, R_low, R_high). (B,) -> (B,)
-
-    In reward.
-    """
-    return rewards.clamp(reward_low, reward_high)
-
-
 def length_cost(rewards: Tensor, lengths: Tensor, length_cost: float) -> Tensor:
     """R' = R − c |y|. (B,), int (B,) -> (B,)
 

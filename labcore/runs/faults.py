@@ -49,7 +49,7 @@ def disk_full(error: BaseException) -> bool:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, the machine's or the GPU's. Torch is told by name: this module does not import it."""
+    """Whether memory ran out, the machine's or the GPU's. Compares the error's name, as torch is not imported."""
     text = str(error).lower()
     return (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
             or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)))

@@ -34,7 +34,7 @@ class RunSpec:
     """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
 
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
-    whether it goes on with its parent's random numbers or with fresh ones from its seed;
+    whether it continues with its parent's random numbers or with fresh ones from its seed;
     `threads` are torch's, part of the spec so that a result does not depend on what else runs.
     """
 

@@ -129,7 +129,7 @@ def claim(connection: sa.Connection, run_id: str, owner: Owner) -> bool:
 
 
 def move(connection: sa.Connection, run_id: str, state: str, message: str) -> None:
-    """Set the state; at an ending also let go of the process and refuse what nobody will obey any more."""
+    """Set the state; at an ending also let go of the process and refuse commands that no worker will take."""
     values: dict[str, Any] = {"state": state, "message": message}
     if state in ENDED:
         now = time.time()

@@ -35,7 +35,7 @@ from labcore.tabular.td_learner import TDLearner
 
 @dataclass
 class TabularSession:
-    """See the module. `knobs` is changed in place while the run goes on; the counters count up.
+    """See the module. `knobs` is changed in place during the run; the counters count up.
 
     `method` is the function that learns. `sweep` is where planning stands; `learner` is what walks, None where the
     maze is known. `visits` (S,) counts the moves made from each state.

@@ -44,7 +44,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Score:
-    """The verdict on a completion: `reward` in [0, 1], and whether it is wholly right."""
+    """The score of a completion: `reward` in [0, 1], and whether it is wholly right."""
 
     reward: float
     exact: bool

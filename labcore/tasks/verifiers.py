@@ -1,6 +1,6 @@
 """Verifiers: is this completion right? Each is a pure function of the completion and the answer.
 
-Left out: part marks. Every verdict is yes or no.
+Left out: part marks. Every score is yes or no.
 """
 
 from __future__ import annotations

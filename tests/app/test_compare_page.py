@@ -202,7 +202,7 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
-    assert "So far GRPO leads (0.910). Runs are still going" in shown and "<th>So far</th>" in shown
+    assert "So far GRPO leads (0.910). Some runs have not finished" in shown and "<th>So far</th>" in shown
     assert "At the end" not in shown
 
 
@@ -219,7 +219,7 @@ def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
     assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
-    assert "front" not in panel["lines"] and "on the front" in html(test)  # GRPO alone is on it: no line
+    assert "front" not in panel["lines"] and "Pareto-optimal" in html(test)  # GRPO alone is on it: no line
     assert "dotted" not in panel["caption"] + " ".join(each.value for each in test.caption)
     assert panel["range"]["x"] == pytest.approx([-0.02 * 0.12, 1.08 * 0.12])  # the costliest run ends at 0.12
     plain = tools.stored(lab.store, [0.5] * 3)

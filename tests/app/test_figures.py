@@ -14,7 +14,7 @@ def test_tokens_lie_on_the_curve_of_their_sign():
     assert [len(trace.x) for trace in (above, below)] == [8, 10]
     assert set(above.y) == {1.2} and set(below.y) == {-1.5}
     assert set(above.marker.symbol) == {"circle-open"} and set(below.marker.symbol) == {"circle"}
-    assert set(above.text) == {", cut off"} and set(below.text) == {""}
+    assert set(above.text) == {", clipped"} and set(below.text) == {""}
 
 
 def test_a_token_beyond_the_picture_is_not_drawn():

@@ -103,7 +103,7 @@ def test_what_is_cut_off_is_seen_and_an_earlier_file_still_opens():
     completion = samples(ratio=1.5)["groups"][0]["completions"][0]
     strip = tokens.strip(completion, tokens.VIEWS["kl"])
     assert strip.count("outline:2px dashed") == 4 and "KL, k3 0.020 nats · " in strip
-    assert "cut off: ratio too high" in strip
+    assert "clipped: ratio too high" in strip
     earlier = {key: value for key, value in completion.items() if key not in ("kl", "cut")}
     assert "dashed" not in tokens.strip(earlier, tokens.VIEWS["ratio"]) and "kl" not in tokens.offered(earlier)
 

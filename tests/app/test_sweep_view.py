@@ -222,7 +222,7 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert "So far β 0: 0.500, 1 seed. Runs are still going: the comparison is not final." in said
+    assert "So far β 0: 0.500, 1 seed. Some runs have not finished: the comparison is not final." in said
     assert "Reward so far" in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)

@@ -18,7 +18,7 @@ def slow_wins(a, b):
     return total / (len(a) * len(b))
 
 
-def slow_chance(a, b):
+def slow_p_value(a, b):
     """The permutation test, division by division."""
     both = [*a, *b]
     seen = []
@@ -84,16 +84,16 @@ def test_duels_like_their_slow_twins():
     for _ in range(8):
         a, b = rng.integers(0, 5, rng.integers(2, 6)), rng.integers(1, 6, rng.integers(2, 5))
         got = statistics.comparison(a, b)
-        assert got.p == pytest.approx(slow_wins(a, b)) and got.chance == pytest.approx(slow_chance(a, b))
+        assert got.p == pytest.approx(slow_wins(a, b)) and got.p_value == pytest.approx(slow_p_value(a, b))
         assert got.low <= got.p <= got.high
 
 
-def test_the_chance_by_hand():
+def test_the_p_value_by_hand():
     # 3 against 3: 20 divisions, 2 of them come apart as far.
-    assert statistics.comparison([4, 5, 6], [1, 2, 3]).chance == pytest.approx(0.1)
-    assert statistics.comparison([3, 4], [1, 2]).chance == pytest.approx(1 / 3)
+    assert statistics.comparison([4, 5, 6], [1, 2, 3]).p_value == pytest.approx(0.1)
+    assert statistics.comparison([3, 4], [1, 2]).p_value == pytest.approx(1 / 3)
     many = statistics.comparison(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
-    assert many.chance == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
+    assert many.p_value == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
 
 
 def test_verdicts():
@@ -115,7 +115,7 @@ def test_few_seeds_are_no_evidence():
     two, one = statistics.comparison([3, 4], [1, 2]), statistics.comparison([3], [1])
     assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
     assert two.mirrored.verdict == "none" == statistics.comparison([3, 4, 5, 6], [1, 2]).verdict
-    assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.chance == 1
+    assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.p_value == 1
 
 
 def test_a_coin_seldom_wins():
@@ -157,5 +157,5 @@ def test_a_gap_like_the_difference_at_each_place():
 def test_three_seeds_need_all_of_one_side_above_all_of_the_other():
     """8 of 9 pairs won is as far apart as one division in five; the bootstrap alone would call it a win."""
     near = statistics.comparison([3, 5, 6], [1, 2, 4])
-    assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.chance == pytest.approx(0.2)
+    assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.p_value == pytest.approx(0.2)
     assert near.verdict == "tie" and statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"

@@ -202,7 +202,7 @@ def test_a_duel_seen_from_the_other_side():
     comparisons = of(*a, *b).comparisons[FINAL]
     one, other = comparisons["GRPO"]["RLOO"], comparisons["RLOO"]["GRPO"]
     assert one.p == pytest.approx(1 - other.p) and one.low == pytest.approx(1 - other.high)
-    assert one.p == pytest.approx(4.5 / 12) and one.verdict == other.verdict == "tie" and one.chance == other.chance
+    assert one.p == pytest.approx(4.5 / 12) and one.verdict == other.verdict == "tie" and one.p_value == other.p_value
 
 
 def test_what_a_reader_must_know():

@@ -298,3 +298,5 @@ def test_what_is_not_kept_counts_nowhere():
         assert (logprobs.grad[1] == 0).all() and (logprobs.grad[0] != 0).all()
     got = objective.measures(knobs("grpo", beta=0.0), rollout, logprobs.detach(), ratio, entropy)
     assert (got["entropy"], got["ratio/max"], got["clip_frac/high"], got["clip_frac/low"]) == (1.5, 1.5, 0.5, 0.0)
+    nothing = replace(rollout, kept=torch.tensor([False, False]))  # a 0 here would lower the mean over the updates
+    assert objective.measures(knobs("grpo", beta=0.0), nothing, logprobs.detach(), ratio, entropy) == {}

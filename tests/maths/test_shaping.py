@@ -35,14 +35,12 @@ def test_overlong_without_a_buffer_is_a_step(close):
 
 
 def test_others_by_hand(close):
-    close(shaping.reward_clip(REWARDS, -0.5, 0.8), [0.8, 0, 0.8, 0.5, 0.8, -0.5])
     close(shaping.length_cost(REWARDS, LENGTHS, 0.1), [0.9, -0.8, 0.1, -0.6, -0.2, -2.5])
     assert torch.equal(shaping.none(REWARDS), REWARDS)
 
 
 def shaped(rewards):
     return {"none": shaping.none(rewards), "overlong": shaping.overlong(rewards, LENGTHS, 12, 4, 1.0),
-            "reward_clip": shaping.reward_clip(rewards, -0.5, 0.8),
             "length_cost": shaping.length_cost(rewards, LENGTHS, 0.1)}
 
 

@@ -123,7 +123,7 @@ def test_only_sensible_commands_are_taken(store):
         store.ask("nobody", "pause")
     store.ask(run_id, "stop")
     assert store.run(run_id).state == "stopped"  # a queued run needs no worker to stop
-    with pytest.raises(LabError, match="is stopped, so it cannot obey pause"):
+    with pytest.raises(LabError, match="is stopped, so pause has no effect"):
         store.ask(run_id, "pause")
 
 

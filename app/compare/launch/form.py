@@ -65,9 +65,9 @@ def _opened() -> dict[str, str]:
 def _to_url(place: dict[str, str], plan: Plan) -> None:
     """Every choice that is not usual, so that a copied link opens the same form."""
     fields = plan.fields | {"model": name_of_model(plan.fields["model"])}
-    told = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
+    fields_moved = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
     if not set(link.query()) - {PLAN.key}:
-        link.settle({PLAN.key: told or None})
+        link.settle({PLAN.key: fields_moved or None})
 
 
 def _choose(place: dict[str, str], field: str, title: str, options: dict[str, str]) -> None:
@@ -223,17 +223,17 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         else:
             st.caption(literal(f"{_about(specs, places)} {planning.start_of(specs)}"), width="stretch")
     by_algorithm = {spec.algorithm: spec for spec in specs}
-    if specs and specs_of is _of_algorithms and (told := planning.moved(by_algorithm)):
-        st.caption(literal(f"Not at their defaults: {'; '.join(told)}."))
+    if specs and specs_of is _of_algorithms and (changes := planning.moved(by_algorithm)):
+        st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))
 
 
 def _about(specs: list[RunSpec], places: int) -> str:
     found = planning.cost(specs, lab().store.runs("finished", limit=EARLIER), places)
-    told = f"{places} at a time, the others wait in a queue."
+    estimate = f"{places} at a time, the others wait in a queue."
     if found.seconds:
-        told += (f" More than {duration(found.seconds)}: nothing like {', '.join(found.unknown)} has run here yet."
+        estimate += (f" More than {duration(found.seconds)}: nothing like {', '.join(found.unknown)} has run here yet."
                  if found.unknown else f" About {duration(found.seconds)} (estimate from earlier runs here).")
-    return told
+    return estimate
 
 
 def _launch(specs: list[RunSpec], view: str) -> None:

@@ -108,22 +108,22 @@ def start_of(specs: Sequence[RunSpec]) -> str:
 
 def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
     """The knobs that are no defaults, in words, by algorithm."""
-    told = []
+    parts = []
     for spec in algorithms.values():
         changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
                    if spec.knobs[knob.key] != knob.default]
         if changes:
-            told.append(f"{spec.row.label}: {', '.join(changes)}")
-    return told
+            parts.append(f"{spec.row.label}: {', '.join(changes)}")
+    return parts
 
 
 def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """What a plan has that is not usual, as text for a link; empty where it is the plan that one starts with."""
     moved = {place: {key: value for key, value in values.items() if value != usual["knobs"].get(place, {}).get(key)}
              for place, values in fields["knobs"].items()}
-    told = {"way": way, "kind": kind, **fields, "knobs": {place: values for place, values in moved.items() if values}}
+    parts = {"way": way, "kind": kind, **fields, "knobs": {place: values for place, values in moved.items() if values}}
     usual = {"way": "algorithms", "kind": "llm", **usual, "knobs": {}}
-    apart = {key: value for key, value in told.items() if key in LINKED and value != usual[key]}
+    apart = {key: value for key, value in parts.items() if key in LINKED and value != usual[key]}
     return json.dumps(apart, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if apart else ""
 
 

@@ -196,7 +196,7 @@ def said(found: dict[str, Any]) -> list[str]:
     elif clipped:
         shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
-        sentences.append(f"Ratios have left 1. Tokens whose push is cut off: {shares}. An algorithm without a ratio "
+        sentences.append(f"Ratios have left 1. Tokens where the clip acts: {shares}. An algorithm without a ratio "
                           "treats the batch as on-policy.")
     if critic := found["critic"]:
         explained = critic["explained_variance"]

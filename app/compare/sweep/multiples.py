@@ -46,8 +46,8 @@ def multiples(grid: Grid, looks: Sequence[Look], lines: Mapping[int, Lines], met
         for number in numbers:
             traces += [trace | axes for trace in _traces(looks[number], lines.get(number, {}), kind)]
         notes = dict.fromkeys(looks[number]["note"] for number in numbers if looks[number]["note"] != usual)
-        told = [f"<b>{html.escape(above[cell])}</b>" if cell in above else "", html.escape(", ".join(notes))]
-        if text := "<br>".join(filter(None, told)):
+        text_lines = [f"<b>{html.escape(above[cell])}</b>" if cell in above else "", html.escape(", ".join(notes))]
+        if text := "<br>".join(filter(None, text_lines)):
             layout["annotations"].append(_head(text, grid, cell))
     two_lines = any("<br>" in each["text"] for each in layout["annotations"])
     layout["margin"] |= {"t": 44 if two_lines else 28, "r": 28 if len(grid.knobs) == 2 else 16}

@@ -120,7 +120,7 @@ def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) ->
         return f"Neither more nor less {metric.inline} is better: {names[stand.leader]} has the most, {value}."
     who = f"{names[stand.leader]}: {value}, {count}"
     if chosen.active:
-        return f"So far {who}. Runs are still going: the comparison is not final."
+        return f"So far {who}. Some runs have not finished: the comparison is not final."
     if len(stand.means) == 1:
         return f"{who}."
     parts = [f"{said} {_some([names[label] for label in labels])}" for said, labels in (

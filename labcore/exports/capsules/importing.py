@@ -1,4 +1,4 @@
-"""A capsule as a run of this lab: to look at, to fork, to go on with. Imports no torch."""
+"""A capsule as a run of this lab: to look at, to fork, to resume. Imports no torch."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def _names(capsule: Capsule) -> Iterator[str]:
 
 def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequence[Step], Sequence[Event]]:
     now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
-    told = f"Imported from {capsule.name}, the capsule of {capsule.run}."
-    row = RunRow(run_id, spec, manifest["state"], told, created=now, started=manifest["started"],
+    origin = f"Imported from {capsule.name}, the capsule of {capsule.run}."
+    row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,))
-    return row, capsule.rows, [*capsule.events, Event(0, last.step, "imported", {"text": told}, now)]
+    return row, capsule.rows, [*capsule.events, Event(0, last.step, "imported", {"text": origin}, now)]
 
 
 def _spec(capsule: Capsule) -> RunSpec:

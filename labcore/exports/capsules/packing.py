@@ -108,7 +108,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) 
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
                 "left_out": checkpoints.left_out}
     while True:
-        # a run that is going may have newer ones, and imported with those it would go on with a hole in its rows
+        # a run that is going may have newer ones, and resuming an import with those would leave a hole in its rows
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
         try:
             return _pack(packed, files | checkpoints.files(newest), manifest)

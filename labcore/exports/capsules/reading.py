@@ -151,9 +151,10 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
 
 
 def _sound_change(event: Event) -> bool:
-    told = event.payload
-    to = told.get("to" if event.kind == CHANGE else "value")
-    return (isinstance(told.get("knob"), str) and type(told.get("update")) is int and told.get("between") in (0, 1)
+    payload = event.payload
+    to = payload.get("to" if event.kind == CHANGE else "value")
+    return (isinstance(payload.get("knob"), str) and type(payload.get("update")) is int
+            and payload.get("between") in (0, 1)
             and (isinstance(to, str) or (isinstance(to, (bool, int, float)) and abs(to) <= EXACT)))
 
 

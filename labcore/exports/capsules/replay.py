@@ -48,7 +48,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Replayed:
     """What a replay found. `steps` were compared, each with up to `metrics` numbers; `overtaken` were not."""
 
     run: str
@@ -64,7 +64,7 @@ class Verdict:
 
 
 def replay(path: Path | str, steps: int | None = None, *, model: str | None = None, device: str | None = None,
-           watch: Callable[[Store], OnRecord] | None = None) -> Verdict:
+           watch: Callable[[Store], OnRecord] | None = None) -> Replayed:
     """Run the capsule at `path` again, up to its last step or the step `steps`, or the first that differs.
 
     `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is given the store of the
@@ -74,7 +74,7 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
         LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
     """
     with unpacked(path) as capsule, _lab_of_its_own():
-        return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).verdict()
+        return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).result()
 
 
 def compared(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -124,7 +124,7 @@ class _Rerun:
         for key, value in capsule.spec.kind_row.unwatched.items():  # the pace of a maze that somebody looks at
             self._store.ask(self._run_id, "set", {"knob": key, "value": value})
 
-    def verdict(self) -> Verdict:
+    def result(self) -> Replayed:
         from labcore.workers.worker import drive  # brings torch in, which reading a capsule does without
 
         state = drive(self._store, self._run_id, on_record=self._look)
@@ -134,7 +134,7 @@ class _Rerun:
         if not self._difference and row.step < self._last:
             self._difference = Difference(row.step + 1, "", None, None)
         causes = self._causes() if self._difference else ()
-        return Verdict(self._capsule.run, self._steps, len(self._metrics),
+        return Replayed(self._capsule.run, self._steps, len(self._metrics),
                        tuple(sorted(self._overtaken)), self._difference, causes)
 
     def _look(self, run_id: str, record: Record, seconds: float) -> None:

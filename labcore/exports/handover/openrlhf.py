@@ -46,6 +46,8 @@ _ONLINE: Rules = {
         "leave_one_out": ({"--algo.advantage.estimator": "rloo"}, ""),
         "group_standardised": ({"--algo.advantage.estimator": "group_norm"}, ""),
         "group_mean": ({"--algo.advantage.estimator": "dr_grpo"}, ""),
+        "batch_standardised": ({"--algo.advantage.estimator": "reinforce_baseline"}, "advantages are whitened over the "
+                               "batch's tokens, not divided by the spread of its rewards"),
         "batch_mean": ({"--algo.advantage.estimator": "flash_reinforce"}, ""),
         "reward_to_go_whitened": ({"--algo.advantage.estimator": "reinforce"}, ""),
         "greedy_baseline": ({"--algo.advantage.estimator": "rloo"}, "the baseline is the mean of the others in the "

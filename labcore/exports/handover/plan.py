@@ -1,7 +1,7 @@
 """A run as another tool is to do it, and what becomes of each of its knobs there.
 
 A tool's rules are a table, knob → rule, for each loop. A rule says with which settings the tool does the same, that it
-does so without being told, or that it cannot and what to do about it. Nothing is dropped in silence: a knob that no
+does so by default, or that it cannot and what to do about it. Nothing is dropped in silence: a knob that no
 rule knows is named as well.
 """
 
@@ -136,7 +136,7 @@ def given(settings: Callable[[Plan, Any], Mapping[str, Any]], note: str | Callab
 
 
 def built_in(note: str = "") -> Rule:
-    """The tool does the same without being told."""
+    """The tool does the same by default."""
     return lambda plan, value: Line("", value, {}, built_in=True, note=note)
 
 

@@ -1,6 +1,6 @@
 """The data set and the reward of a task as Python that stands alone: what a script for another tool brings with it.
 
-It defines `problems(count, seed)`, rows with prompt and answer, and where the task has a verdict `score(completion,
+It defines `problems(count, seed)`, rows with prompt and answer, and where the task has a score `score(completion,
 answer)`. Generated tasks have the lab's own distribution, not its very prompts: the random numbers are others. A task
 that this module does not know leaves both to be written.
 """
@@ -88,7 +88,7 @@ _SCORE = '''
 
 def score(completion: str, answer: str) -> float:
     """The reward of a completion."""
-    return float({verdict})
+    return float({expression})
 '''
 _OTHER = '''
 def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
@@ -162,8 +162,8 @@ def imports(body: str) -> str:
 def _scored(plan: Plan) -> str:
     """`score`, and what it calls."""
     shaped = "shaped" if plan.get("reward_shape") == "shaped" else "equal"
-    helpers, verdict = _VERDICTS[plan.get("verifier", shaped)](plan)
-    return helpers + _SCORE.format(verdict=verdict)
+    helpers, expression = _SCORINGS[plan.get("verifier", shaped)](plan)
+    return helpers + _SCORE.format(expression=expression)
 
 
 def _source(module: Any, *names: str) -> str:
@@ -179,9 +179,9 @@ def _source(module: Any, *names: str) -> str:
 _BODIES = {"labcore.tasks.sort:Sort": _SORT, "labcore.tasks.add:Add": _ADD, "labcore.tasks.text:Text": _TEXT,
            "labcore.tasks.prompts:Prompts": _ROWS, "labcore.tasks.preferences:Preferences": _ROWS}
 
-Verdict = Callable[[Plan], tuple[str, str]]
+Scoring = Callable[[Plan], tuple[str, str]]
 # How a completion is judged: the code it needs, and the expression.
-_VERDICTS: dict[str, Verdict] = {
+_SCORINGS: dict[str, Scoring] = {
     "equal": lambda plan: ("", "completion == answer"),
     "shaped": lambda plan: (_source(add, "digits_right"), "digits_right(completion, answer)"),
     "exact": lambda plan: ("", "completion.strip() == answer.strip()"),

@@ -107,6 +107,7 @@ _GRPO: Rules = {
     "entropy_coef": to("entropy_coef"),
     "advantage": choice({
         "group_standardised": ({"scale_rewards": "group"}, ""), "group_mean": ({"scale_rewards": "none"}, ""),
+        "batch_standardised": ({"scale_rewards": "batch"}, ""),
         "leave_one_out": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the mean of the whole group: the advantage "
                           "is smaller by the factor (G − 1)/G"),
         "batch_mean": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),

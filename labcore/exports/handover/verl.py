@@ -60,6 +60,8 @@ _ONLINE: Rules = {
         "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
         "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
         "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
+        "batch_standardised": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "advantages are whitened "
+                               "over the batch's tokens, not divided by the spread of its rewards"),
         "greedy_baseline": ({"algorithm.adv_estimator": "remax"}, ""),
         "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
         "one": ({}, "verl has no advantage of 1: to imitate the best completions, use its SFT trainer"),

@@ -5,7 +5,7 @@
 
 The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
 once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
-multiplication. Attention is told what it sees by the pass: rows of several completions, a prompt, or the next token.
+multiplication. The pass sets what attention sees: rows of several completions, a prompt, or the next token.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
 model's own code.

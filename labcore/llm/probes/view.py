@@ -71,7 +71,7 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     them where it is another one that has a ratio.
     """
     own = choices.SURROGATE[session.knobs["surrogate"]]
-    part = rollout.select(torch.arange(max(1, len(rollout.prompts) // LINE_SHARE), device=session.device))
+    part = rollout.select(_learnt_prompts(rollout)[:max(1, len(rollout.prompts) // LINE_SHARE)])
     bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
     beta, mask = session.knobs["beta"], part.counted
     after = parameters(session.policy)
@@ -92,6 +92,12 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     _put(session.policy, after)
     return {"step": session.step, "alpha": list(ALPHAS), **curves, "beta": beta, "clip_low": bounds[0],
             "clip_high": bounds[1], "tokens": int(mask.sum())}
+
+
+def _learnt_prompts(rollout: Rollout) -> Tensor:
+    """Indices of the prompts with a completion that the updates learn from; of all where there is none. (N,)"""
+    learnt = rollout.counted.view(len(rollout.prompts), -1).any(1)
+    return (learnt if learnt.any() else ~learnt).nonzero()[:, 0]
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, content, maze, ran, sealed
 
 
-def again(store: Store, run_id: str, tmp_path: Path, **options) -> replay.Verdict:
+def again(store: Store, run_id: str, tmp_path: Path, **options) -> replay.Replayed:
     return replay.replay(packing.write(store, run_id, tmp_path / "run.zip"), **options)
 
 
@@ -64,7 +64,7 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
     keys = {event.payload["knob"] for event in store.events_after(run_id) if event.kind == "knob"}
     assert keys == {key for key, _ in moves.values()}
     verdict = again(store, run_id, tmp_path)
-    assert verdict == replay.Verdict(run_id, store.run(run_id).step, len(training(store, run_id)), (), None, ())
+    assert verdict == replay.Replayed(run_id, store.run(run_id).step, len(training(store, run_id)), (), None, ())
     assert Store().run(run_id).state == "finished" and "RL_LAB_STORE" not in os.environ  # in the lab it was in
 
 

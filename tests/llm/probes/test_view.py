@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -130,6 +131,15 @@ def test_the_line_goes_through_the_old_and_the_new_policy(algorithm, after):
         masked_mean(ratio * advantages, mask).item() - beta * kl, abs=1e-5)}
     assert all(kl >= -1e-6 for kl in shown["kl"]) and at[3.0]["kl"] > at[1.0]["kl"] > at[0.25]["kl"]
     assert all(clip <= cpi + 1e-6 for clip, cpi in zip(shown["clip"], shown["cpi"], strict=True))
+
+
+def test_the_line_is_drawn_from_what_the_updates_learn_from(after):
+    started, _, rollout, before = after()
+    kept = torch.zeros(len(rollout.ids), dtype=torch.bool)
+    kept[rollout.group_size] = True  # one completion of the second prompt
+    shown = view.line(started, replace(rollout, kept=kept), before)
+    assert shown["tokens"] == int(rollout.completion_mask[rollout.group_size].sum())
+    assert view.line(started, replace(rollout, kept=~kept & False), before)["tokens"] == 0
 
 
 def test_the_line_leaves_the_policy_as_it_was(after):
