@@ -49,7 +49,9 @@ def test_the_measures_are_of_the_tables():
     last = records(session)[-1].metrics
     values, action_values = optimal_values(session.maze.mdp, 0.97)
     q, here = session.learner.tables.q, session.maze.reachable() & ~session.maze.mdp.terminal
-    assert last["value_error"] == pytest.approx(abs(q.max(1) - values)[here].mean())
+    errors = abs(q.max(1) - values)[here]
+    assert last["value_error"] == pytest.approx(errors.mean())
+    assert last["value_error/max"] == pytest.approx(errors.max()) and errors.max() > errors.mean()
     assert last["q_error"] == pytest.approx(abs(q - action_values)[here].mean())
     assert last["start_value"] == q[session.maze.start].max()
     assert last["start_value/greedy"] == pytest.approx(
