@@ -31,7 +31,7 @@ def test_a_comparison_in_words(capsys):
     assert "at 800 tokens" in head and "policy + reference" in head
     assert verdicts.splitlines()[:2] == ["at the end, GRPO against",
                                          "RLOO  P(A>B) 1.00 [1.00, 1.00], p = 0.10: GRPO wins"]
-    assert plane.splitlines()[1].split() == ["RLOO", "0.150", "0.0200", "on", "the", "front"]
+    assert plane.splitlines()[1].split() == ["RLOO", "0.150", "0.0200", "Pareto-optimal"]
     assert ["advantage", "group_standardised", "leave_one_out"] in [line.split() for line in settings.splitlines()]
     assert "temperature" not in settings
 

@@ -56,3 +56,22 @@ def test_what_two_deep_methods_share_goes_on_and_the_rest_begins_anew(start):
     assert torch.equal(trpo.optimizers["critic"].state_dict()["state"][0]["exp_avg"], moments[0]["exp_avg"])
     assert a2c.optimizers["critic"].state_dict()["state"] == {}  # RMSprop has no use for Adam's moments
     assert parent.numbers and not a2c.numbers
+
+
+def test_random_numbers_continue_in_a_fork_only_where_they_are_common(start):
+    parent = start("ppo")
+    list(parent.run())
+    state = parent.generator.get_state()
+    again, other = (parent.fork(child_of(parent.spec, twin=twin, seed=9)) for twin in (True, False))
+    assert torch.equal(again.generator.get_state(), state)
+    fresh = DeepSession.start(child_of(parent.spec, twin=False, seed=9))
+    assert torch.equal(other.generator.get_state(), fresh.generator.get_state())
+    assert not torch.equal(other.generator.get_state(), state)
+
+
+def test_a_fork_keeps_the_replay(start):
+    parent = start("dqn")
+    list(parent.run())
+    child, kept = parent.fork(child_of(parent.spec)), parent.replay.tensors()
+    assert kept and all(torch.equal(value, kept[key]) for key, value in child.replay.tensors().items())
+    assert any(value.count_nonzero() for value in kept.values())

@@ -199,3 +199,20 @@ def test_uniform_weights_have_biases(generator):
 
 def test_an_untrained_policy_does_not_balance(start):
     assert play(start("ppo").acting, "CartPole-v1", 20, seed=0).mean < 100
+
+
+def test_a_gradient_beyond_the_bound_is_scaled_to_it(start):
+    session = start("ppo", {"max_grad_norm": 0.01})
+    weights = list(session.policy.parameters())
+    norm = session.optimise("policy", 1e-3, sum((weight ** 2).sum() for weight in weights))
+    assert norm > 1  # what is returned is the norm before the clip
+    assert math.hypot(*(float(weight.grad.norm()) for weight in weights)) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_the_best_weights_are_in_the_checkpoint(start, tmp_path):
+    session = start("ppo")
+    list(session.run())
+    session.save(tmp_path)
+    resumed = start("ppo", resume=tmp_path)
+    assert session.best and session.best.keys() == resumed.best.keys()
+    assert all(torch.equal(value, resumed.best[key]) for key, value in session.best.items())

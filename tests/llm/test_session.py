@@ -15,6 +15,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS as TABLE
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import LabError
+from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
@@ -270,3 +271,25 @@ def test_bf16_computes_in_bfloat16_and_learns_in_float32(algorithm):
     assert got[0].metrics["entropy"] == pytest.approx(expected[0].metrics["entropy"], rel=0.05)
     assert all(parameter.dtype == torch.float32 for parameter in first.policy.parameters())
     assert not torch.equal(weights(first.policy), weights(session(algorithm).policy))
+
+
+def test_a_weight_without_a_gradient_stays_as_it_is():
+    """No weight decay: each optimizer moves what the loss moves and nothing else."""
+    started = session("ppo")
+    for name, optimizer in started.optimizers.items():
+        for weight in started.models[name].parameters():
+            weight.grad = torch.zeros_like(weight)
+        before = weights(started.models[name])
+        optimizer.step()
+        assert torch.equal(weights(started.models[name]), before)
+
+
+def test_a_fork_without_common_random_numbers_has_prompts_of_its_own(saved):
+    """The prompts of a step come of the prompts' seed and the step alone."""
+    folder, _ = saved("grpo")
+    parents = [session("grpo", steps=STEPS, resume=folder, **given("grpo")) for _ in range(2)]
+    spec = replace(parents[0].spec, parent=("parent", parents[0].step), seed=99)
+    same, other = (parent.fork(replace(spec, twin=twin)) for parent, twin in zip(parents, (True, False), strict=True))
+    assert (same.prompt_seed, other.prompt_seed) == (0, 99)
+    drawn = [[problem.prompt for problem in collect(child).batch.problems] for child in (same, other)]
+    assert drawn[0] != drawn[1]
