@@ -57,7 +57,8 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     if stage:
         rest = '<span class="rl-muted">The knobs count from stage 2 on.</span>'
     whole = re.sub(r"<[^>]+>", "", f"{head}{name} {ink(words)}")  # where it is longer than its one line
-    return (f'<div class="rl-status" role="status" title="{whole}"><span class="rl-dot" style="background:{colour}"></span>'
+    return (f'<div class="rl-status" role="status" title="{whole}">'
+            f'<span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 

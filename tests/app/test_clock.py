@@ -81,8 +81,8 @@ def test_the_newest_file_at_or_before_a_step(lab):
     assert files.newest(run_id, "samples", 9) is None
     for step in (1, 5, 1_000_000):
         (run_folder(run_id) / "samples" / f"step-{step:06d}.json").write_text(json.dumps({"step": step}))
-    found = {step: (files.newest(run_id, "samples", step) or {}).get("step") for step in (0, 1, 4, 5, 999_999, 2_000_000)}
-    assert found == {0: None, 1: 1, 4: 1, 5: 5, 999_999: 5, 2_000_000: 1_000_000}
+    wanted = {0: None, 1: 1, 4: 1, 5: 5, 999_999: 5, 2_000_000: 1_000_000}
+    assert {step: (files.newest(run_id, "samples", step) or {}).get("step") for step in wanted} == wanted
 
 
 def test_a_run_without_rows_has_no_scrubber(page, lab):
