@@ -32,13 +32,28 @@ CSS = """
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
 @container (max-width:300px){.st-key-setup .stNumberInput button{display:none}}
 .st-key-show_knobs{display:none}
-@media (min-width:641px){.st-key-side{max-height:calc(100dvh - 128px);overflow-y:auto;overflow-x:hidden;
-  padding-right:8px;scrollbar-width:thin;position:sticky;top:4rem}}
+div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
+  background:light-dark(#FFFFFF,#14171B)}
+div:has(>.st-key-bar){top:3.25rem;padding:.5rem 0 .35rem;margin-top:-.5rem}
+div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
+@media (min-width:641px){.st-key-side{max-height:calc(100dvh - 3.25rem - 66px);overflow-y:auto;overflow-x:hidden;
+  padding-right:8px;scrollbar-width:thin}
+  div:has(>.st-key-side){position:sticky;top:calc(3.25rem + 58px)}}
 @media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
   .stColumn:has(.st-key-side){min-width:14.5rem}}
-@media (max-width:640px){.st-key-show_knobs{display:block}.st-key-knobs{display:none}
-  .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}}
+@media (max-width:640px){.st-key-bar{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
+  .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:58vw}
+  .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);
+    border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
+  .st-key-show_knobs{display:block;bottom:0;width:100%;padding:10px 14px;z-index:61}
+  .st-key-knobs{display:none;bottom:46px;max-height:52dvh;overflow-y:auto;padding:10px 14px;
+    box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:12px 12px 0 0}
+  .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
+  .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
+  div:has(>.st-key-clock){bottom:46px}}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
+.rl-status[role=status]{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+@media (max-width:640px){.rl-status[role=status]{height:calc(2.9em + 2px);white-space:normal}}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
@@ -53,7 +68,7 @@ sub,sup{line-height:0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
 .rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}
-.rl-numbers em{font-style:normal;font-size:14px;opacity:.75;margin-left:.3em}
+.rl-numbers em{display:block;font-style:normal;font-size:12px;line-height:1.1;opacity:.75;white-space:nowrap}
 .rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}

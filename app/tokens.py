@@ -101,19 +101,26 @@ def group_table(group: dict[str, Any]) -> str:
     head = f'<code>{readable(group["prompt"])}</code>'
     if group.get("answer"):
         head += f' <span class="rl-muted">answer</span> <code>{readable(str(group["answer"]))}</code>'
-    rows = "".join(_row(index, each) for index, each in ranked(group))
+    credited = _credited([group])
+    rows = "".join(_row(index, each, credited) for index, each in ranked(group))
     return (f'<div class="rl-scroll"><table class="rl-table"><caption style="text-align:left;caption-side:top;'
             f'padding:2px 0 4px">{head}</caption><tr><th>#</th><th>completion</th><th></th><th>reward</th>'
-            f"<th>advantage</th></tr>{rows}</table></div>")
+            f"{'<th>advantage</th>' * credited}</tr>{rows}</table></div>")
+
+
+def _credited(groups: list[dict[str, Any]]) -> bool:
+    """Whether completions have advantages: those that were only sampled have none."""
+    return any(each.get("advantage") is not None for group in groups for each in group["completions"])
 
 
 def flat_table(groups: list[dict[str, Any]]) -> str:
     """Groups of one completion each, as one table: HTML."""
+    credited = _credited(groups)
     rows = "".join(
         f'<tr><td><code>{readable(group["prompt"])}</code></td><td><code>{readable(str(group.get("answer") or ""))}'
-        f"</code></td>{_cells(group['completions'][0])}</tr>" for group in groups)
+        f"</code></td>{_cells(group['completions'][0], credited)}</tr>" for group in groups)
     return ('<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>answer</th><th>completion</th>'
-            f"<th></th><th>reward</th><th>advantage</th></tr>{rows}</table></div>")
+            f"<th></th><th>reward</th>{'<th>advantage</th>' * credited}</tr>{rows}</table></div>")
 
 
 def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
@@ -122,17 +129,18 @@ def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
     return sorted(numbered, key=lambda pair: -(pair[1].get("reward") or 0.0))
 
 
-def _row(index: int, completion: dict[str, Any]) -> str:
-    return f'<tr><td class="rl-muted">{index + 1}</td>{_cells(completion)}</tr>'
+def _row(index: int, completion: dict[str, Any], credited: bool) -> str:
+    return f'<tr><td class="rl-muted">{index + 1}</td>{_cells(completion, credited)}</tr>'
 
 
-def _cells(completion: dict[str, Any]) -> str:
+def _cells(completion: dict[str, Any], credited: bool) -> str:
     mark = '<span class="rl-pos" title="right">✓</span>' if completion.get("exact") else \
         '<span class="rl-muted" title="not right">✗</span>'
     cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if completion.get("truncated") else ""
     reward = completion.get("reward")
     return (f'<td><code>{readable(completion["text"])}</code>{cut}</td><td>{mark}</td>'
-            f"<td>{'–' if reward is None else number(reward, 2)}</td><td>{signed(completion.get('advantage'))}</td>")
+            f"<td>{'–' if reward is None else number(reward, 2)}</td>"
+            + f"<td>{signed(completion.get('advantage'))}</td>" * credited)
 
 
 def pair_table(pairs: list[dict[str, Any]]) -> str:

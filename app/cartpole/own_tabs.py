@@ -8,6 +8,7 @@ import streamlit as st
 
 from app import charts, theme
 from app.cartpole import figures
+from app.cartpole.picture import film
 from app.training import files
 from app.training.feed import Feed
 from labcore.store.rows import RunRow
@@ -20,7 +21,7 @@ PRICED = ("The method raises the unclipped surrogate less β KL; the clipped one
 UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy costs β per nat, however far the ratio is."
 
 
-def surrogate(run: RunRow, feed: Feed) -> None:
+def surrogate(run: RunRow, feed: Feed, step: int) -> None:
     """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
     objectives = feed.history.values_of("objective")
     clips = "clip" in objectives
@@ -29,9 +30,9 @@ def surrogate(run: RunRow, feed: Feed) -> None:
     left, right = st.columns(2, gap="large") if clips else (None, st.container())
     if clips:
         with left:
-            _clip(run, feed)
+            _clip(run, feed, step)
     with right:
-        line = files.picker(run.id, "lines", "Update of")
+        line = files.newest(run.id, "lines", step)
         if line is None:
             st.caption("The line through an update is computed every five steps; none is here yet.")
             return
@@ -42,8 +43,8 @@ def surrogate(run: RunRow, feed: Feed) -> None:
                    + said)
 
 
-def _clip(run: RunRow, feed: Feed) -> None:
-    samples = _picked(run, feed, "ratios", "Steps of")
+def _clip(run: RunRow, feed: Feed, step: int) -> None:
+    samples = _filmed(run, feed, step, "ratios")
     if samples is None:
         return
     knobs, found = feed.knobs(samples["step"]), samples["ratios"]
@@ -62,12 +63,12 @@ def _clip(run: RunRow, feed: Feed) -> None:
                f"range: {low:.4g} to {high:.4g}{', annealed' * bool(knobs['anneal'])}.")
 
 
-def value(run: RunRow, feed: Feed) -> None:
+def value(run: RunRow, feed: Feed, step: int) -> None:
     """The critic against the λ-return that it learns from, and how far its advantage looks."""
     left, right = st.columns(2, gap="large")
-    knobs = feed.knobs()
+    knobs = feed.knobs(step)
     with left:
-        if samples := _picked(run, feed, "scatter", "Batch of"):
+        if samples := _filmed(run, feed, step, "scatter"):
             values, returns = samples["scatter"]["values"], samples["scatter"]["returns"]
             st.plotly_chart(figures.value_figure(values, returns, theme.ground()), theme=None, key="value",
                             config=PLAIN, alt="The critic's value against the λ-return, one dot per step of the batch")
@@ -81,7 +82,7 @@ def value(run: RunRow, feed: Feed) -> None:
         st.caption(figures.gae_words(gamma, gae_lambda))
 
 
-def variance(run: RunRow, feed: Feed) -> None:
+def variance(run: RunRow, feed: Feed, step: int) -> None:
     """The gradient's variance for each choice of Ψ_t, on one batch."""
     count = int(run.spec.knobs["environments"])
     if count < 2:
@@ -89,26 +90,24 @@ def variance(run: RunRow, feed: Feed) -> None:
                    "compare it with. Start a new run with more environments.")
         return
     begin = "gradient_variance/"
-    step = next((step for step in reversed(feed.steps) if any(key.startswith(begin) for key in step.metrics)), None)
-    if step is None:
-        st.caption("Measured at the first step and then every so many; nothing is here yet.")
+    found = next((each for each in reversed(feed.steps)
+                  if each.step <= step and any(key.startswith(begin) for key in each.metrics)), None)
+    if found is None:
+        st.caption("Nothing is measured yet.")
         return
-    measured = {key.removeprefix(begin): value for key, value in step.metrics.items() if key.startswith(begin)}
-    st.plotly_chart(figures.variance_figure(measured, str(feed.knobs(step.step)["psi"]), theme.ground()), theme=None,
+    measured = {key.removeprefix(begin): value for key, value in found.metrics.items() if key.startswith(begin)}
+    st.plotly_chart(figures.variance_figure(measured, str(feed.knobs(found.step)["psi"]), theme.ground()), theme=None,
                     key="variance", config=PLAIN, alt="Gradient variance of the four choices of Ψ, on a log axis")
-    st.caption(f"{figures.variance_words(measured)} Step {step.step:,}: trace of the covariance of the "
+    st.caption(f"{figures.variance_words(measured)} Step {found.step:,}: trace of the covariance of the "
                f"gradients of {count} episodes, the same {count} for each choice, before any normalisation. The filled "
                "bar is the choice in use.")
 
 
-def _picked(run: RunRow, feed: Feed, part: str, title: str) -> dict[str, Any] | None:
-    """The samples of a greedy evaluation, the newest or an earlier one, where they hold `part`."""
-    there = set(files.steps_of(run.id, "samples"))
-    steps = [step.step for step in feed.steps if "eval_return" in step.metrics and step.step in there]
-    samples = files.picker(run.id, "samples", title, steps)
-    if samples is None or part not in samples:
+def _filmed(run: RunRow, feed: Feed, step: int, part: str) -> dict[str, Any] | None:
+    """The samples of the greedy evaluation at or before a step, where there are any with `part`."""
+    samples = film(run, feed, step, part)
+    if samples is None:
         st.caption("This picture comes with the first evaluation.")
-        return None
     return samples
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,33 @@ def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
             "stopped": "" if ended else f"the first {PATIENCE} steps"}
 
 
-def picture(run: RunRow, feed: Feed) -> None:
-    """The newest greedy policy beside the best one so far, of those that are kept: a long run's files are thinned."""
+def picture(run: RunRow, feed: Feed, step: int) -> None:
+    """The greedy policy of a step beside the best one up to there, of those that are kept: a long run's are thinned."""
     take_episodes(run, feed)
-    shown = [next(filter(None, (files.read(run.id, "samples", step) for step in steps)), None)
-             for steps in evaluated(feed)]
-    if all(shown):
-        world_player(episodes.payload(run.id, run.spec.task, *shown), key="world_player")
+    newest, best = film(run, feed, step), next(filter(None, map(partial(_film, run), best_first(feed, step))), None)
+    if newest and best:
+        world_player(episodes.payload(run.id, run.spec.task, newest, best), key="world_player")
 
 
-def evaluated(feed: Feed) -> tuple[list[int], list[int]]:
-    """The steps of the greedy evaluations, the newest first, and the best first; of equals, the later one."""
-    returns = {step.step: step.metrics["eval_return"] for step in feed.steps if "eval_return" in step.metrics}
-    return (sorted(returns, reverse=True), sorted(returns, key=lambda step: (returns[step], step), reverse=True))
+def film(run: RunRow, feed: Feed, step: int, part: str = "evaluation") -> dict[str, Any] | None:
+    """The samples of a step that have this part, or of the nearest earlier one that has them.
+
+    Evaluations have a number in their row, and where a run waited or ended, one was filmed without.
+    """
+    due = [each.step for each in feed.steps if "eval_return" in each.metrics and each.step < step]
+    return next(filter(None, (_film(run, each, part) for each in (step, *reversed(due)))), None)
+
+
+def _film(run: RunRow, step: int, part: str = "evaluation") -> dict[str, Any] | None:
+    samples = files.read(run.id, "samples", step)
+    return samples if samples and part in samples else None
+
+
+def best_first(feed: Feed, step: int) -> list[int]:
+    """The steps of the greedy evaluations up to `step`, the best first; of equals, the later one."""
+    returns = {each.step: each.metrics["eval_return"] for each in feed.steps
+               if "eval_return" in each.metrics and each.step <= step}
+    return sorted(returns, key=lambda each: (returns[each], each), reverse=True)
 
 
 def take_episodes(run: RunRow, feed: Feed) -> None:

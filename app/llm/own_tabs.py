@@ -22,13 +22,13 @@ PROMPT, COMPLETION = Param("prompt", None, link.whole()), Param("completion", No
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
 
 
-def _samples(run: RunRow, feed: Feed) -> None:
-    if not (steps := files.steps_of(run.id, "samples")):
+def _samples(run: RunRow, feed: Feed, step: int) -> None:
+    samples = files.newest(run.id, "samples", step)
+    if samples is None:
         st.caption("What the model writes appears here after the first steps." if active(run)
                    else "This run has no samples: it ended before the first ones, or a clean-up deleted them.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        samples = files.picker(run.id, "samples", "Samples of") or {}
         groups = samples.get("groups", [])
         inside = _switch(INSIDE, "Look inside one completion") if groups else False
     if inside:
@@ -41,8 +41,7 @@ def _samples(run: RunRow, feed: Feed) -> None:
     for start in range(0, 0 if alone else len(groups), 2):
         for column, group in zip(st.columns(2, gap="large"), groups[start:start + 2], strict=False):
             column.html(tokens.group_table(group))
-    if len(steps) > 1:
-        st.caption("Advantage: how much better than its baseline a completion is; blue is pushed up, orange down.")
+    st.caption(files.of_step(samples["step"], step))
 
 
 def _switch(which: Param[bool], title: str) -> bool:
@@ -91,25 +90,25 @@ def _colour(offered: list[str]) -> str:
     return shown.value
 
 
-def _surrogate(run: RunRow, feed: Feed) -> None:
+def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
     kind = theme.ground()
     left, right = st.columns(2, gap="large")
     with left:
-        _clip_picture(run, feed, kind)
+        _clip_picture(run, feed, step, kind)
     with right:
-        line = files.picker(run.id, "lines", "Update of")
+        line = files.newest(run.id, "lines", step)
         if line is None:
-            st.caption("The line through an update is computed every so many steps; none is here yet.")
+            st.caption("The line through an update appears with the first step.")
             return
         st.plotly_chart(charts.line_figure(line, kind), theme=None, key="line", config={"displayModeBar": False},
                         alt="Mean KL and the surrogates along the line from the old to the new parameters")
         tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
-        st.caption(f"Step {line['step']:,}{tokens_used}: α = 0 is the policy before the update, 1 after it. The "
-                   "clipped surrogate bends down where the unclipped one keeps rising.")
+        st.caption(f"{files.of_step(line['step'], step)}{tokens_used}. α = 0 is the policy before the update, 1 after "
+                   "it. The clipped surrogate bends down where the unclipped one keeps rising.")
 
 
-def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
-    samples = files.picker(run.id, "samples", "Tokens of")
+def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
+    samples = files.newest(run.id, "samples", step)
     if samples is None:
         st.caption("No tokens yet: the dots come with the first samples.")
         return
@@ -126,7 +125,7 @@ def _clip_picture(run: RunRow, feed: Feed, kind: str) -> None:
                    f"(μ = {updates}) the gradient is taken where old and new policy are equal, so "
                    "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
-        st.caption(f"{counts['tokens']:,} tokens of the samples, where the step's last update left them: "
+        st.caption(f"{files.of_step(samples['step'], step)}. {counts['tokens']:,} tokens after its last update: "
                    f"{counts['cut']:,} clipped (open circles: no gradient in one more update), "
                    f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1. "
                    "The chart Clipped counts all tokens of the batch as each update met them.")

@@ -26,22 +26,21 @@ class View:
 
 
 def board(maze: Maze, key: str, sample: dict[str, Any] | None = None, view: View | None = None,
-          picked: int | None = None, steps: list[int] | None = None, pinned: bool = False) -> dict[str, Any]:
+          picked: int | None = None, pinned: int = 0) -> dict[str, Any]:
     """The data of the board that is looked at. `key`: another key, another board (player and cursor begin anew).
 
-    `steps` are those that can be looked at, of which the sample is one: `pinned`, or else the newest.
+    `pinned` is the earlier step that was chosen, 0 for always the newest: with another one the player begins anew too.
     """
     rows, rewards = drawn(maze)
     view = view or View()
     data = {"key": key, "mode": "look", "rows": rows, "rewards": rewards, "picked": picked,
             "height": max(HEIGHT, min(SMALLEST * maze.height, TALLEST)),
-            "heat": None, "arrows": None, "episode": None, "history": None, "numbers": view.numbers, "path": view.path,
+            "heat": None, "arrows": None, "episode": None, "pinned": 0, "numbers": view.numbers, "path": view.path,
             "proportional": view.arrows == "policy"}
     if sample is None:
         return data
     return data | {"heat": heat(maze, sample, view.heat), "arrows": sample.get(view.arrows),
-                   "episode": episode(sample),
-                   "history": {"steps": steps or [], "shown": sample["step"], "pinned": pinned}}
+                   "episode": episode(sample), "pinned": pinned}
 
 
 def editor(maze: Maze, key: str, sign: str, pay: float | None) -> dict[str, Any]:

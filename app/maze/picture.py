@@ -23,7 +23,7 @@ from labcore.envs.maze_presets import build
 from labcore.envs.maze_text import from_text
 from labcore.store.rows import RunRow
 
-CELL, AT = Param("cell", None, link.whole()), Param("at", 0, link.whole())  # the cell and the step looked at
+CELL = Param("cell", None, link.whole())  # the one looked at
 LOOK = {key: Param(key, "") for key in ("heat", "arrows", "path")}
 COLUMNS = [1.15, 1]
 FIRST_SECONDS = 0.2
@@ -35,14 +35,14 @@ def scene(draft: Draft) -> None:
     editor.show(draft)
 
 
-def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
-    """The board of a run and the cell that was picked; once the run has ended, the editor for the next one too.
+def picture(run: RunRow, feed: Feed, step: int) -> DeltaGenerator | None:
+    """The board of a run at a step, and the cell that was picked; once the run has ended, the next one's editor too.
 
     Returns the place for the curves: under the cell, beside the board.
     """
     if st.session_state.pop(editor.CHANGED, False):
         st.rerun()  # the form beside shows the maze as well
-    steps, sample, pinned = _sample(run.id, begun=bool(feed.steps))
+    sample = _sample(run.id, step)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="maze_views"):
         edits = not active(run) and st.toggle("Edit the maze", key=f"edit:{run.id}",
                                               help="Paint the maze of the next run; this one keeps its own")
@@ -54,9 +54,8 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     picked = _picked(maze)
     left, right = st.columns(COLUMNS, gap="medium")
     with left:
-        maze_board(drawing.board(maze, run.id, sample, view, picked, steps, pinned), key="maze_board",
-                   on_picked=lambda state: link.put(CELL, state),
-                   on_wanted=lambda step: link.put(AT, step))
+        maze_board(drawing.board(maze, run.id, sample, view, picked, step * (step < feed.last_step)), key="maze_board",
+                   on_picked=lambda state: link.put(CELL, state))
     with right:
         if sample:
             st.html(cell.panel(maze, sample, maze.start if picked is None else picked))
@@ -67,14 +66,12 @@ def picture(run: RunRow, feed: Feed) -> DeltaGenerator | None:
     return right
 
 
-def _sample(run_id: str, begun: bool) -> tuple[list[int], dict[str, Any] | None, bool]:
-    """The steps with a picture, the one to show, and whether it was picked; the newest otherwise."""
-    until = time.monotonic() + FIRST_SECONDS * begun
-    while not (steps := files.steps_of(run_id, "samples")) and time.monotonic() < until:
+def _sample(run_id: str, step: int) -> dict[str, Any] | None:
+    """The picture of a step, or the nearest earlier one."""
+    until = time.monotonic() + FIRST_SECONDS * bool(step)
+    while (sample := files.newest(run_id, "samples", step)) is None and time.monotonic() < until:
         time.sleep(0.01)  # a step's picture is written just after its row
-    wanted = link.get(AT)
-    pinned = wanted in steps
-    return steps, files.read(run_id, "samples", wanted if pinned else steps[-1]) if steps else None, pinned
+    return sample
 
 
 def _picked(maze: Maze) -> int | None:

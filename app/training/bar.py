@@ -15,7 +15,7 @@ from app.naming import worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
-from app.training import forking
+from app.training import clock, forking
 from labcore.errors import LabError
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RESUMABLE, RunRow
@@ -55,7 +55,11 @@ def _wait_for_first(run_id: str) -> None:
 
 
 def _ask(command: str) -> Callable[[RunRow | None, str], None]:
-    return lambda run, kind: lab().store.ask(run.id, command, {})
+    def ask(run: RunRow, kind: str) -> None:
+        lab().store.ask(run.id, command, {})
+        if command in ("resume", "step"):  # who looked at an earlier step now wants to see what comes
+            clock.live()
+    return ask
 
 
 def _resume(run: RunRow | None, kind: str) -> None:
@@ -66,6 +70,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
                  if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
     lab().launcher.resume(run.id, moved)
+    clock.live()
 
 
 RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")

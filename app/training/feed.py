@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,11 +76,12 @@ class Feed:
         found = self.dots[step]
         return found[::max(1, -(-len(found) * self.spec.steps // MOST_DOTS))]
 
-    def value(self, key: str, first: bool = False) -> float | None:
-        """The newest (or first) value of a metric."""
-        for step in self.steps if first else reversed(self.steps):
-            if key in step.metrics:
-                return step.metrics[key]
+    def value(self, key: str, first: bool = False, at: int | None = None) -> float | None:
+        """The newest value of a metric, at or before step `at`; or its first."""
+        until = len(self.steps) if at is None else bisect_right(self.steps, at, key=lambda step: step.step)
+        for place in range(until) if first else reversed(range(until)):
+            if key in (metrics := self.steps[place].metrics):
+                return metrics[key]
         return None
 
     @property

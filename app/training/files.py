@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from app import link
-from app.held import held
-from app.link import Param
 from labcore.files.paths import run_folder
-
-STEP = {kind: Param(kind, 0, link.whole()) for kind in ("samples", "lines")}  # the step whose file is looked at
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:
@@ -48,18 +44,19 @@ def _read(path: str, written: int) -> dict[str, Any]:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def picker(run_id: str, kind: str, title: str, steps: list[int] | None = None) -> dict[str, Any] | None:
-    """The newest file (of `steps`, if given), or an earlier one that the user picks; None where there is none yet.
+def of_step(found: int, step: int) -> str:
+    """Which step a file is of, where the page shows `step`.
 
-    The link remembers the step; 0 is always the newest.
+    >>> of_step(75, 75), of_step(75, 77)
+    ('Step 75', 'Step 75, the nearest before step 77')
     """
+    return f"Step {found:,}" + (f", the nearest before step {step:,}" if found != step else "")
+
+
+def newest(run_id: str, kind: str, step: int, steps: list[int] | None = None) -> dict[str, Any] | None:
+    """The file of `step`, or the nearest earlier one (of `steps`, if given); None where there is none."""
     steps = steps_of(run_id, kind) if steps is None else steps
-    if not steps:
-        return None
-    options = [0, *reversed(steps)]
-    chosen = link.get(STEP[kind])
-    shown = held(f"{kind}:{run_id}", chosen if chosen in options else 0)
-    st.selectbox(f"{title} step {shown.value or steps[-1]:,}", options, options.index(shown.value), key=shown.key,
-                 format_func=lambda step: f"step {step:,}" if step else "the newest", width=190,
-                 on_change=lambda: link.put(STEP[kind], shown.taken()))
-    return read(run_id, kind, shown.value or steps[-1])
+    for found in reversed(steps[:bisect_right(steps, step)]):
+        if (content := read(run_id, kind, found)) is not None:
+            return content
+    return None

@@ -13,7 +13,7 @@ from app.held import held
 from app.lab import active, lab
 from app.naming import worded
 from app.session import SMOOTH, SMOOTHEST, X, axis, tell
-from app.training import forking, tabs
+from app.training import clock, forking, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
@@ -23,7 +23,7 @@ from labcore.store.rows import RunRow
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 
 
-Picture = Callable[[RunRow, Feed], DeltaGenerator | None]
+Picture = Callable[[RunRow, Feed, int], DeltaGenerator | None]  # at the step that the page shows
 
 
 def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs) -> None:
@@ -58,13 +58,15 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     if run.state != state or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     st.html(line(shown, feed, stage))
+    at = clock.chosen(feed)
+    step = at or feed.last_step
     left, right = st.columns([6, 1.35], vertical_alignment="center")
-    left.html(numbers(feed))
+    left.html(numbers(feed, at))
     with right:
         _view(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)
-    curves = picture(run, feed) if picture else None
+    curves = picture(run, feed if shown is run else feed_of(run), step) if picture else None
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
@@ -73,7 +75,9 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
-    tabs.show(run, feed if shown is run else feed_of(run), own_tabs)
+    with st.container(key="clock"):
+        clock.show(shown, feed, at)
+    tabs.show(run, feed if shown is run else feed_of(run), step, own_tabs)
 
 
 def _resync() -> None:

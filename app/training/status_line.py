@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import time
 
 from app.naming import message
@@ -55,21 +56,25 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
         rest = '<span class="rl-muted">The knobs count from stage 2 on.</span>'
-    return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
+    whole = re.sub(r"<[^>]+>", "", f"{head}{name} {ink(words)}")  # where it is longer than its one line
+    return (f'<div class="rl-status" role="status" title="{whole}">'
+            f'<span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 
-def numbers(feed: Feed) -> str:
-    """The row of numbers as HTML: newest value, its unit where it is a new one, how it moved since the first step."""
+def numbers(feed: Feed, at: int | None = None) -> str:
+    """The row of numbers as HTML: the value at step `at` (None: the newest), its unit where it is a new one, how it
+    moved since the first step.
+    """
     cells, before = [], ""
     speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
     for metric in (*headline(feed.spec), *speed):
-        last, first = feed.value(metric.key), feed.value(metric.key, first=True)
+        last, first = feed.value(metric.key, at=at), feed.value(metric.key, first=True)
         moved = ""
         if last is not None and metric.about == "training" and last != first:
             change = last - first
-            moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)}</em>"
+            moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)} since start</em>"
         shown = "–" if last is None else number(last, metric.digits)
         unit = f" {html.escape(metric.unit)}" if "/" in metric.unit and metric.unit != before else ""
         before = metric.unit

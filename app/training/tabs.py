@@ -18,12 +18,12 @@ from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow
 
 TAB = Param("tab", "")
-Draw = Callable[[RunRow, Feed], None]
+Draw = Callable[[RunRow, Feed, int], None]  # the run, what was read of it, and the step that the page shows
 Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)
 
 
-def show(run: RunRow, feed: Feed, own: Tabs) -> None:
-    """The tabs of a run, its kind's own first; those that have nothing to show for its algorithm are left out."""
+def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
+    """The tabs of a run at a step, its kind's own first; those that its algorithm has nothing for are left out."""
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
     shown = held("why", chosen if (chosen := link.get(TAB)) in offered else first, of=tuple(offered))
@@ -33,14 +33,14 @@ def show(run: RunRow, feed: Feed, own: Tabs) -> None:
     for name, tab in zip(offered, tabs, strict=True):
         if tab.open:
             with tab:
-                offered[name](run, feed)
+                offered[name](run, feed, step)
 
 
-def _equation(run: RunRow, feed: Feed) -> None:
-    equation.show(run.spec.row, feed.knobs())
+def _equation(run: RunRow, feed: Feed, step: int) -> None:
+    equation.show(run.spec.row, feed.knobs(step if step < feed.last_step else None))
 
 
-def _events(run: RunRow, feed: Feed) -> None:
+def _events(run: RunRow, feed: Feed, step: int) -> None:
     knobs = knobs_of(run.spec.row, run.spec.task_row)
     rows = [{"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
              "detail": worded(event.payload["text"], knobs) if event.payload.get("text") else
@@ -50,20 +50,20 @@ def _events(run: RunRow, feed: Feed) -> None:
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})
 
 
-def _data(run: RunRow, feed: Feed) -> None:
+def _data(run: RunRow, feed: Feed, step: int) -> None:
     if not feed.steps:
         st.caption("The first step has not been written yet.")
         return
-    recent = feed.steps[:-201:-1]
+    recent = [each for each in feed.steps if each.step <= step][:-201:-1]
     counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
     frame = pd.DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
                            "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
     st.dataframe(frame, hide_index=True, height=380)
-    st.caption(f"The newest {len(recent):,} of {len(feed.steps):,} steps; metrics.csv under Export has all, "
+    st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}; metrics.csv under Export has all, "
                "exactly as logged.")
 
 
-def _export(run: RunRow, feed: Feed) -> None:
+def _export(run: RunRow, feed: Feed, step: int) -> None:
     export.show(run, feed)
 
 

@@ -20,13 +20,13 @@ EVERY = 5
 
 
 def due(step: int) -> bool:
-    """Whether the step after `step` draws a line."""
-    return step % EVERY == 0
+    """Whether `step` draws a line: the first one, then every fifth after it."""
+    return (step - 1) % EVERY == 0
 
 
 @torch.no_grad()
 def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
-    """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the step's batch. JSON-clean."""
+    """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the batch of the last step. JSON-clean."""
     after = parameters(session.policy)
     curves: dict[str, list[float]] = {}
     for alpha in ALPHAS:
@@ -35,4 +35,4 @@ def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapp
         for key, curve in CURVES.items():
             curves.setdefault(curve, []).append(found[key])
     put(session.policy, after)
-    return {"step": session.step + 1, "alpha": list(ALPHAS), **curves, **bounds}
+    return {"step": session.step, "alpha": list(ALPHAS), **curves, **bounds}

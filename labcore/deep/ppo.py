@@ -11,6 +11,7 @@ Source: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8, section 4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,17 +35,17 @@ def run(session: DeepSession) -> Iterator[Record]:
     """Yield a Record per rollout and the epochs on it."""
     while session.step < session.spec.steps:
         data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
-        before = parameters(session.policy) if line.due(session.step) else None
+        before = parameters(session.policy)
         measured = [update(session, data.select(rows) if rows is not None else data) for rows in parts(session, data)]
         names = ("policy_loss", "value_loss", "grad_norm")
         metrics = dict(zip(names, torch.tensor(measured).mean(0).tolist(), strict=True))
         metrics |= {**measures(session, data), **explained(data), "beta": settings(session)["beta"],
                     "learning_rate": session.knobs["learning_rate"] * session.remaining}
         bounds = settings(session)
-        drawn = line.line(session, data, before, bounds) if before is not None else None
         session.numbers["beta_factor"] = adapt(session.numbers.get("beta_factor", 1.0), metrics["kl/step"],
                                                session.knobs["kl_target"])
-        yield record(session, metrics, drawn, data, clip=(bounds["clip_low"], bounds["clip_high"]))
+        yield record(session, metrics, data, (bounds["clip_low"], bounds["clip_high"]),
+                     draw=partial(line.line, session, data, before, bounds))
 
 
 def settings(session: DeepSession) -> dict[str, Any]:

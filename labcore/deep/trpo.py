@@ -10,6 +10,7 @@ Source: Schulman et al. 2015, arXiv:1502.05477, section 6 and appendix C.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -87,11 +88,10 @@ def run(session: DeepSession) -> Iterator[Record]:
         data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy)
         metrics = step(session, data)
-        moved = line.due(session.step) and metrics["line_search/share"] > 0
-        drawn = line.line(session, data, before, SHOWN) if moved else None
+        draw = partial(line.line, session, data, before, SHOWN) if metrics["line_search/share"] > 0 else None
         metrics |= {"value_loss": fit_critic(session, data), **explained(data)}
         session.updates += 1
-        yield record(session, metrics, drawn, data)
+        yield record(session, metrics, data, draw=draw)
 
 
 def gain(policy: nn.Module, data: TrainingBatch) -> Tensor:

@@ -107,4 +107,6 @@ def _record(session: TabularSession, metrics: dict[str, float], picture: Callabl
     session.updates += 1
     metrics = {**metrics, **measures(session)}
     kept = {key: float(value) for key, value in metrics.items() if isfinite(value)}
-    return Record(session.step, 0, kept, session.env_steps, picture() if due(session) else None)
+    drawn = picture() if due(session) else None
+    return Record(session.step, 0, kept, session.env_steps, drawn,
+                  look=None if drawn else lambda: (picture(), None))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -78,6 +79,7 @@ class Training:
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._beaten = time.monotonic()
+        self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
 
     def run(self) -> None:
@@ -88,13 +90,16 @@ class Training:
         if self.step < last:
             self._apply_controls()
         for record in self._session.run():
+            self._newest = record
             if record is None:
                 self._steering.between_updates(self.step)
                 self._beat()
                 continue
             self._commit(record)
-            if self.step < last:  # after the last step nothing can take effect any more
+            if self.step < last:
                 self._apply_controls()
+            else:  # nothing can take effect any more
+                self._draw_newest()
         self._save()
         raise Ended("finished", self._session.finished_because)
 
@@ -116,13 +121,22 @@ class Training:
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
         self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
-        for pictures, content in ((self._samples, record.samples), (self._lines, record.line)):
-            if content is not None:
-                pictures.write(record.step, content)
+        self._draw(record.step, record.samples, record.line)
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):
             self._save()
+
+    def _draw(self, step: int, samples: dict[str, Any] | None, line: dict[str, Any] | None) -> None:
+        for pictures, content in ((self._samples, samples), (self._lines, line)):
+            if content is not None:
+                pictures.write(step, content)
+
+    def _draw_newest(self) -> None:
+        """Where the run waits or ends at a step whose pictures were not due, draw them: somebody is looking at it."""
+        record, self._newest = self._newest, None
+        if record is not None and record.look is not None:
+            self._draw(record.step, *record.look())
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
         """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""
@@ -166,6 +180,7 @@ class Training:
         if not self._steering.waiting:
             return
         self._save()
+        self._draw_newest()
         self._clock.stop()
         while self._steering.waiting:
             time.sleep(PAUSE_POLL_SECONDS)
@@ -177,6 +192,7 @@ class Training:
         self._steering.between_steps(self.step)
         if self._steering.stopped or self._stop():
             self._save()
+            self._draw_newest()
             raise Ended("stopped", f"The run was stopped at step {self.step}.")
         if self._lifeline.cut:
             self._save()

@@ -75,8 +75,8 @@ def test_the_board_and_every_cell_of_every_method(algorithm):
         sample = json.loads(json.dumps(record.samples, allow_nan=False))
         maze = from_text(sample["maze"])
         for heat in drawing.HEATS:
-            data = drawing.board(maze, "a", sample, drawing.View(heat), steps=[1, 2])
-            assert json.loads(json.dumps(data, allow_nan=False))["history"]["shown"] == record.step
+            data = drawing.board(maze, "a", sample, drawing.View(heat), pinned=2)
+            assert json.loads(json.dumps(data, allow_nan=False))["pinned"] == 2
             if data["heat"]:
                 blank = maze.where("wall", "goal", "trap")
                 assert [value is None for value in data["heat"]["values"]] == blank.tolist()
@@ -232,11 +232,11 @@ def test_a_link_opens_the_same_board(page, lab):
     run_id = seed(lab.store, steps=4)
     test = page("maze", run=run_id, heat="visits", arrows="none", path="off", cell="5", at="2")
     assert board(test)["heat"]["label"] == "visits" and board(test)["arrows"] is None and not board(test)["path"]
-    assert board(test)["picked"] == 5 and board(test)["history"] == {"steps": [1, 2, 3, 4], "shown": 2, "pinned": True}
+    assert board(test)["picked"] == 5 and board(test)["pinned"] == 2 and board(test)["episode"]["step"] == 2
     assert link(test) == {"run": run_id, "heat": "visits", "arrows": "none", "path": "off", "cell": "5", "at": "2"}
     for nonsense in ("x", "9999", "-1", "9" * 5000):
         test = page("maze", run=run_id, heat=nonsense, arrows=nonsense, path=nonsense, cell=nonsense, at=nonsense)
-        assert board(test)["picked"] is None and board(test)["history"]["shown"] == 4
+        assert board(test)["picked"] is None and board(test)["pinned"] == 0 and board(test)["episode"]["step"] == 4
         assert board(test)["heat"]["label"] == "max Q(s,·)" and board(test)["path"]
 
 

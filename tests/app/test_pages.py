@@ -240,7 +240,7 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
 def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == ["Samples", "Surrogate", "Equation", "Events", "Data", "Export"]
-    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "steps; metrics.csv",
+    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "up to step 6; metrics.csv",
              "Export": "metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "What the model writes" not in " ".join(element.value for element in test.caption)
@@ -248,33 +248,23 @@ def test_tabs(page, lab, tab):
 
 def test_a_link_opens_the_same_completion_in_the_same_colours(page, lab):
     run_id = seed(lab.store, "finished")
-    test = page("llm", run=run_id, inside="1", prompt="1", completion="1", colour="entropy", samples="5")
+    test = page("llm", run=run_id, inside="1", prompt="1", completion="1", colour="entropy")
     picked = {box.label: box.value for box in test.selectbox}
-    assert (picked["Prompt"], picked["Completion"], picked["Samples of step 5"]) == (1, 1, 5)
-    assert "Entropy, nats" in test.caption[-1].value
+    assert (picked["Prompt"], picked["Completion"]) == (1, 1)
+    assert any("Entropy, nats" in each.value for each in test.caption)
     next(box for box in test.selectbox if box.label == "Completion").select(0)
     assert "completion" not in link(ran(test)) and link(test)["prompt"] == "1"
     for nonsense in ("9", "-1", "x", "9" * 5000):
         test = page("llm", run=run_id, inside="1", prompt=nonsense, completion=nonsense, colour=nonsense,
-                    samples=nonsense)
+                    at=nonsense)
         assert {box.label: box.value for box in test.selectbox}["Prompt"] == 0
 
 
 def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_next_run(page, lab):
     first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
-    test = page("llm", run=first, tab="Events", x="tokens", samples="5")
+    test = page("llm", run=first, tab="Events", x="tokens", at="5")
     next(box for box in test.selectbox if box.label == "Run").select(second)
     assert link(ran(test)) == {"run": second, "tab": "Events", "x": "tokens"}
-
-
-def test_a_step_that_was_picked_is_not_that_of_the_next_run(page, lab):
-    first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
-    test = page("llm", run=first)
-    next(box for box in test.selectbox if box.label.startswith("Samples of")).select(5)
-    assert link(ran(test))["samples"] == "5"
-    next(box for box in test.selectbox if box.label == "Run").select(second)
-    assert "samples" not in link(ran(test))
-    assert next(box for box in test.selectbox if box.label.startswith("Samples of")).value == 0
 
 
 def test_a_refresh_with_the_link_of_before_does_not_undo_a_choice(page, lab, monkeypatch):

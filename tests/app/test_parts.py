@@ -83,7 +83,7 @@ def test_progress_in_words():
 
 def test_numbers_row_says_how_far_each_moved():
     row = status_line.numbers(feed(5))
-    assert "<b>0.500</b><em>+0.400</em>" in row and "nats/token" in row
+    assert "<b>0.500</b><em>+0.400 since start</em>" in row and "nats/token" in row
 
 
 def test_what_a_model_wrote_is_escaped_and_visible():

@@ -87,9 +87,9 @@ def feed(*metrics: dict[str, float]) -> Feed:
 
 
 def test_the_best_is_the_later_of_equals():
-    assert picture.evaluated(feed({})) == ([], [])
-    assert picture.evaluated(feed({"eval_return": 5.0}, {"eval_return": 9.0}, {}, {"eval_return": 9.0},
-                                   {"eval_return": 7.0})) == ([5, 4, 2, 1], [4, 2, 5, 1])
+    assert picture.best_first(feed({}), 9) == []
+    found = feed({"eval_return": 5.0}, {"eval_return": 9.0}, {}, {"eval_return": 9.0}, {"eval_return": 7.0})
+    assert picture.best_first(found, 5) == [4, 2, 5, 1] and picture.best_first(found, 3) == [2, 1]
 
 
 def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
@@ -101,9 +101,18 @@ def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
     found = feed({"eval_return": 5.0}, {"eval_return": 9.0}, {"eval_return": 8.0}, {"eval_return": 7.0})
     for there in ({1, 2, 3, 4}, {1, 3}, set()):
         monkeypatch.setattr(picture.files, "read", lambda run, kind, step, there=there: (
-            {"step": step} if step in there else None))
-        picture.picture(run, found)
-    assert drawn == [(4, 2), (3, 3)]
+            {"step": step, "evaluation": {}} if step in there else None))
+        picture.picture(run, found, 4)
+        picture.picture(run, found, 2)
+    assert drawn == [(4, 2), (2, 2), (3, 3), (1, 1)]
+
+
+def test_where_a_run_waited_its_film_is_shown_though_no_evaluation_was_due(monkeypatch):
+    run = SimpleNamespace(id="a", spec=SimpleNamespace(task="CartPole-v1"))
+    found = feed({"eval_return": 5.0}, {}, {})
+    there = {1: {"step": 1, "evaluation": {}}, 2: {"step": 2, "evaluation": {}}, 3: {"step": 3, "episodes": []}}
+    monkeypatch.setattr(picture.files, "read", lambda run, kind, step: there.get(step))
+    assert [picture.film(run, found, step)["step"] for step in (1, 2, 3)] == [1, 2, 1]
 
 
 def test_single_episodes_lie_behind_their_mean():

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -60,10 +61,14 @@ class FakeSession:
             if self.step in self.break_at:
                 raise self.break_at[self.step]
             metrics = {"reward": self.weight, "kl": self.weight**2, "updates": self.updates}
-            yield Record(self.step, self.tokens, metrics,
-                         samples={"step": self.step, "groups": []} if self.step % 5 == 0 else None,
-                         line={"step": self.step} if self.step % 20 == 0 else None)
+            samples, line = {"step": self.step, "groups": []}, {"step": self.step}
+            yield Record(self.step, self.tokens, metrics, samples=samples if self.step % 5 == 0 else None,
+                         line=line if self.step % 20 == 0 else None, look=partial(self._look, self.step))
         self.finished_because = f"all {self.spec.steps} steps done"
+
+    def _look(self, step: int):
+        assert step == self.step, "asked after the next step was begun"
+        return {"step": step, "groups": []}, {"step": step}
 
     def save(self, folder: Path):
         (folder / "policy").mkdir()

@@ -126,3 +126,26 @@ def test_a_single_step_of_a_running_run_pauses_it(store, monkeypatch):
     asker(store, run_id, "stop")()
     worker.join(5)
     assert worker.state == "stopped"
+
+
+def test_where_a_run_waits_or_ends_its_pictures_are_of_that_step(store, monkeypatch):
+    """Samples are due at every fifth step here, lines at every twentieth."""
+    monkeypatch.setenv("FAKE_SLEEP", "0.02")
+    run_id = store.create(fake.grpo(1000))
+    drawn = lambda kind: [int(path.stem[5:]) for path in sorted((run_folder(run_id) / kind).glob("step-*"))]  # noqa: E731
+    background = Background(store, run_id)
+    until(lambda: store.run(run_id).step >= 1)
+    store.ask(run_id, "pause")
+    until(lambda: store.run(run_id).state == "paused")
+    for _ in range(2):
+        last = store.run(run_id).step
+        until(lambda last=last: drawn("lines")[-1:] == [last] and drawn("samples")[-1:] == [last])
+        store.ask(run_id, "step")
+        until(lambda last=last: store.run(run_id).step == last + 1)
+    store.ask(run_id, "stop")
+    background.join(60)
+    last = store.run(run_id).step
+    assert drawn("lines") == [last - 2, last - 1, last] and set(drawn("lines")) <= set(drawn("samples"))
+    finished = store.create(fake.grpo(7))
+    assert run(store, finished) == "finished"
+    assert [path.stem for path in (run_folder(finished) / "lines").glob("*")] == ["step-000007"]

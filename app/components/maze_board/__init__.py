@@ -17,12 +17,10 @@ BOARD = Component(Path(__file__).parent)
 
 
 def maze_board(data: dict[str, Any], key: str, *, on_picked: Callable[[int], None] | None = None,
-               on_painted: Callable[[list[tuple[int, int]]], None] | None = None,
-               on_wanted: Callable[[int], None] | None = None) -> None:
+               on_painted: Callable[[list[tuple[int, int]]], None] | None = None) -> None:
     """Mount the board. `data` is what `app.maze.drawing.board` or `editor` makes.
 
-    `on_picked` gets the state of the cell that was chosen, `on_painted` the (row, column) of every cell of a stroke,
-    `on_wanted` the step of the run to look at, 0 for always the newest.
+    `on_picked` gets the state of the cell that was chosen, `on_painted` the (row, column) of every cell of a stroke.
     """
     def picked() -> None:
         if on_picked and (state := st.session_state[key].picked) is not None:
@@ -32,8 +30,4 @@ def maze_board(data: dict[str, Any], key: str, *, on_picked: Callable[[int], Non
         if on_painted and (cells := st.session_state[key].painted):
             on_painted([(int(row), int(column)) for row, column in cells])
 
-    def wanted() -> None:
-        if on_wanted and (step := st.session_state[key].wanted) is not None:
-            on_wanted(int(step))
-
-    BOARD(key=key, data=data, on_picked_change=picked, on_painted_change=painted, on_wanted_change=wanted)
+    BOARD(key=key, data=data, on_picked_change=picked, on_painted_change=painted)

@@ -15,20 +15,13 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const SPEEDS = [1, 2, 3, 5, 8, 12, 20, 30];
 const prefs = { speed: 3 }; // kept when the page is left and opened again
 const ICONS = { play: "M3 1.5v13l11-6.5z", pause: "M3 2h4v12H3zM9 2h4v12H9z", back: "M13 2v12L5 8zM2.5 2h2v12h-2z",
-  forward: "M3 2v12l8-6zM11.5 2h2v12h-2z", earlier: "M11 2L4 8l7 6z", later: "M5 2l7 6-7 6z" };
+  forward: "M3 2v12l8-6zM11.5 2h2v12h-2z" };
 
 function build(board) {
   board.root.innerHTML = `<div class="rl-stage"><canvas tabindex="0" role="application" aria-roledescription="maze">
     </canvas><output aria-hidden="true" hidden></output></div>
     <div class="rl-unseen" aria-live="polite"></div>
     <div class="rl-scale"></div>
-    <div class="rl-player rl-past" role="group" aria-label="Earlier steps of the run" hidden><div>
-      <button type="button" class="rl-earlier" aria-label="One step earlier">${icon("earlier")}</button>
-      <button type="button" class="rl-later" aria-label="One step later">${icon("later")}</button>
-      <input class="rl-place rl-when" type="range" min="0" step="1" aria-label="Step of the run">
-      <span class="rl-count rl-step"></span>
-      <button type="button" class="rl-newest rl-live">Newest</button>
-    </div></div>
     <div class="rl-player rl-episode" role="group" aria-label="The episode, move by move" hidden><div>
       <button type="button" class="rl-back" aria-label="One move back">${icon("back")}</button>
       <button type="button" class="rl-play"></button>
@@ -44,13 +37,6 @@ function build(board) {
     output: find("output"), box: find(".rl-episode"), text: find("p"),
     controls: Object.fromEntries(["back", "play", "forward", "place", "count", "newest"]
       .map((name) => [name, find(`.rl-episode .rl-${name}`)])) });
-  board.steps = Object.fromEntries(["earlier", "later", "when", "step", "live"]
-    .map((name) => [name, find(`.rl-${name}`)]));
-  board.steps.box = find(".rl-past");
-  board.steps.earlier.addEventListener("click", () => stride(board, -1));
-  board.steps.later.addEventListener("click", () => stride(board, 1));
-  board.steps.when.addEventListener("input", () => want(board, board.data.history.steps[board.steps.when.value]));
-  board.steps.live.addEventListener("click", () => want(board, 0));
   const { canvas, controls } = board;
   controls.back.addEventListener("click", () => go(board, board.player.index - 1));
   controls.forward.addEventListener("click", () => go(board, board.player.index + 1));
@@ -111,11 +97,9 @@ export function update(component) {
   if (board.hover >= board.cells.length) board.hover = null;
   board.canvas.className = data.mode === "edit" ? "rl-paints" : "rl-picks";
   board.colours = coloursOf(parentElement);
-  const pinned = data.history?.pinned ? data.history.shown : 0;
-  if (pinned !== board.pinned) Object.assign(board.player, { touched: false, playing: false });
-  board.pinned = pinned;
+  if (data.pinned !== board.pinned) Object.assign(board.player, { touched: false, playing: false });
+  board.pinned = data.pinned;
   take(board, data.episode);
-  past(board);
   show(board);
   describe(board);
   legend(board);
@@ -124,5 +108,5 @@ export function update(component) {
 
 export const dispose = disposing(boards, (board) => {
   board.observer.disconnect();
-  for (const timer of [board.timer, board.refused, board.asking]) clearTimeout(timer);
+  for (const timer of [board.timer, board.refused]) clearTimeout(timer);
 });

@@ -1,6 +1,4 @@
-// The newest episode, move by move, and the way back to earlier steps of the run.
-
-// ---- the player ------------------------------------------------------------------------------------------------
+// The episode of the step that is shown, move by move.
 
 function take(board, episode) {
   const { player } = board;
@@ -43,38 +41,6 @@ function newest(board) {
   player.index = player.playing ? 0 : player.episode.moves.length;
   player.touched = player.playing;
   show(board);
-}
-
-// ---- earlier steps of the run ----------------------------------------------------------------------------------
-
-// Ask for the picture of another step; a slider that is dragged asks a few times a second. Zero: always the newest.
-function want(board, step) {
-  board.wanted = step;
-  if (board.asking) return;
-  board.asking = setTimeout(() => {
-    board.asking = null;
-    board.component.setTriggerValue("wanted", board.wanted);
-  }, 120);
-}
-
-function stride(board, by) {
-  const { steps, shown } = board.data.history;
-  const next = steps[steps.indexOf(shown) + by];
-  if (next !== undefined) want(board, next);
-}
-
-function past(board) {
-  const { history } = board.data, { steps } = board;
-  steps.box.hidden = !history || history.steps.length < 2 || board.data.mode !== "look";
-  if (steps.box.hidden) return;
-  const at = history.steps.indexOf(history.shown), last = history.steps.length - 1;
-  steps.earlier.disabled = at <= 0;
-  steps.later.disabled = at >= last;
-  steps.when.max = last;
-  if (!board.asking) steps.when.value = at;
-  steps.when.setAttribute("aria-valuetext", `step ${history.shown}`);
-  steps.step.textContent = `step ${history.shown} of ${history.steps[last]}`;
-  steps.live.hidden = !history.pinned;
 }
 
 const icon = (name) => `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${ICONS[name]}"/></svg>`;

@@ -1,0 +1,90 @@
+"""One clock: whatever a page that trains shows is of the same step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.training import files
+from labcore.files.paths import run_folder
+from labcore.spec.run_spec import make
+from tests.app.seeding import html, link, ran, samples, seed
+
+
+def mounted(test, part: str) -> dict:
+    """The data of the component that has `part`."""
+    return next(data for each in test.get("bidi_component") if (data := json.loads(each.proto.json)) and part in data)
+
+
+def sampled(run_id: str, step: int, text: str) -> None:
+    content = samples() | {"step": step}
+    content["groups"][0]["completions"][0]["text"] = text
+    (run_folder(run_id) / "samples" / f"step-{step:06d}.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "finished"])
+def test_everything_shows_the_step_of_the_link(page, lab, state):
+    run_id = seed(lab.store, state)
+    sampled(run_id, 2, "twotwo")
+    newest = page("llm", run=run_id)
+    assert mounted(newest, "marks")["at"] is None and "<b>0.600</b>" in html(newest) and "twotwo" not in html(newest)
+    test = page("llm", run=run_id, at="3")
+    assert mounted(test, "marks")["at"] == 3 and "<b>0.300</b><em>+0.200 since start</em>" in html(test)
+    assert "twotwo" in html(test) and "Step 2, the nearest before step 3" in [each.value for each in test.caption]
+    data = page("llm", run=run_id, at="3", tab="Data")
+    assert list(data.dataframe[0].value["step"]) == [3, 2, 1]
+
+
+def test_a_step_before_the_first_file_has_none(page, lab):
+    test = page("llm", run=seed(lab.store, "finished"), at="3")  # its samples are of step 5
+    assert "abcd" not in html(test)
+
+
+@pytest.mark.parametrize("at", ["6", "7", "999", "0", "x", "-1"])
+def test_the_last_step_and_what_is_none_are_the_newest(page, lab, at):
+    test = page("llm", run=seed(lab.store, "finished"), at=at)
+    assert mounted(test, "marks")["at"] is None and "<b>0.600</b>" in html(test)
+
+
+def test_the_equation_has_the_knobs_of_the_step(page, lab):
+    run_id = seed(lab.store, "finished")  # β goes from 0.04 to 0.2 for step 3
+    before, after = (html(page("llm", run=run_id, tab="Equation", at=at)) for at in ("2", "4"))
+    assert before != after
+
+
+def test_an_earlier_step_is_not_that_of_the_next_run(page, lab):
+    first, second = seed(lab.store, "finished"), seed(lab.store, "finished")
+    test = page("llm", run=first, at="3")
+    next(box for box in test.selectbox if box.label == "Run").select(second)
+    assert "at" not in link(ran(test)) and mounted(test, "marks")["at"] is None
+
+
+@pytest.mark.parametrize("button", ["Step", "Resume"])
+def test_who_steps_or_resumes_sees_what_comes(page, lab, button):
+    run_id = seed(lab.store, "paused")
+    test = page("llm", run=run_id, at="3")
+    next(each for each in test.button if each.label == button).click()
+    assert "at" not in link(ran(test)) and lab.store.asked(run_id)[-1].command == button.lower()
+
+
+def test_the_scrubber_has_the_steps_and_the_knobs_changes(page, lab):
+    run_id = seed(lab.store, "running")
+    data = mounted(page("llm", run=run_id), "marks")
+    assert (data["first"], data["last"], data["total"], data["going"]) == (1, 6, 10, True)
+    assert data["marks"] == [[3, "β 0.04 → 0.2"]]
+
+
+def test_the_newest_file_at_or_before_a_step(lab):
+    run_id = lab.store.create(make(algorithm_key="grpo", task_key="sort", steps=10))
+    (run_folder(run_id) / "samples").mkdir(parents=True)
+    assert files.newest(run_id, "samples", 9) is None
+    for step in (1, 5, 1_000_000):
+        (run_folder(run_id) / "samples" / f"step-{step:06d}.json").write_text(json.dumps({"step": step}))
+    wanted = {0: None, 1: 1, 4: 1, 5: 5, 999_999: 5, 2_000_000: 1_000_000}
+    assert {step: (files.newest(run_id, "samples", step) or {}).get("step") for step in wanted} == wanted
+
+
+def test_a_run_without_rows_has_no_scrubber(page, lab):
+    test = page("llm", run=seed(lab.store, "starting"), at="3")
+    assert not any("marks" in json.loads(each.proto.json) for each in test.get("bidi_component"))

@@ -1,0 +1,68 @@
+"""One clock, and controls in reach: in a real browser, on a run that is paused, stepped and looked back on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import SLOW, start_run
+
+pytestmark = pytest.mark.browser
+
+# What says a step: the scrubber, the status line, and under Samples the file's own.
+SHOWN = re.compile(r"step ([\d,]+) of")
+
+
+def shown(page: Page) -> int:
+    return int(SHOWN.search(page.locator(".rl-scrubber output").inner_text())[1].replace(",", ""))
+
+
+def of_samples(page: Page, step: int) -> None:
+    expect(page.get_by_text(f"Step {step:,}", exact=True)).to_be_visible(timeout=SLOW)
+
+
+def test_one_step_everywhere(page: Page, server: Server) -> None:
+    start_run(page, server, "?steps=2000")
+    page.get_by_role("button", name=re.compile("^Pause")).click(timeout=SLOW)
+    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
+    page.wait_for_function("() => /^step [2-9]|^step \\d\\d/.test(document.querySelector('.rl-scrubber output')"
+                           "?.textContent ?? '')", timeout=SLOW)
+    last = shown(page)
+    of_samples(page, last)  # a step that was not due: it is drawn because the run waits there
+    page.keyboard.press("n")
+    expect(page.locator(".rl-scrubber output")).to_have_text(re.compile(f"step {last + 1:,} of"), timeout=SLOW)
+    of_samples(page, last + 1)
+
+    tile = page.locator(".rl-numbers b").first
+    newest = tile.inner_text()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".rl-scrubber output")).to_have_text(re.compile(f"step {last:,} of"))
+    page.wait_for_url(re.compile(rf"[?&]at={last}\b"), timeout=SLOW)
+    of_samples(page, last)
+    page.keyboard.press("Home")
+    page.wait_for_url(re.compile(r"[?&]at=1\b"), timeout=SLOW)
+    expect(page.locator(".rl-numbers em")).to_have_count(0, timeout=SLOW)  # nothing has moved since the start
+    of_samples(page, 1)
+
+    page.reload()  # the link opens the same step
+    expect(page.locator(".rl-scrubber output")).to_have_text(re.compile("step 1 of"), timeout=SLOW)
+    page.keyboard.press("End")
+    expect(tile).to_have_text(newest, timeout=SLOW)
+    assert "at=" not in page.url
+    page.keyboard.press("Shift+S")  # keys work on a page that was opened by its link
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+    page.get_by_role("tab", name="Surrogate").click()
+    expect(page.get_by_text("α = 0 is the policy before").first).to_be_visible(timeout=SLOW)
+    page.get_by_text("α = 0 is the policy before").first.scroll_into_view_if_needed()
+    for each in (page.get_by_role("button", name=re.compile("^Resume")), page.locator(".rl-scrubber"),
+                 page.get_by_role("slider", name=re.compile("KL coefficient"))):
+        expect(each).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_text("Show the knobs").click()
+    for each in (page.locator(".rl-scrubber"), page.locator(".st-key-knobs").get_by_role("slider").first):
+        expect(each).to_be_in_viewport(ratio=1, timeout=SLOW)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
