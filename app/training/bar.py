@@ -39,7 +39,7 @@ def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
     draft = Draft(run, kind)
     if seed_step:
         draft.fields["seed"] += seed_step
-    run_id = lab().launcher.start(draft.spec())
+    run_id = lab().launcher.start(draft.spec(), draft.fields["warm_up"])
     _wait_for_first(run_id)
     show_run(run_id, kind)
 

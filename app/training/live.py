@@ -13,7 +13,7 @@ from app.held import held
 from app.lab import active, lab
 from app.naming import worded
 from app.session import SMOOTH, SMOOTHEST, X, axis, tell
-from app.training import forking, tabs
+from app.training import forking, second_stage, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
@@ -73,6 +73,8 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+    if stage:
+        second_stage.show(run.spec)
     tabs.show(run, feed if shown is run else feed_of(run), own_tabs)
 
 

@@ -54,7 +54,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
-        rest = '<span class="rl-muted">The knobs count from stage 2 on.</span>'
+        rest = '<span class="rl-muted">Knobs take effect once RL starts.</span>'
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
