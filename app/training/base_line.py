@@ -47,7 +47,8 @@ def _switch(draft: Draft) -> None:
                 help="Train the base by SFT in front of you first, from random weights. The base is the same.")
 
 
-def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "", comes_with_lab: bool = False) -> str:
+def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "",
+          comes_with_lab: bool = False) -> str:
     """The line as a sentence. `sft` makes the base; `trained`: it will, when the run starts, at a known `cost`."""
     model = f"Base model: {naming.model(spec.model)}"
     if sft is None:

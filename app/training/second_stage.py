@@ -27,7 +27,8 @@ def frames(spec: RunSpec) -> str:
     panels = [PANELS[key] for key in spec.row.charts(spec.task_row)[:FIRST]]
     tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[panel.metrics[0]].unit}</small><div></div></div>" for panel in panels)
-    return f"{CSS}<section class='rl-ahead'><h4>Stage 2 of 2: {html.escape(spec.row.label)}</h4><div>{tiles}</div></section>"
+    title = f"Stage 2 of 2: {html.escape(spec.row.label)}"
+    return f"{CSS}<section class='rl-ahead'><h4>{title}</h4><div>{tiles}</div></section>"
 
 
 def show(spec: RunSpec) -> None:
