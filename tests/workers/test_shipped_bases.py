@@ -1,4 +1,4 @@
-"""The bases that come with the lab: named by the specs of today, what SFT makes today, and taken whole or not at all."""
+"""The bases that come with the lab: named by the specs of today, made again by SFT, taken whole or not at all."""
 
 from __future__ import annotations
 
