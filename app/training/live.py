@@ -68,7 +68,8 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown))
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
+                   first=second_stage.BEFORE if stage else 6)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

@@ -11,6 +11,7 @@ from labcore.catalog.metrics import METRICS, PANELS
 from labcore.spec.run_spec import RunSpec
 
 FIRST = 6  # charts that the run itself shows first
+BEFORE = 3  # charts of SFT that stand above them, so that both stages are seen at once
 
 CSS = """<style>
 .rl-ahead{opacity:.55}.rl-ahead h4{font-size:15px;font-weight:600;margin:.2rem 0 .5rem;padding:0}
