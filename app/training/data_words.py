@@ -81,11 +81,11 @@ def _verifier(look: Look, spec: RunSpec) -> Finding | None:
 
 
 def _cut(look: Look, spec: RunSpec) -> Finding | None:
-    """Where a built-in model cannot write the answers within the length limit."""
+    """Where a built-in model cannot write the answers within the length limit; pairs of a file are not written."""
     limit = int(spec.knobs["max_new_tokens"])
     longer = sum(length + 1 > limit for length in look.lengths)  # the end is a token too
-    if spec.model not in MODELS or spec.knobs.get("verifier", "exact") not in ("exact", "numeric") or (
-            longer <= (1 - ENOUGH) * look.lines):
+    written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric")
+    if not written or longer <= (1 - ENOUGH) * look.lines:
         return None
     wanted = sorted(look.lengths)[int(ENOUGH * (look.lines - 1))] + 1
     knob = every_knob()["max_new_tokens"]
