@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import app.lab
 from app.training.base_line import time_of, waits_for_sft, words
+from app.training.feed import Feed, payload
+from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.record import Record
 from labcore.spec.run_spec import base_spec, make
@@ -98,3 +101,24 @@ def test_the_charts_of_rl_stand_ready_while_sft_runs_and_go_when_it_is_over(page
     test = ran(test)
     assert "Stage 2 of 2" not in html(test) and "take effect" not in captions(test)
     assert "Pause" in {button.label for button in test.button}
+
+
+def test_charts_say_whether_their_first_point_is_still_to_come(lab):
+    def awaited(run_id, ended=False):
+        run = lab.store.run(run_id)
+        feed = Feed(run.spec)
+        feed.take(lab.store.steps_after(run_id), [])
+        return payload({run_id: feed}, full=True, x="updates", smooth=0, ended=ended)["awaited"]
+    assert awaited(seed(lab.store, "starting")) and not awaited(seed(lab.store))
+    assert not awaited(seed(lab.store, "starting"), ended=True)
+
+
+def test_the_lab_opens_before_the_page_and_leaves_it_to_the_page_to_say_what_is_wrong(monkeypatch):
+    opened = []
+
+    def broken():
+        opened.append(1)
+        raise LabError("The store cannot be read.")
+    monkeypatch.setattr(app.lab, "lab", broken)
+    app.lab.warm_up()
+    assert opened
