@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
 import app.lab
 from app.training.base_line import time_of, waits_for_sft, words
 from app.training.feed import Feed, payload
+from app.training.status_line import line
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.record import Record
@@ -122,3 +126,15 @@ def test_the_lab_opens_before_the_page_and_leaves_it_to_the_page_to_say_what_is_
     monkeypatch.setattr(app.lab, "lab", broken)
     app.lab.warm_up()
     assert opened
+
+
+def test_a_queued_run_says_what_it_waits_for(lab):
+    run = lab.store.run(lab.store.create(sort()))
+
+    def said(**changed):
+        return line(replace(run, **changed), Feed(run.spec))
+    assert "starting a worker" in said(created=time.time()) and "when a place is free" not in said()
+    assert "loading PyTorch" in said(created=time.time() - 1)
+    assert "starting a worker" in said(created=time.time() - 1, started=time.time()), "it is resumed"
+    waiting = said(message="waiting for a free place: 2 of 2 runs are going", created=time.time() - 1)
+    assert "when a place is free" in waiting and "PyTorch" not in waiting
