@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import streamlit as st
@@ -38,6 +39,12 @@ def lab() -> Lab:
     store = Store()
     store.reconcile()
     return Lab(store, Launcher(store))
+
+
+def warm_up() -> None:
+    """Open the lab before the page is drawn, which takes as long as a part of torch: what is wrong says the page."""
+    with suppress(LabError):
+        lab()
 
 
 def active(run: RunRow | None) -> bool:

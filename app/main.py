@@ -9,10 +9,11 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
 
 import streamlit as st  # noqa: E402
 
-from app import astray, theme  # noqa: E402
+from app import astray, lab, theme  # noqa: E402
 
 st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
 theme.style()
+lab.warm_up()
 pages = [
     st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),

@@ -23,6 +23,7 @@ from labcore.store.rows import ACTIVE, RunRow
 
 SMOOTHEST = 0.99
 RUN = Param("run", "")
+WARM_UP = Param("warm_up", False, link.switch)
 X, SMOOTH = Param("x", ""), Param("smooth", 0.0, link.number(0, SMOOTHEST))
 # How runs are looked at, kept from run to run: the charts' axis and smoothing, the open tab, the maze's board.
 KEPT = ("x", "smooth", "tab", "heat", "arrows", "path")
@@ -180,7 +181,7 @@ def _choices(kind: Kind, steps: int = 0) -> list[Param]:
     task = _some if kind.any_task else link.one_of(kind.tasks)
     return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("task", kind.task, task),
             Param("model", kind.model, model_of_name, name_of_model), Param("seed", 0, link.whole(*WHOLE["seed"])),
-            Param("steps", steps, link.whole(*WHOLE["steps"]))]
+            Param("steps", steps, link.whole(*WHOLE["steps"])), *([WARM_UP] if len(kind.models) > 1 else [])]
 
 
 def _some(said: str) -> str:
@@ -195,14 +196,14 @@ def _knobs(row: Algorithm, task_row: Task) -> list[Param]:
 
 
 def _of_spec(spec: RunSpec) -> dict[str, Any]:
-    return {"algorithm": spec.algorithm, "task": spec.task, "model": spec.model, "seed": spec.seed,
+    return {"algorithm": spec.algorithm, "task": spec.task, "model": spec.model, "seed": spec.seed, "warm_up": False,
             "steps": {spec.algorithm: spec.steps}, "data": {spec.task_row.data: spec.data} if spec.data else {},
             "knobs": {f"{spec.algorithm}:{spec.task}": dict(spec.knobs)}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:
     """The fields of a draft of this kind where nothing is chosen."""
-    return {"algorithm": kind.algorithm, "task": kind.task, "model": kind.model, "seed": 0}
+    return {"algorithm": kind.algorithm, "task": kind.task, "model": kind.model, "seed": 0, "warm_up": False}
 
 
 def _of_url(kind: Kind) -> dict[str, Any]:

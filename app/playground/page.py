@@ -61,8 +61,7 @@ def page() -> None:
 def _empty() -> None:
     st.header("Playground", anchor=False)
     st.markdown("Up to three models answer the same prompt here: what a run started from, what it has become, and "
-                "another one beside it. There is no trained model yet. A first run takes half a minute and needs no "
-                "settings.")
+                "another one beside it. There is no trained model yet. A first run needs no settings.")
     if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
         st.switch_page("../pages/llm.py")
 

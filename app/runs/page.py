@@ -197,7 +197,7 @@ def _nothing(now: View) -> None:
         st.markdown("The trash is empty. What you delete stays here for a week and can be restored.")
         return
     actions.row([], [], False)
-    st.markdown("No runs yet. The first one takes a minute and needs no settings.")
+    st.markdown("No runs yet. The first one needs no settings.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="runs:first"):
             st.switch_page("../pages/llm.py")

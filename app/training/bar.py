@@ -20,7 +20,7 @@ from labcore.errors import LabError
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RESUMABLE, RunRow
 
-FIRST_SECONDS = 0.5
+START_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,20 @@ def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
     draft = Draft(run, kind)
     if seed_step:
         draft.fields["seed"] += seed_step
-    run_id = lab().launcher.start(draft.spec())
-    _wait_for_first(run_id)
+    run_id = lab().launcher.start(draft.spec(), draft.fields["warm_up"])
+    _wait_for_start(run_id)
     show_run(run_id, kind)
 
 
-def _wait_for_first(run_id: str) -> None:
-    """Give a run that needs no base a moment, so that the page comes with its first step and not with a queue."""
-    until = time.monotonic() + FIRST_SECONDS
+def _wait_for_start(run_id: str) -> None:
+    """Give a run that needs no base a moment, so that the page comes with its charts and not with a queue.
+
+    It comes when the run has begun: while the browser draws the charts, the first step is made.
+    """
+    until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         run = lab().store.run(run_id)
-        if run.base or run.step or run.state not in ("queued", "starting", "running"):
+        if run.base or run.state not in ("queued", "starting"):
             return
         time.sleep(0.02)
 

@@ -39,7 +39,7 @@ GRID = '<div class="rl-frame"></div>'
 def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     """Three steps, or the `scene` of the kind, and the frames of the charts to come."""
     row, task, fault = draft.row, draft.task_row, draft.fault()
-    ready = f"<b>Ready.</b> Press <b>Run</b>: the curves move within seconds. {html.escape(row.summary)}"
+    ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
     colour = "#E69F00" if fault else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'

@@ -176,8 +176,9 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})
     charts = panels(specs[0], feeds.values(), ended)
     key = "+".join([*feeds, *(f"{chart['key']}:{len(chart['metrics'])}" for chart in charts)])
-    return {"key": key, "panels": charts, "runs": runs, "markers": markers, "x": x, "smooth": smooth, "first": first,
-            "height": 160}
+    awaited = not ended and not any(feed.steps for feed in feeds.values())
+    return {"key": key, "awaited": awaited, "panels": charts, "runs": runs, "markers": markers, "x": x,
+            "smooth": smooth, "first": first, "height": 160}
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:

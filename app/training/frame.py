@@ -10,7 +10,7 @@ import streamlit as st
 from app import session
 from app.components.live_chart import CHART
 from app.session import Draft
-from app.training import bar, empty, export, knobs, live
+from app.training import bar, empty, export, knobs, live, own_data
 from app.training.tabs import Tabs
 from labcore.store.rows import RunRow
 
@@ -32,6 +32,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
         _side(run, draft)
     with right:
         if run is None:
+            own_data.show(draft)
             empty.picture(draft, scene and (lambda: scene(draft)))
             CHART.warm()
         else:

@@ -11,13 +11,13 @@ from app.held import held
 from app.lab import lab
 from app.session import Draft, tell
 from app.tokens import literal
-from app.training import controls
+from app.training import base_line, controls
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.spec.run_spec import WHOLE, base_spec, knobs_of, with_knob
+from labcore.spec.run_spec import WHOLE, knobs_of, with_knob
 from labcore.store.rows import RunRow
 
 
@@ -80,9 +80,7 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
         st.warning(literal(naming.worded(str(error), knobs_of(draft.row, draft.task_row))), icon=":material/rule:")
     else:
         if len(draft.kind.models) > 1:
-            base = base_spec(spec)
-            taught = f"First trained by SFT (at most {base.steps} steps, then kept)." if base else "Used as it is."
-            st.caption(f"Base model: {literal(naming.model(spec.model))}. {taught}")
+            base_line.show(draft, spec)
     draft.to_url()
 
 
@@ -133,6 +131,8 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
         with_knob(spec, knob.key, value)  # refuses in words before the worker is asked
         lab().store.ask(run.id, "set", {"knob": knob.key, "value": value})
 
+    if base_line.waits_for_sft(run, lab().store):
+        st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
     target = controls.Target(run.id, values, send, going=True, refused=tell)
     _draw(target, knobs_of(spec.row, spec.task_row), first=set())
 

@@ -13,7 +13,7 @@ from app.held import held
 from app.lab import active, lab
 from app.naming import worded
 from app.session import SMOOTH, SMOOTHEST, X, axis, tell
-from app.training import clock, forking, tabs
+from app.training import clock, forking, second_stage, tabs
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
@@ -66,18 +66,22 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
         _view(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)
-    curves = picture(run, feed if shown is run else feed_of(run), step) if picture else None
+    curves = picture(shown, feed, step) if picture else None
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown))
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
+                   first=second_stage.BEFORE if stage else 6)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+    if stage:
+        second_stage.show(run.spec)
     with st.container(key="clock"):
         clock.show(shown, feed, at)
-    tabs.show(run, feed if shown is run else feed_of(run), step, own_tabs)
+    own = feed if shown is run else feed_of(run)
+    tabs.show(run, own, step if own is feed else own.last_step, own_tabs)
 
 
 def _resync() -> None:

@@ -13,6 +13,8 @@ from app.training.feed import Feed, headline
 from labcore.catalog.metrics import METRICS
 from labcore.store.rows import RunRow
 
+LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
+
 
 def progress(run: RunRow, feed: Feed) -> str:
     """How far, how fast, how long still."""
@@ -46,8 +48,8 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
         rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
         words = progress(run, feed) if feed.steps else f"{message(run) or 'the first step is on its way'} · {waited}"
     elif run.state in ("queued", "starting"):
-        words = f"{message(run) or 'waking a worker'} · {waited}"
-        rest = f'<span class="rl-muted">{ink(following)}</span>'
+        words = f"{message(run) or _waking(run)} · {waited}"
+        rest = f'<span class="rl-muted">{ink(following if run.message else "")}</span>'
     else:
         said = "" if run.state == "finished" and run.step == run.spec.steps else message(run)
         done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
@@ -55,12 +57,18 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
-        rest = '<span class="rl-muted">The knobs count from stage 2 on.</span>'
+        rest = '<span class="rl-muted">Knobs take effect once RL starts.</span>'
     whole = re.sub(r"<[^>]+>", "", f"{head}{name} {ink(words)}")  # where it is longer than its one line
     return (f'<div class="rl-status" role="status" title="{whole}">'
             f'<span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+
+
+def _waking(run: RunRow) -> str:
+    """What a run without a message waits for: it is taken up at once, unless the lab itself has just started."""
+    loading = run.state == "queued" and not run.started and time.time() - run.created > LOADING_SECONDS
+    return "loading PyTorch" if loading else "starting a worker"
 
 
 def numbers(feed: Feed, at: int | None = None) -> str:

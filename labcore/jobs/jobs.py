@@ -30,6 +30,7 @@ from labcore.runs.faults import disk_full, out_of_memory
 JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
+    "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
+from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import home, run_folder
+from labcore.files.paths import run_folder
 from labcore.spec.model_names import BASE, START, Model, no_run
 from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec
 
@@ -84,11 +85,13 @@ def base_folder(spec: RunSpec) -> Path | None:
         LabError: it is gone, or the file that the run learnt from is.
     """
     sft = base_spec(spec)
-    folder = sft and home() / "base" / sft.hash() / "model"
-    if folder and not folder.is_dir():
-        raise LabError(f"The base model of {spec.task!r} is gone from {folder.parent}: start a run of that task, which "
-                       "makes it again.")
-    return folder
+    if sft is None:
+        return None
+    folder = bases.take(sft.hash())
+    if folder is None:
+        raise LabError(f"The base model of {spec.task!r} is gone from {bases.folder(sft.hash())}: start a run of that "
+                       "task, which makes it again.")
+    return folder / "model"
 
 
 def _base(root: RunSpec, run: str) -> Source:

@@ -22,6 +22,7 @@ from pathlib import Path
 from labcore.catalog.kinds import built_in
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
+from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, is_run_id, run_folder
 
@@ -139,7 +140,7 @@ def _model(found: re.Match[str]) -> Model:
 def _folder(model: Model) -> Path | None:
     """The model's Hugging Face folder, where it has one."""
     if model.sft:
-        folder = home() / "base" / model.sft / "model"
+        folder = bases.folder(model.sft) / "model"
         return folder if folder.is_dir() else None
     policies = {} if model.stage else _policies(model.run)
     return policies.get(max(policies, default=0) if model.step is None else model.step)

@@ -27,8 +27,8 @@ COMMANDS = ("pause", "resume", "step", "stop", "set")
 
 # kind of event -> what its payload may hold; nothing else can be logged
 EVENTS: dict[str, tuple[str, ...]] = {
-    "queued": ("resume",), "started": (), "forked": ("run", "from"), "resumed": ("from",), "sft": ("base", "cached"),
-    "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
+    "queued": ("resume", "warm_up"), "started": (), "forked": ("run", "from"), "resumed": ("from",),
+    "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
     **dict.fromkeys(ENDED, ("text",)),
 }

@@ -46,10 +46,12 @@ class Store(Keeping):
 
     # ---------------------------------------------------------------- runs
 
-    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None) -> str:
+    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None, warm_up: bool = False) -> str:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
-        A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of.
+        A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of. `warm_up`: SFT
+        of its base model is to be run and seen even where there is one; no part of the spec, since the base is the
+        same.
 
         Raises:
             LabError: the user's file that it needs was deleted by a clean-up.
@@ -65,7 +67,7 @@ class Store(Keeping):
                     continue
                 uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
                 connection.execute(runs.insert(), {"id": run_id, **values})
-                changes.log(connection, run_id, "queued", {}, at)
+                changes.log(connection, run_id, "queued", {"warm_up": True} if warm_up else {}, at)
                 if parent:  # before any worker may see the run
                     checkpoint.take_along(run_folder(parent), at, run_folder(run_id))
                 if mine:

@@ -1,13 +1,12 @@
 """The base model of a run: what SFT makes once and every run of that task and model starts from.
 
-It lies in `base/<hash of the SFT spec>`: `model` (a Hugging Face folder) and `run.json` (which run made it).
-A file lock, which the kernel lets go of when its holder dies, sees to it that only one process makes it.
+`labcore.files.bases` says where it is kept, and that some come with the lab. A file lock, which the kernel lets go of
+when its holder dies, sees to it that only one process makes it. A run may have been asked to show its warm-up: then
+SFT runs in front of the user even where there is a base, which stays as it is.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from labcore.errors import LabError
-from labcore.files import atomic
+from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import home, made, run_folder
+from labcore.files.paths import made, run_folder
 from labcore.runs.faults import Ended
 from labcore.spec.run_spec import RunSpec, base_spec
 from labcore.store.rows import RESUMABLE
@@ -38,16 +37,23 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
     sft = base_spec(spec)
     if sft is None:
         return None
-    folder = home() / "base" / sft.hash()
-    if not folder.exists():
+    folder = bases.folder(sft.hash())
+    warm_up = _warm_up(store, run_id)
+    if warm_up or not bases.take(folder.name):
         with _alone(folder, lambda: (store.set_message(run_id, "waiting for the base model"), waiting())):
-            if not folder.exists():
+            if warm_up or not folder.exists():
                 _make(store, run_id, sft, folder, train)
                 return folder / "model"
-    maker = json.loads((folder / "run.json").read_text(encoding="utf-8"))["run"]
-    if store.run(run_id).base is None and _exists(store, maker):
+    maker = bases.maker(folder.name)
+    if maker and store.run(run_id).base is None and _exists(store, maker):
         store.set_base(run_id, maker, cached=True)
     return folder / "model"
+
+
+def _warm_up(store: Store, run_id: str) -> bool:
+    """Whether the user asked to see the SFT of this run, and has not yet seen it to its end."""
+    asked = any(event.payload.get("warm_up") for event in store.events_after(run_id) if event.kind == "queued")
+    return asked and store.run(run_id).base not in {row.id for row in store.runs("finished")}
 
 
 def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable[[str], str]) -> None:
@@ -63,12 +69,7 @@ def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable
     found = checkpoint.newest(run_folder(maker))
     if found is None:
         raise LabError(f"The SFT run {maker} left no checkpoint: delete it, then start the run again.")
-
-    def fill(target: Path) -> None:
-        shutil.copytree(found[1] / "policy", target / "model")
-        (target / "run.json").write_text(json.dumps({"run": maker}), encoding="utf-8")
-
-    atomic.write_folder(folder, fill)
+    bases.keep(folder, found[1] / "policy", maker)
 
 
 def _unfinished(store: Store, maker: str | None, sft: RunSpec) -> str | None:

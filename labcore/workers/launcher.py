@@ -47,9 +47,9 @@ class Launcher:
             self._spawn()
         atexit.register(self.close)
 
-    def start(self, spec: RunSpec) -> str:
-        """Queue a run; it starts at once if a place is free. Returns its id."""
-        run_id = self.store.create(spec)
+    def start(self, spec: RunSpec, warm_up: bool = False) -> str:
+        """Queue a run; it starts at once if a place is free. Returns its id. `warm_up` as in `Store.create`."""
+        run_id = self.store.create(spec, warm_up=warm_up)
         self.wake()
         return run_id
 

@@ -19,8 +19,8 @@ class FakeLauncher:
     def __init__(self, store):
         self.store, self.resumed, self.woken = store, [], 0
 
-    def start(self, spec):
-        return self.store.create(spec)
+    def start(self, spec, warm_up=False):
+        return self.store.create(spec, warm_up=warm_up)
 
     def resume(self, run_id, knobs=None):
         self.resumed.append(run_id)

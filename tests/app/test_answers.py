@@ -67,7 +67,7 @@ def test_what_is_asked_in_place_of_answers_under_way_stops_them(page, lab, asked
     next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
     ran(test)
     assert asked.cancelled == [jobs.job_id(asked.asked[0])]
-    assert asked.asked[-1]["models"] == [f"{run}@7"]
+    assert asked.asked[-1]["models"] == [f"base:{run}", f"{run}@7"], "its base comes with the lab"
 
 
 def test_when_no_run_goes_the_newest_checkpoints_are_asked_unasked(page, lab, asked):

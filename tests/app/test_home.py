@@ -1,6 +1,7 @@
 """Home: the clip and its live run, the doors, and the way back to the last run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,16 @@ def test_the_label_says_when_where_and_how_long_it_was_recorded():
     assert clip["date"][:2] == "20" and "no GPU" in clip["machine"] and clip["seconds"] > 0
     script = (HERE / "recorded_clip.js").read_text("utf-8")
     assert "<b>Recorded</b>" in script and "prefers-reduced-motion" in script
+
+
+def test_how_long_the_run_takes_is_measured_here_or_said_of_where_it_was_recorded(page, lab):
+    recorded = f"on {content()['machine']}"
+    assert recorded in home.how_long([])
+    made = lab.store.run(seed(lab.store, "finished"))
+    assert recorded in home.how_long([made]), "another run"
+    said = home.how_long([replace(made, spec=spec(), seconds=seconds) for seconds in (8.0, 12.0, 30.0)])
+    assert "about 12 s, as measured here" in said and recorded not in said
+    assert recorded in " ".join(caption.value for caption in page().caption)
 
 
 def test_each_door_leads_somewhere(page):

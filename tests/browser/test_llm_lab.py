@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser
@@ -87,3 +89,46 @@ def test_no_page_scrolls_sideways(page: Page, server: Server, where: str, width:
                            timeout=SLOW)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.locator("[data-testid=stException]").count() == 0
+
+
+def test_a_first_run_begins_with_rl_and_another_base_shows_both_stages(page: Page, server: Server) -> None:
+    start_run(page, server, "?steps=5")
+    assert page.get_by_text("Stage 1 of 2").count() == 0
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
+
+    for warm_up in "", "&warm_up=1":  # trained since there is none, then once more since that is to be seen
+        page.goto(f"{server.url}/llm?letters=5&sft_steps=20&steps=3{warm_up}")
+        page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+        expect(page.get_by_text("Stage 2 of 2: GRPO")).to_be_visible(timeout=SLOW)
+        expect(page.get_by_text("They take effect once GRPO starts.")).to_be_visible(timeout=SLOW)
+        expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
+        expect(page.get_by_text("Stage 2 of 2: GRPO")).to_have_count(0)
+        expect(page.get_by_text("They take effect once GRPO starts.")).to_have_count(0)
+
+
+def test_charts_without_a_point_ask_for_the_first_one_early(page: Page, server: Server,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    page.add_init_script("""window.delays = []; const later = window.setTimeout;
+        window.setTimeout = (what, after, ...more) => { delays.push(after); return later(what, after, ...more); };""")
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    store = Store()
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort"), mine=True)  # this process makes no step
+    page.goto(f"{server.url}/llm?run={run_id}")
+    page.wait_for_function("() => [150, 350, 650, 850].every((after) => delays.includes(after))", timeout=SLOW)
+    store.set_state(run_id, "stopped")
+
+
+def test_an_upload_is_looked_at_and_tried_and_its_button_sets_the_verifier(page: Page, server: Server,
+                                                                           tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("\n".join(f'{{"question": "{n}+1=", "answer": "so\\n#### {n + 1}"}}' for n in range(30)))
+    page.goto(f"{server.url}/llm?task=prompts")
+    page.locator("input[type=file]").set_input_files(path, timeout=SLOW)
+    expect(page.get_by_text("30 of 30 answers end in “#### number”")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text(re.compile(r"This 0\.1 M model answered \d+ of 16"))).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="Use the numeric verifier").click()
+    expect(page.get_by_text("but the verifier is exact")).to_have_count(0, timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Run")).click()  # whatever was found
+    expect(page.get_by_role("button", name=re.compile("^Stop"))).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Stop")).click()
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)

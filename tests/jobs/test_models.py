@@ -64,11 +64,12 @@ def test_a_fork_s_base_is_that_of_its_root():
 
 @pytest.mark.parametrize("name, words", [
     ("nobody", "no run nobody with a model here"), ("a", "no checkpoint yet: wait for its first step"),
-    ("b@3", "no checkpoint of step 3 any more: take one of 1, 2"), ("base:a", "The base model of 'sort' is gone"),
+    ("b@3", "no checkpoint of step 3 any more: take one of 1, 2"), ("base:c", "The base model of 'sort' is gone"),
     ("maze", "is no language model")])
 def test_what_is_not_there_is_one_sentence(name, words):
     run("a")
     run("b", 1, 2)
+    run("c", knobs={"letters": 5})  # none that comes with the lab
     run("maze", kind="maze", algorithm_key="q_learning", task_key="corridors")
     with pytest.raises(LabError, match=words):
         source(parse(name))

@@ -122,4 +122,7 @@ export async function update(component) {
   refresh(chart);
   const plotted = await loadPlotly(data.plotly);
   if (plotted && charts.get(parentElement) === chart && chart.key === data.key) await render(chart);
+  if (data.awaited) {
+    awaitFirstPoint(chart, () => charts.get(parentElement) === chart && setTriggerValue("resync", Date.now()));
+  }
 }

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
-from labcore.jobs.models import base_folder, source
+from labcore.jobs.models import Source, base_folder, source
 from labcore.llm.nets.model import build, load
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.session import LlmSession
@@ -27,7 +27,11 @@ def reader(name: str, knobs: Mapping[str, Any], seed: int) -> LlmSession:
     Raises:
         LabError: the model, its task's file or the device cannot be used.
     """
-    found = source(parse(name))
+    return session_on(source(parse(name)), knobs, seed)
+
+
+def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession:
+    """The same on what a `Source` says. Raises LabError as `reader`."""
     spec, device = found.spec, pick_device(found.spec.device)
     torch.set_num_threads(spec.threads)
     task = make_task(spec.task_row, spec.knobs, spec.data)

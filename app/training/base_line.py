@@ -1,0 +1,86 @@
+"""The line below the knobs that says where the base model comes from, and the switch that shows its SFT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+import streamlit as st
+
+from app import naming
+from app.held import held
+from app.lab import lab
+from app.session import Draft
+from app.status import duration
+from app.tokens import literal
+from labcore.catalog.llm.models import MODELS
+from labcore.files import bases
+from labcore.spec.run_spec import RunSpec, base_spec
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
+
+RECENT = 100  # finished runs among which SFT runs are looked for, to time the next one
+
+
+def show(draft: Draft, spec: RunSpec) -> None:
+    """Where the base of `spec` comes from; where there is one already, a switch to see its SFT all the same."""
+    sft = base_spec(spec)
+    if sft is None:
+        st.caption(literal(words(spec, None)))
+        return
+    name = sft.hash()
+    there, lab_s = bases.folder(name).exists(), bases.shipped(name)
+    trained = draft.fields["warm_up"] or not (there or lab_s)
+    cost = time_of(lab().store.runs("finished", limit=RECENT, kind=spec.kind), sft) if trained else ""
+    st.caption(literal(words(spec, sft, trained, cost, comes_with_lab=lab_s)))
+    if there or lab_s:
+        _switch(draft)
+
+
+def _switch(draft: Draft) -> None:
+    shown = held(f"warm_up:{draft.scope}", draft.fields["warm_up"])
+
+    def changed() -> None:
+        draft.fields["warm_up"] = shown.taken()
+
+    st.checkbox("Show the warm-up", shown.value, key=shown.key, on_change=changed,
+                help="Train the base by SFT in front of you first, from random weights. The base is the same.")
+
+
+def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "",
+          comes_with_lab: bool = False) -> str:
+    """The line as a sentence. `sft` makes the base; `trained`: it will, when the run starts, at a known `cost`."""
+    model = f"Base model: {naming.model(spec.model)}"
+    if sft is None:
+        return f"{model}, random weights." if spec.model in MODELS else f"{model}, used as it is."
+    on = spec.task_row.label.lower() if spec.task_row.data else spec.task
+    if trained:
+        return f"{model}, trained by SFT on {on} first ({cost})."
+    return f"{model}, SFT on {on}; {'comes with the lab' if comes_with_lab else 'kept from an earlier run'}."
+
+
+def time_of(finished: Iterable[RunRow], sft: RunSpec) -> str:
+    """How long the SFT run `sft` takes, as measured on this machine: by the same run, else by the pace of others.
+
+    Runs of the same task and model have the same pace; where SFT will stop before its last step is not known.
+    """
+    alike = [run for run in finished if run.seconds > 0 and run.step
+             and (run.spec.algorithm, run.spec.task, run.spec.model) == (sft.algorithm, sft.task, sft.model)]
+    if same := [run.seconds for run in alike if run.spec == sft]:
+        return f"about {duration(median(same))}, measured on this machine"
+    if alike:
+        longest = sft.steps * median(run.seconds / run.step for run in alike)
+        return f"at most {sft.steps} steps, {duration(longest)} at the speed measured on this machine"
+    return f"at most {sft.steps} steps"
+
+
+def waits_for_sft(run: RunRow, store: Store) -> bool:
+    """Whether a run that has just been started has SFT of its base before it, so that its knobs do not act yet."""
+    if run.state not in ("queued", "starting") or run.step or run.spec.parent:
+        return False
+    sft = base_spec(run.spec)
+    if sft is None:
+        return False
+    shown = any(event.payload.get("warm_up") for event in store.events_after(run.id) if event.kind == "queued")
+    name = sft.hash()
+    return shown or not (bases.folder(name).exists() or bases.shipped(name))

@@ -1,0 +1,183 @@
+"""What is said of the user's own file before a run, in sentences with what can be done about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from app import naming
+from labcore.catalog import kinds
+from labcore.catalog.knob import Value
+from labcore.catalog.llm.models import MODELS
+from labcore.spec.run_spec import RunSpec, base_spec, every_knob
+from labcore.tasks.look import Look
+
+MOST = 0.8  # of the answers that look alike, from where a setting is proposed
+ENOUGH = 0.95  # of the answers that a proposed length limit lets through
+SFT_STEPS = 400  # that are proposed
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A button: other fields or knobs of the draft."""
+
+    label: str
+    knobs: tuple[tuple[str, Value], ...] = ()
+    model: str = ""
+    algorithm: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence. `level` is "good", "warning" or "note"."""
+
+    level: str
+    text: str
+    proposals: tuple[Proposal, ...] = ()
+
+
+def of_file(look: Look, spec: RunSpec) -> list[Finding]:
+    """What the lines of a file of prompts or pairs are like, for the settings of `spec`."""
+    of = "pair" if spec.task_row.pairs else "prompt"
+    low, middle, high = look.answers
+    varied = f"{low:,} to {high:,} characters, median {middle:,}"
+    sizes = varied if low < high else f"{_counted(high, 'character')} each"
+    found = [Finding("good", f"{_counted(look.lines, of)}; answers have {sizes}.")]
+    return found + [finding for finding in (_room(look, spec), _verifier(look, spec), _cut(look, spec), _empty(look),
+                                            _repeated(look)) if finding]
+
+
+def _room(look: Look, spec: RunSpec) -> Finding | None:
+    """The longest prompt against the context of a built-in model, whose tokens are characters."""
+    if spec.model not in MODELS:
+        return None
+    limit, context = int(spec.knobs["max_new_tokens"]), MODELS[spec.model].context
+    where = f" (line {look.line:,})" if look.line else ""
+    return _fits(look.longest, limit, context, where)
+
+
+def _fits(longest: int, limit: int, context: int, where: str = "") -> Finding:
+    said = f"The longest prompt{where} has {longest:,} tokens of the model's context of {context:,}"
+    if longest + limit <= context:
+        return Finding("good", f"{said}.")
+    return Finding("warning", f"{said}: with a length limit of {limit:,} it does not fit. Shorten it, or lower the "
+                   "limit.")
+
+
+def _verifier(look: Look, spec: RunSpec) -> Finding | None:
+    """Where the answers end in a number and are compared as texts: the verifier that reads the number."""
+    if spec.knobs.get("verifier") != "exact":
+        return None
+    use = Proposal("Use the numeric verifier", (("verifier", "numeric"),))
+    if look.marked >= MOST * look.lines:
+        return Finding("warning", f"{look.marked:,} of {look.lines:,} answers end in “#### number”, but the verifier "
+                       "is exact: only the whole solution, letter by letter, counts as right.", (use,))
+    if look.numbers >= MOST * look.lines:
+        return Finding("note", f"{look.numbers:,} of {look.lines:,} answers are numbers. The numeric verifier also "
+                       "accepts “The answer is 5.” and 5.0.", (use,))
+    return None
+
+
+def _cut(look: Look, spec: RunSpec) -> Finding | None:
+    """Where a built-in model cannot write the answers within the length limit; pairs of a file are not written."""
+    limit = int(spec.knobs["max_new_tokens"])
+    longer = sum(length + 1 > limit for length in look.lengths)  # the end is a token too
+    written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric")
+    if not written or longer <= (1 - ENOUGH) * look.lines:
+        return None
+    wanted = sorted(look.lengths)[int(ENOUGH * (look.lines - 1))] + 1
+    knob = every_knob()["max_new_tokens"]
+    room = min(MODELS[spec.model].context - look.longest, int(knob.high or wanted))
+    use = (Proposal(f"Length limit {wanted:,}", (("max_new_tokens", wanted),)),) if limit < wanted <= room else ()
+    return Finding("warning", f"{longer:,} of {look.lines:,} answers are longer than the length limit of {limit:,} "
+                   "tokens, so the model cannot write them to their end.", use)
+
+
+def _empty(look: Look) -> Finding | None:
+    if not look.empty:
+        return None
+    return Finding("warning", f"{_counted(look.empty, 'line')} {'has' if look.empty == 1 else 'have'} no answer.")
+
+
+def _repeated(look: Look) -> Finding | None:
+    if not look.repeated:
+        return None
+    other = f", {look.disagreeing:,} with another answer" if look.disagreeing else ""
+    return Finding("warning" if look.disagreeing else "note",
+                   f"{_counted(look.repeated, 'prompt')} {'repeats' if look.repeated == 1 else 'repeat'} an earlier "
+                   f"one{other}.")
+
+
+def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Finding]:
+    """What came of the prompts that the model answered. `taught`: by the base that SFT has made already."""
+    answers = result["answers"]
+    found = []
+    if spec.model not in MODELS and result["longest"]:
+        found.append(_fits(result["longest"], int(spec.knobs["max_new_tokens"]), result["context"]))
+    if not answers:
+        return found
+    right, count = sum(answer["exact"] for answer in answers), len(answers)
+    sft = None if taught else base_spec(spec)
+    said = f"{_model(spec)} answered {right} of {count}{' before SFT' if sft else ''}"
+    if right == count:
+        found.append(Finding("note", f"{said}: there is nothing left to learn from these prompts."))
+    elif right:
+        found.append(Finding("good", f"{said}: some answers are right and some wrong, so there is something to "
+                             "reinforce."))
+    elif len({answer["reward"] for answer in answers}) > 1:
+        mean = sum(answer["reward"] for answer in answers) / count
+        found.append(Finding("good", f"{said}, but the rewards differ (mean {mean:.2f}): there is something to "
+                             "reinforce."))
+    else:
+        found.append(_nothing(said, spec, sft))
+    return found
+
+
+def _nothing(said: str, spec: RunSpec, sft: RunSpec | None) -> Finding:
+    if spec.row.loop == "sft":
+        return Finding("note", f"{said}: SFT teaches it the answers of the file.")
+    ways = _ways(spec)
+    advice = f": choose {_either([way for way, _ in ways])}." if ways else "."
+    first = f". SFT of at most {sft.steps} steps comes first. If" if sft else "; with"
+    none = " it still answers none, there is nothing to reinforce" if sft else (
+        " no right answer there is nothing to reinforce")
+    return Finding("warning", f"{said}{first}{none}{advice}", tuple(use for _, use in ways))
+
+
+def _ways(spec: RunSpec) -> list[tuple[str, Proposal]]:
+    """What helps a model without a right answer: (in words, what changes)."""
+    ways = []
+    larger = dict(pairwise(MODELS)).get(spec.model)
+    if larger:
+        ways.append(("a larger model", Proposal(f"Choose {larger} ({MODELS[larger].parameters})", model=larger)))
+    if spec.model in MODELS and int(spec.knobs.get("sft_steps", 0)) < SFT_STEPS:
+        more = "more SFT" if spec.knobs.get("sft_steps") else "SFT first"
+        ways.append((more, Proposal(f"{SFT_STEPS} SFT steps first", (("sft_steps", SFT_STEPS),))))
+    else:
+        key = next(row.key for row in kinds.kind(spec.kind).algorithms.values() if row.loop == "sft")
+        ways.append(("SFT first", Proposal("Switch to SFT", algorithm=key)))
+    shape = next((knob for knob in spec.task_row.knobs if "shaped" in knob.choices), None)
+    if shape and spec.knobs[shape.key] != "shaped":
+        ways.append(("a shaped reward", Proposal("Use the shaped reward", ((shape.key, "shaped"),))))
+    elif spec.knobs.get("verifier") == "exact":
+        use = Proposal("Use the contains verifier", (("verifier", "contains"),))
+        ways.append(("a verifier that accepts more", use))
+    return ways
+
+
+def _model(spec: RunSpec) -> str:
+    return f"This {MODELS[spec.model].parameters} model" if spec.model in MODELS else naming.model(spec.model)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+def _either(ways: list[str]) -> str:
+    """
+    >>> _either(["a", "b", "c"]), _either(["a"])
+    ('a, b or c', 'a')
+    """
+    return f"{', '.join(ways[:-1])} or {ways[-1]}" if ways[1:] else ways[0]

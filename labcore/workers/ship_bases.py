@@ -1,0 +1,60 @@
+"""Makes the base models that come with the lab: `python -m labcore.workers.ship_bases` writes `labcore/bases` anew.
+
+To be run when the SFT spec of a default changes, or the code that trains it; a test compares what is there with what
+the code makes today. Each is the outcome of an ordinary SFT run, weights only, as every base.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from labcore.catalog import kinds
+from labcore.errors import LabError
+from labcore.files import bases
+from labcore.spec.run_spec import RunSpec, base_spec, make, policy_of_run
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+
+TASKS = ("sort", "add")  # what a first visit trains on: together they stay under a megabyte
+
+
+def specs() -> dict[str, RunSpec]:
+    """The SFT specs of the bases that come with the lab, by their names: of the kind's usual model and algorithm."""
+    kind = kinds.kind("llm")
+    found = (base_spec(make(algorithm_key=kind.algorithm, task_key=task)) for task in TASKS)
+    return {spec.hash(): spec for spec in found if spec}
+
+
+def trained(store: Store, spec: RunSpec) -> Path:
+    """The policy that an SFT run of `spec`, made here and now, ends with.
+
+    Raises:
+        LabError: it did not finish.
+    """
+    run_id = store.create(spec, mine=True)
+    if (state := drive(store, run_id)) != "finished":
+        raise LabError(f"The SFT run {run_id} is {state}: {store.run(run_id).message}")
+    return policy_of_run(run_id)
+
+
+def ship(target: Path) -> None:
+    """Write all of them to `target`, in place of what is there. Trains in a lab of its own, which it deletes."""
+    before = os.environ.get("RL_LAB_HOME")
+    with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab:
+        os.environ["RL_LAB_HOME"] = lab
+        try:
+            made = {name: trained(Store(f"sqlite:///{lab}/lab.db"), spec) for name, spec in specs().items()}
+            shutil.rmtree(target, ignore_errors=True)
+            for name, policy in made.items():
+                bases.keep(target / name, policy, run=None)
+        finally:
+            os.environ.pop("RL_LAB_HOME")
+            if before is not None:
+                os.environ["RL_LAB_HOME"] = before
+
+
+if __name__ == "__main__":
+    ship(bases.SHIPPED)

@@ -1,0 +1,140 @@
+"""Where the base model comes from, and how long SFT of it takes: sentences, the switch, and the charts to come."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+import app.lab
+from app.training.base_line import time_of, waits_for_sft, words
+from app.training.feed import Feed, payload
+from app.training.status_line import line
+from labcore.errors import LabError
+from labcore.files import bases
+from labcore.spec.record import Record
+from labcore.spec.run_spec import base_spec, make
+from tests.app.seeding import html, ran, seed
+
+
+def sort(**knobs):
+    return make(algorithm_key="grpo", task_key="sort", knobs=knobs)
+
+
+def captions(test) -> str:
+    return " ".join(caption.value for caption in test.caption)
+
+
+def taught(store, spec, seconds: float, steps: int):
+    run_id = store.create(spec, mine=True)
+    store.set_state(run_id, "running")
+    store.append(run_id, Record(steps, 1, {}), seconds)
+    store.set_state(run_id, "finished")
+
+
+def test_the_sentence_says_where_it_comes_from():
+    spec, sft = sort(), base_spec(sort())
+    assert words(spec, sft, comes_with_lab=True) == "Base model: tiny, SFT on sort; comes with the lab."
+    assert words(spec, sft) == "Base model: tiny, SFT on sort; kept from an earlier run."
+    assert words(spec, sft, True, "about 9 s") == "Base model: tiny, trained by SFT on sort first (about 9 s)."
+    assert words(sort(sft_steps=0), None) == "Base model: tiny, random weights."
+    given = make(algorithm_key="grpo", task_key="sort", model="org/model")
+    assert words(given, None) == "Base model: org/model, used as it is."
+
+
+def test_a_time_is_one_that_was_measured_here(lab):
+    spec = base_spec(sort(letters=5))
+
+    def told():
+        return time_of(lab.store.runs("finished"), spec)
+    assert told() == "at most 400 steps"
+    taught(lab.store, base_spec(sort(letters=7)), 4.0, 100)
+    assert told() == "at most 400 steps, 16 s at the speed measured on this machine"
+    taught(lab.store, spec, 12.0, 150)
+    assert told() == "about 12 s, measured on this machine"
+
+
+def test_the_switch_is_there_where_there_is_a_base_is_off_and_is_part_of_the_link(page, lab):
+    test = page("llm")
+    assert "comes with the lab" in captions(test)
+    [box] = [box for box in test.checkbox if box.label == "Show the warm-up"]
+    assert box.value is False
+    box.check()
+    ran(test)
+    assert "trained by SFT on sort first" in captions(test)
+    assert "1" in test.query_params["warm_up"]
+    next(button for button in test.button if button.label == "Run").click()
+    ran(test)
+    run, = lab.store.runs()
+    queued, = lab.store.events_after(run.id)
+    assert queued.payload == {"warm_up": True} and run.spec == sort()
+    assert "They take effect once GRPO starts." in captions(test)
+
+
+def test_a_link_opens_with_the_warm_up_and_a_base_to_be_trained_has_no_switch(page):
+    [box] = [box for box in page("llm", warm_up="1").checkbox if box.label == "Show the warm-up"]
+    assert box.value is True
+    test = page("llm", letters="5")
+    assert "trained by SFT on sort first (at most 400 steps)" in captions(test)
+    assert not [box for box in test.checkbox if box.label == "Show the warm-up"]
+
+
+@pytest.mark.parametrize("knobs, warm_up, waits", [({}, False, False), ({}, True, True), ({"letters": 5}, False, True),
+                                                   ({"sft_steps": 0}, False, False)])
+def test_the_knobs_wait_while_sft_comes_first(lab, knobs, warm_up, waits):
+    run_id = lab.store.create(sort(**knobs), mine=True, warm_up=warm_up)
+    assert waits_for_sft(lab.store.run(run_id), lab.store) is waits
+    lab.store.set_state(run_id, "running")
+    assert not waits_for_sft(lab.store.run(run_id), lab.store)
+
+
+def test_they_do_not_wait_for_a_base_that_was_made_here(lab):
+    run_id = lab.store.create(sort(letters=5), mine=True)
+    (bases.folder(base_spec(sort(letters=5)).hash()) / "model").mkdir(parents=True)
+    assert not waits_for_sft(lab.store.run(run_id), lab.store)
+
+
+def test_the_charts_of_rl_stand_ready_while_sft_runs_and_go_when_it_is_over(page, lab):
+    run_id = seed(lab.store, "starting", knobs={"letters": 5})
+    lab.store.set_base(run_id, seed(lab.store, "running", algorithm="sft"), cached=False)
+    test = page("llm", run=run_id)
+    assert "Stage 2 of 2: GRPO" in html(test) and "KL to the reference" in html(test)
+    assert "They take effect once GRPO starts." in captions(test)
+    lab.store.set_state(run_id, "running")
+    test = ran(test)
+    assert "Stage 2 of 2" not in html(test) and "take effect" not in captions(test)
+    assert "Pause" in {button.label for button in test.button}
+
+
+def test_charts_say_whether_their_first_point_is_still_to_come(lab):
+    def awaited(run_id, ended=False):
+        run = lab.store.run(run_id)
+        feed = Feed(run.spec)
+        feed.take(lab.store.steps_after(run_id), [])
+        return payload({run_id: feed}, full=True, x="updates", smooth=0, ended=ended)["awaited"]
+    assert awaited(seed(lab.store, "starting")) and not awaited(seed(lab.store))
+    assert not awaited(seed(lab.store, "starting"), ended=True)
+
+
+def test_the_lab_opens_before_the_page_and_leaves_it_to_the_page_to_say_what_is_wrong(monkeypatch):
+    opened = []
+
+    def broken():
+        opened.append(1)
+        raise LabError("The store cannot be read.")
+    monkeypatch.setattr(app.lab, "lab", broken)
+    app.lab.warm_up()
+    assert opened
+
+
+def test_a_queued_run_says_what_it_waits_for(lab):
+    run = lab.store.run(lab.store.create(sort()))
+
+    def said(**changed):
+        return line(replace(run, **changed), Feed(run.spec))
+    assert "starting a worker" in said(created=time.time()) and "when a place is free" not in said()
+    assert "loading PyTorch" in said(created=time.time() - 1)
+    assert "starting a worker" in said(created=time.time() - 1, started=time.time()), "it is resumed"
+    waiting = said(message="waiting for a free place: 2 of 2 runs are going", created=time.time() - 1)
+    assert "when a place is free" in waiting and "PyTorch" not in waiting

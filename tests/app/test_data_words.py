@@ -1,0 +1,117 @@
+"""The sentences about the user's own file and about 16 answers to its prompts, and what their buttons change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from app.training.data_words import of_file, of_trial
+from labcore.spec.run_spec import make
+from labcore.tasks.look import Look
+
+LOOK = Look(100, 80, 7, (1, 4, 9), (4,) * 100, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "a", "answer": "b"}')
+
+    def made(algorithm="grpo", task="prompts", model=None, **knobs):
+        data = str(tmp_path / "p.jsonl") if task == "prompts" else None
+        return make(algorithm_key=algorithm, task_key=task, model=model, knobs=knobs, data=data)
+    return made
+
+
+def said(findings, level=None) -> str:
+    return " ".join(finding.text for finding in findings if level in (None, finding.level))
+
+
+def proposals(findings) -> dict:
+    return {use.label: use for finding in findings for use in finding.proposals}
+
+
+def of(spec, **changed):
+    return of_file(dataclasses.replace(LOOK, **changed), spec)
+
+
+def test_a_file_without_a_fault_is_two_good_sentences(spec):
+    found = of(spec())
+    assert said(found) == ("100 prompts; answers have 1 to 9 characters, median 4. The longest prompt (line 7) has 80 "
+                           "tokens of the model's context of 2,048.")
+    assert {finding.level for finding in found} == {"good"} and not proposals(found)
+    assert said(of(spec(), lines=1, answers=(1, 1, 1))).startswith("1 prompt; answers have 1 character each.")
+
+
+def test_marked_answers_propose_the_numeric_verifier_while_it_is_exact(spec):
+    found = of(spec(), marked=96)
+    assert "96 of 100 answers end in “#### number”, but the verifier is exact" in said(found, "warning")
+    assert proposals(found)["Use the numeric verifier"].knobs == (("verifier", "numeric"),)
+    assert not proposals(of(spec(verifier="numeric"), marked=96)) and not proposals(of(spec(), marked=79))
+    assert "100 of 100 answers are numbers" in said(of(spec(), numbers=100), "note")
+
+
+def test_a_prompt_that_does_not_fit_the_context_is_a_warning(spec):
+    assert "has 2,000 tokens" in said(of(spec(), longest=2000, lengths=(4,) * 100), "warning")
+    assert "does not fit" not in said(of(spec(), longest=2048 - 64))
+    assert "tokens" not in said(of(spec(model="a/model"), longest=9000)), "only its own tokenizer knows"
+
+
+def test_answers_that_the_limit_cuts_propose_a_longer_one_if_there_is_room(spec):
+    cut = of(spec(), lengths=(10,) * 50 + (299,) * 50)
+    assert "50 of 100 answers are longer than the length limit of 64 tokens" in said(cut, "warning")
+    assert proposals(cut)["Length limit 300"].knobs == (("max_new_tokens", 300),)
+    assert not proposals(of(spec(), longest=1900, lengths=(299,) * 100))
+    assert "longer than" not in said(of(spec(), lengths=(63,) * 100)), "the end is one token more"
+    assert "longer than" not in said(of(spec(verifier="length"), lengths=(299,) * 100))
+
+
+def test_lines_without_an_answer_and_repeats(spec):
+    assert "1 line has no answer." in said(of(spec(), empty=1)) and "2 lines have no" in said(of(spec(), empty=2))
+    assert "3 prompts repeat an earlier one." in said(of(spec(), repeated=3), "note")
+    assert "1 prompt repeats an earlier one, 1 with another answer." in said(
+        of(spec(), repeated=1, disagreeing=1), "warning")
+
+
+def result(right=0, count=16, rewards=(0.0,), **more):
+    answers = [{"exact": place < right, "reward": 1.0 if place < right else rewards[place % len(rewards)]}
+               for place in range(count)]
+    return {"context": 512, "longest": 40, "answers": answers, **more}
+
+
+def test_no_right_answer_is_nothing_to_reinforce_and_three_ways_out(spec):
+    found = of_trial(result(), spec(sft_steps=0), taught=False)
+    assert said(found, "warning") == (
+        "This 0.1 M model answered 0 of 16; with no right answer there is nothing to reinforce: choose a larger model, "
+        "SFT first or a verifier that accepts more.")
+    uses = proposals(found)
+    assert uses["Choose small (0.8 M)"].model == "small"
+    assert uses["400 SFT steps first"].knobs == (("sft_steps", 400),)
+    assert uses["Use the contains verifier"].knobs == (("verifier", "contains"),)
+
+
+def test_sft_that_is_still_to_come_is_said(spec):
+    assert "answered 0 of 16 before SFT. SFT of at most 50 steps comes first. If it still answers none" in said(
+        of_trial(result(), spec(), taught=False))
+    assert "before SFT" not in said(of_trial(result(), spec(), taught=True))
+    assert said(of_trial(result(), spec("sft"), False), "note").endswith("SFT teaches it the answers of the file.")
+
+
+def test_a_shaped_reward_is_proposed_where_the_task_has_one(spec):
+    assert proposals(of_trial(result(), spec(task="add"), True))["Use the shaped reward"].knobs == (
+        ("reward_shape", "shaped"),)
+    assert "shaped" not in said(of_trial(result(), spec(task="add", reward_shape="shaped"), True))
+
+
+def test_a_model_of_the_user_s_is_called_by_its_name_and_can_be_taught(spec):
+    found = of_trial(result(), spec(model="org/model"), False)
+    assert said(found).startswith("The longest prompt has 40 tokens of the model's context of 512.")
+    assert "org/model answered 0 of 16; with" in said(found) and proposals(found)["Switch to SFT"].algorithm == "sft"
+    assert "does not fit" in said(of_trial(result(longest=500), spec(model="org/model"), False), "warning")
+
+
+def test_some_right_all_right_and_rewards_that_differ(spec):
+    assert "5 of 16: some answers are right" in said(of_trial(result(5), spec(), True), "good")
+    assert "nothing left to learn" in said(of_trial(result(16), spec(), True), "note")
+    assert "rewards differ (mean 0.25)" in said(of_trial(result(0, rewards=(0.0, 0.5)), spec(), True), "good")
+    assert of_trial(result(0, 0), spec(), True) == []
