@@ -73,3 +73,42 @@ function markLayout(marks, range, pixels, words = true) {
   }
   return { shapes, annotations, worded, top: 8 + 14 * levels.length };
 }
+
+// The same on one level, whatever their number: marks that are nearer than the room of their words fold to one flag with
+// their count, and the list of them to hover. Only a mark that stands alone is among the `worded`.
+function foldedLayout(marks, range, pixels) {
+  const shapes = [...new Map(marks.map((mark) => [mark.x, mark])).values()].map(({ x, colour }) => ({ type: "line",
+    x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: colour, width: 1, dash: "dot" } }));
+  const flags = folded(marks, range, pixels);
+  const annotations = flags.map(({ x, text, right, marks: [mark], list }) => ({ x, yref: "paper", y: 1, yshift: -2,
+    yanchor: "bottom", showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
+    text: escaped(text), font: { size: 12, color: mark.colour }, ...mark.more,
+    ...(list && { captureevents: true, hovertext: list, text: `<b>${escaped(text)}</b>` }) }));
+  const worded = flags.map((flag) => (flag.marks.length > 1 ? {} : flag.marks[0]));
+  return { shapes, annotations, worded, top: 22 };
+}
+
+const MOST_LISTED = 12;
+
+function folded(marks, range, pixels) {
+  const perPixel = (range[1] - range[0]) / pixels;
+  const flagOf = (among) => {
+    const [{ x, text: words }] = among, most = Math.floor(pixels / 6.6);
+    const text = among.length > 1 ? `${among.length} changes` : words.length > most ? `${words.slice(0, most - 1)}…` : words;
+    const long = (text.length * 6.6 + 8) * perPixel, right = x + long > range[1];
+    return { x, text, right, marks: among, from: right ? x - long : x, to: right ? x : x + long };
+  };
+  const flags = [...marks].sort((a, b) => a.x - b.x).map((mark) => flagOf([mark]));
+  for (let at = 1; at < flags.length; at += 1) {
+    if (flags[at].from >= flags[at - 1].to) continue;
+    flags.splice(at - 1, 2, flagOf([...flags[at - 1].marks, ...flags[at].marks]));
+    at = Math.max(0, at - 2); // the new flag may reach back to the one before
+  }
+  return flags.map((flag) => ({ ...flag, list: flag.marks.length > 1 ? listOf(flag.marks) : "" }));
+}
+
+function listOf(marks) {
+  const lines = marks.slice(0, MOST_LISTED).map(({ text, when }) => escaped(`${when}: ${text}`));
+  const rest = marks.length > MOST_LISTED ? [`… and ${marks.length - MOST_LISTED} more`] : [];
+  return [...lines, ...rest, "Zoom in to click one of them"].join("<br>");
+}
