@@ -53,7 +53,7 @@ sub,sup{line-height:0}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
-.rl-hints{font-size:14px;line-height:20px;min-height:20px}
+.rl-hints{font-size:14px;line-height:20px;min-height:20px;margin-top:-6px}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}

@@ -144,9 +144,12 @@ def headline(feed: Feed, count: int = 4) -> list[Metric]:
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
-    """The metric under the name that it has in this run: a reward that is the exact match says so."""
-    exact = metric.key == "reward" and all("exact_match" in feed.logged - feed.own for feed in feeds)
-    return replace(metric, label="Reward (exact match)", unit=METRICS["exact_match"].unit) if exact else metric
+    """The metric as it is in this run: a reward that is the exact match says so, and is a share."""
+    if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
+        return metric
+    exact = METRICS["exact_match"]
+    label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
+    return replace(metric, label=label, unit=exact.unit, scale="rate")
 
 
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:

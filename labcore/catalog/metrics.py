@@ -267,7 +267,7 @@ _PANELS = (
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
     Panel("length", "Completion length", ("completions/mean_length",), "system"),
-    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip"),
+    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip", small=True),
     Panel("critic", "Critic loss", ("value_loss",), "critic"),
     Panel("explained_variance", "Explained variance", ("explained_variance",), "critic"),
     Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward"),

@@ -74,37 +74,45 @@ function markLayout(marks, range, pixels, words = true) {
   return { shapes, annotations, worded, top: 8 + 14 * levels.length };
 }
 
-// The same on one level, whatever their number: marks that are nearer than the room of their words fold to one flag with
-// their count, and the list of them to hover. Only a mark that stands alone is among the `worded`.
+const NEAR = 62; // pixels: marks that are nearer fold to one flag, whose words fit there
+const LETTER = 6.2; // pixels
+const MOST_LISTED = 12;
+
+// The same on one level, whatever their number: marks that are near each other fold to one flag with their count, and
+// the list of them to hover. Only a mark that stands alone is among the `worded`.
 function foldedLayout(marks, range, pixels) {
   const shapes = [...new Map(marks.map((mark) => [mark.x, mark])).values()].map(({ x, colour }) => ({ type: "line",
     x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: colour, width: 1, dash: "dot" } }));
-  const flags = folded(marks, range, pixels);
+  const flags = flagsOf(marks, range, pixels);
   const annotations = flags.map(({ x, text, right, marks: [mark], list }) => ({ x, yref: "paper", y: 1, yshift: -2,
     yanchor: "bottom", showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
-    text: escaped(text), font: { size: 12, color: mark.colour }, ...mark.more,
+    font: { size: 12, color: mark.colour }, ...mark.more, text: escaped(text),
     ...(list && { captureevents: true, hovertext: list, text: `<b>${escaped(text)}</b>` }) }));
-  const worded = flags.map((flag) => (flag.marks.length > 1 ? {} : flag.marks[0]));
+  const worded = flags.map((flag) => (flag.list ? {} : flag.marks[0]));
   return { shapes, annotations, worded, top: 22 };
 }
 
-const MOST_LISTED = 12;
-
-function folded(marks, range, pixels) {
-  const perPixel = (range[1] - range[0]) / pixels;
-  const flagOf = (among) => {
-    const [{ x, text: words }] = among, most = Math.floor(pixels / 6.6);
-    const text = among.length > 1 ? `${among.length} changes` : words.length > most ? `${words.slice(0, most - 1)}…` : words;
-    const long = (text.length * 6.6 + 8) * perPixel, right = x + long > range[1];
-    return { x, text, right, marks: among, from: right ? x - long : x, to: right ? x : x + long };
-  };
-  const flags = [...marks].sort((a, b) => a.x - b.x).map((mark) => flagOf([mark]));
-  for (let at = 1; at < flags.length; at += 1) {
-    if (flags[at].from >= flags[at - 1].to) continue;
-    flags.splice(at - 1, 2, flagOf([...flags[at - 1].marks, ...flags[at].marks]));
-    at = Math.max(0, at - 2); // the new flag may reach back to the one before
+// The flags from left to right, each with the words that have room before its neighbours.
+function flagsOf(marks, range, pixels) {
+  const place = ({ x }) => (x - range[0]) / (range[1] - range[0]) * pixels;
+  const flags = [];
+  for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
+    const last = flags.at(-1);
+    if (last && place(mark) - place(last) < NEAR) last.marks.push(mark);
+    else flags.push({ x: mark.x, marks: [mark] });
   }
-  return flags.map((flag) => ({ ...flag, list: flag.marks.length > 1 ? listOf(flag.marks) : "" }));
+  let free = pixels;
+  for (const flag of flags.reverse()) {
+    const words = flag.marks.length > 1 ? `${flag.marks.length} changes` : flag.marks[0].text;
+    const at = place(flag), long = words.length * LETTER;
+    flag.right = flag === flags[0] && at + long > pixels;
+    const room = flag.right ? Math.max(at - (flags[1] ? place(flags[1]) + NEAR : 0), NEAR) : free - at;
+    const most = Math.max(1, Math.floor(room / LETTER));
+    flag.text = words.length > most ? `${words.slice(0, most - 1).trimEnd()}…` : words;
+    flag.list = flag.marks.length > 1 ? listOf(flag.marks) : "";
+    free = (flag.right ? at - flag.text.length * LETTER : at) - 8;
+  }
+  return flags.reverse();
 }
 
 function listOf(marks) {

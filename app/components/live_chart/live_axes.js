@@ -1,7 +1,7 @@
 // How far the axes reach: round numbers that seldom change, and at most once a second.
 
 const CALM = 1000; // milliseconds between two changes of an axis
-const TOPS = [0.02, 0.05, 0.1, 0.2, 0.5, 1]; // ends of the axis of a share that is usually small
+const LEAST_TOP = 0.02; // where the axis of a share that is usually small ends at the least
 const DECADES = 2; // a logarithmic axis is for values that span more
 
 const STEPS = [1, 2, 2.5, 5, 10];
@@ -27,11 +27,6 @@ function linearAxis(low, high) {
 // A line along the edge of a chart must be seen in full.
 const widened = ([low, high]) => [low - 0.03 * (high - low), high + 0.03 * (high - low)];
 
-function smallAxis(high) {
-  const top = TOPS.find((each) => each >= high) ?? 1;
-  return { range: widened([0, top]), tick0: 0, dtick: roundStep(top) };
-}
-
 function logAxis(low, high) {
   const [from, to] = [low < 0 ? -roundUp(-low) : low >= 1 ? 10 ** Math.floor(Math.log10(low)) : 0, roundUp(high)];
   return { range: widened([symlog(from), symlog(to)]) };
@@ -49,7 +44,7 @@ function reachOf(chart, panel) {
   const low = Math.min(...lines.map((line) => line.low)), high = Math.max(...lines.map((line) => line.high));
   if (panel.declared === "rate" || !lines.length) return false;
   const decades = panel.declared === "symlog" && (panel.decades || spansDecades(lines.flatMap(({ y }) => y)));
-  const axis = panel.declared === "small rate" ? smallAxis(high) : decades ? logAxis(low, high) : linearAxis(low, high);
+  const axis = panel.declared === "small rate" ? linearAxis(0, Math.max(high, LEAST_TOP)) : decades ? logAxis(low, high) : linearAxis(low, high);
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;
   const now = performance.now();

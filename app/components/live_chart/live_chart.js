@@ -37,7 +37,7 @@ function unfold(chart, open) {
   chart.open = open;
   if (!chart.rest.length) return;
   chart.more.textContent = open ? "Fewer charts" : `${chart.rest.length} more charts: ` +
-    chart.rest.map((panel) => panel.title.toLowerCase()).join(", ");
+    chart.rest.map(({ title }) => (/^.[A-Z]/.test(title) ? title : title.toLowerCase())).join(", ");
   chart.more.setAttribute("aria-expanded", String(open));
   chart.rest.forEach((panel) => { panel.box.hidden = !open; });
 }
@@ -65,8 +65,9 @@ function marksFor(chart) {
   return chart.markers.map((marker) => {
     const { run, event, text, step } = marker, asks = event !== null;
     const click = () => asks && chart.trigger("marker", { run, event, at: Date.now() });
-    return { x: markerAt(chart, marker), text, click, when: `from step ${step + 1}`, more: { captureevents: asks,
-      hoverlabel, hovertext: asks ? `${escaped(text)}<br>What if? Fork from before this change` : "" } };
+    const hovertext = escaped(text) + (asks ? "<br>What if? Fork from before this change" : "");
+    return { x: markerAt(chart, marker), text, click, when: `from step ${step + 1}`,
+      more: { captureevents: asks, hoverlabel, hovertext } };
   });
 }
 

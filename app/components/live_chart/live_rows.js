@@ -26,10 +26,11 @@ function takeRows(chart, incoming) {
 function makeLines(chart, panel) {
   const runs = Object.keys(chart.runs);
   const several = runs.length > 1;
-  const lines = runs.flatMap((run, group) => panel.metrics.flatMap(({ key, label, digits }, place) => {
+  const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
+  const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
     const { root, label: named, colour } = chart.runs[run];
     const base = { run, group, metric: key, digits: Math.max(digits, 3), place, hue: huesOf(several ? colour : panel.colour,
-      place), width: place ? 1.6 : 2, name: (several ? `${named} · ` : "") + label };
+      place), width: place ? 1.4 : 2, name: (several ? `${named} · ` : "") + label };
     return [...(panel.dots && !place ? [{ ...base, kind: "dots", name: "" }] : []),
       ...(chart.smooth ? [{ ...base, kind: "raw" }] : []), { ...base, kind: "line" },
       ...(root !== null ? [{ ...base, kind: "root", name: "", size: 7 }] : [])];
