@@ -32,19 +32,23 @@ function logAxis(low, high) {
   return { range: widened([symlog(from), symlog(to)]) };
 }
 
-// Whether the sizes of some values span decades: all but the smallest tenth, which a start at zero would decide alone.
-function spansDecades(values) {
-  const sizes = values.map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
+// Whether the sizes of some values span decades: of those above `least`, all but the smallest tenth, so that a start at
+// nearly zero does not decide it alone.
+function spansDecades(values, least) {
+  const sizes = values.map(Math.abs).filter((size) => size > least).sort((a, b) => a - b);
   return sizes.length > 9 && sizes.at(-1) > 10 ** DECADES * sizes[Math.floor(sizes.length / 10)];
 }
 
 // Choose the vertical axis of a panel by the values of its lines. True where it has to wait for its next change.
 function reachOf(chart, panel) {
   const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
-  const low = Math.min(...lines.map((line) => line.low)), high = Math.max(...lines.map((line) => line.high));
   if (panel.declared === "rate" || !lines.length) return false;
-  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(lines.flatMap(({ y }) => y)));
-  const axis = panel.declared === "small rate" ? linearAxis(0, Math.max(high, LEAST_TOP)) : decades ? logAxis(low, high) : linearAxis(low, high);
+  const unit = 10 ** -panel.metrics[0].digits, share = panel.declared === "small rate"; // what its numbers can tell apart
+  const low = share ? 0 : Math.min(...lines.map((line) => line.low));
+  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, ...lines.map((line) => line.high));
+  const decades = panel.declared === "symlog" && (panel.decades
+    || spansDecades(lines.flatMap(({ y }) => y), unit / 10));
+  const axis = decades ? logAxis(low, high) : linearAxis(low, high);
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;
   const now = performance.now();

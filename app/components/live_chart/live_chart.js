@@ -11,7 +11,7 @@ function build(chart, data) {
   });
   chart.root.replaceChildren(grid);
   chart.panels = new Map(data.panels.map((panel) => [panel.key, { ...panel, declared: panel.scale,
-    form: FORMS[panel.large ? "large" : "below"] }]));
+    tall: panel.height, form: FORMS[panel.large ? "large" : "below"] }]));
   chart.panels.forEach((panel) => (panel.large ? grid : below).append(boxOf(panel)));
   chart.rest = [...chart.panels.values()].filter((panel) => !panel.large);
   if (!chart.rest.length) return;
@@ -32,6 +32,9 @@ function boxOf(panel) {
   panel.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
   return box;
 }
+
+// Beside a board or on a narrow page, where there is one column or two, large charts are lower.
+const heightOf = ({ root }, { tall, large }) => (large && root.clientWidth && root.clientWidth < 700 ? 170 : tall);
 
 function unfold(chart, open) {
   chart.open = open;
@@ -87,7 +90,8 @@ function refresh(chart) {
     panel.none.hidden = !panel.waits;
     waits = reachOf(chart, panel) || waits;
     panel.ended = endingsOf(chart, panel);
-    Object.assign(panel, { made, marks, changed: true, endings: panel.ended.map(({ text }) => text) });
+    Object.assign(panel, { made, marks, changed: true, endings: panel.ended.map(({ text }) => text),
+      height: heightOf(chart, panel) });
   });
   if (waits) later(chart);
 }
