@@ -202,8 +202,8 @@ _ALL = (
            short="table"),
     Metric("start_value/greedy", "Value of the greedy policy", "reward", "Exact value of the start under "
            "the policy that takes the best action of the tables, by a linear solve.", r"V_{greedy}(s_0)",
-           "Reaches the best possible.", better="higher", short="greedy policy"),
-    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)", short="best possible"),
+           "Reaches the best possible.", better="higher", short="greedy"),
+    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)", short="best"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
            "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower"),
     Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",

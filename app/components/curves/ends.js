@@ -2,7 +2,7 @@
 
 const HIGH = 14; // pixels of a name
 
-const roomOf = (names, width) => Math.min(width * 0.32, 10 + 6.6 * Math.max(0, ...names.map((name) => name.length)));
+const roomOf = (names, width) => Math.min(width * 0.32, 10 + 7 * Math.max(0, ...names.map((name) => name.length)));
 
 // Give each of `found` ({ top }, in pixels) a place of its own between `low` and `floor`, near where it would be.
 function moveApart(found, floor) {

@@ -46,8 +46,8 @@ function reachOf(chart, panel) {
   const unit = 10 ** -panel.metrics[0].digits, share = panel.declared === "small rate"; // what its numbers can tell apart
   const low = share ? 0 : Math.min(...lines.map((line) => line.low));
   const high = Math.max(share ? LEAST_TOP : low + 4 * unit, ...lines.map((line) => line.high));
-  const decades = panel.declared === "symlog" && (panel.decades
-    || spansDecades(lines.flatMap(({ y }) => y), unit / 10));
+  const raw = lines.filter(({ kind }) => kind === (chart.smooth ? "raw" : "line")); // smoothing changes no axis's kind
+  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(raw.flatMap(({ y }) => y), unit / 10));
   const axis = decades ? logAxis(low, high) : linearAxis(low, high);
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;

@@ -40,7 +40,7 @@ function unfold(chart, open) {
   chart.open = open;
   if (!chart.rest.length) return;
   chart.more.textContent = open ? "Fewer charts" : `${chart.rest.length} more charts: ` +
-    chart.rest.map(({ title }) => (/^.[A-Z]/.test(title) ? title : title.toLowerCase())).join(", ");
+    chart.rest.map(({ title }) => (/^.[A-Z]/.test(title) ? title : title[0].toLowerCase() + title.slice(1))).join(", ");
   chart.more.setAttribute("aria-expanded", String(open));
   chart.rest.forEach((panel) => { panel.box.hidden = !open; });
 }
