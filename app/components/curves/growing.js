@@ -2,8 +2,8 @@
 //
 //   groups  [{ colour: [light, dark], short, dash, bold, muted }]
 //   panels  Map key -> { title, symbol, unit, help, scale, digits, axis, height, caption, alt, marks, order, lines }
-//   lines   Map key -> { kind, group, x, y } and, where they differ from the group's, name, metric, dash, width, digits,
-//           hue: [light, dark]
+//   lines   Map key -> { kind, group, x, y } and, where they differ from the group's, name, metric, dash, width,
+//           digits, hue: [light, dark]
 //   form    one of FORMS, of all panels or of each; theme; scene; xmax, the end of the horizontal axis
 //
 // A panel may have `reach`, its vertical axis as somebody chose it; `endings`, the names of its lines, which need room

@@ -43,7 +43,8 @@ function spansDecades(values, least) {
 function reachOf(chart, panel) {
   const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
   if (panel.declared === "rate" || !lines.length) return false;
-  const unit = 10 ** -panel.metrics[0].digits, share = panel.declared === "small rate"; // what its numbers can tell apart
+  const unit = 10 ** -panel.metrics[0].digits; // what its numbers can tell apart
+  const share = panel.declared === "small rate";
   const low = share ? 0 : Math.min(...lines.map((line) => line.low));
   const high = Math.max(share ? LEAST_TOP : low + 4 * unit, ...lines.map((line) => line.high));
   const raw = lines.filter(({ kind }) => kind === (chart.smooth ? "raw" : "line")); // smoothing changes no axis's kind
@@ -57,8 +58,8 @@ function reachOf(chart, panel) {
   return false;
 }
 
-// The end of the horizontal axis: with room for what is to come, but no further than the last step. True where it has to
-// wait for its next change.
+// The end of the horizontal axis: with room for what is to come, but no further than the last step. True where it has
+// to wait for its next change.
 function widen(chart) {
   const runs = Object.values(chart.runs);
   const ends = runs.map((run) => (run.rows.length ? POSITIONS[chart.x](run.rows.at(-1)) : 0));

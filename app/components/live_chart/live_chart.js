@@ -25,8 +25,9 @@ function boxOf(panel) {
   const box = panel.box = document.createElement("figure");
   box.innerHTML = `<figcaption><span class="rl-name" title="${panel.help}"><b>${panel.title}</b> ` +
     `<i>${panel.symbol}</i> <small>${panel.unit}</small></span><output></output></figcaption>` +
-    `<div class="rl-stage"><div class="rl-plot" role="img"></div><div class="rl-over"><i class="rl-cursor" hidden></i>` +
-    `<div class="rl-line-names"></div></div><div class="rl-none">No values yet</div></div>`;
+    `<div class="rl-stage"><div class="rl-plot" role="img"></div>` +
+    `<div class="rl-over"><i class="rl-cursor" hidden></i><div class="rl-line-names"></div></div>` +
+    `<div class="rl-none">No values yet</div></div>`;
   for (const [name, part] of Object.entries({ plot: ".rl-plot", value: "output", cursor: ".rl-cursor",
     names: ".rl-line-names", none: ".rl-none" })) panel[name] = box.querySelector(part);
   panel.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
@@ -89,8 +90,8 @@ function refresh(chart) {
     panel.waits = linesOf(panel).every((line) => !line.x.length);
     panel.none.hidden = !panel.waits;
     waits = reachOf(chart, panel) || waits;
-    panel.ended = endingsOf(chart, panel);
-    Object.assign(panel, { made, marks, changed: true, endings: panel.ended.map(({ text }) => text),
+    panel.labels = endingsOf(chart, panel);
+    Object.assign(panel, { made, marks, changed: true, endings: panel.labels.map(({ text }) => text),
       height: heightOf(chart, panel) });
   });
   if (waits) later(chart);

@@ -22,7 +22,8 @@ function takeStep(chart, at) {
 
 // The newest row of a run at the step that is shown, of those that have the metric `key` if one is asked for.
 function rowAt(chart, run, key = null) {
-  return run.rows.findLast((row) => (chart.at === null || row[0] <= chart.at) && (key === null || row[3][key] !== undefined));
+  return run.rows.findLast((row) => (chart.at === null || row[0] <= chart.at)
+    && (key === null || row[3][key] !== undefined));
 }
 
 function showStep(chart) {

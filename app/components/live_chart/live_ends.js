@@ -4,8 +4,9 @@ const INK = [[27, 31, 36], [231, 234, 238]], GROUND = [[255, 255, 255], [14, 17,
 const SHADES = [[INK, 0], [INK, 0.55], [GROUND, 0.35], [INK, 0.8]]; // of the lines of one chart, in their order
 
 function mixed(colour, other, share) {
-  const parts = [1, 3, 5].map((at, place) => (1 - share) * parseInt(colour.slice(at, at + 2), 16) + share * other[place]);
-  return `#${parts.map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
+  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))
+    .map((part, place) => Math.round((1 - share) * part + share * other[place]));
+  return `#${parts.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
 
 // The shades of a hue ([light, dark]) for the line at this place.
@@ -40,7 +41,7 @@ function endOf(chart, panel, { run, metric }) {
 function drawEndings(chart, panel) {
   const { yaxis } = panel.plot._fullLayout;
   const floor = yaxis._offset + yaxis._length, width = panel.plot.clientWidth;
-  const found = panel.ended.flatMap((ending) => {
+  const found = panel.labels.flatMap((ending) => {
     const place = endOf(chart, panel, ending), off = chart.scene.hidden.has(ending.metric);
     return place ? [{ ...ending, ...place, off, top: off ? floor : place.y - HIGH / 2 }] : [];
   });

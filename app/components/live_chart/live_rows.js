@@ -29,8 +29,8 @@ function makeLines(chart, panel) {
   const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
   const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
     const { root, label: named, colour } = chart.runs[run];
-    const base = { run, group, metric: key, digits: Math.max(digits, 3), place, hue: huesOf(several ? colour : panel.colour,
-      place), width: place ? 1.4 : 2, name: (several ? `${named} · ` : "") + label };
+    const base = { run, group, metric: key, digits: Math.max(digits, 3), width: place ? 1.4 : 2,
+      hue: huesOf(several ? colour : panel.colour, place), name: (several ? `${named} · ` : "") + label };
     return [...(panel.dots && !place ? [{ ...base, kind: "dots", name: "" }] : []),
       ...(chart.smooth ? [{ ...base, kind: "raw" }] : []), { ...base, kind: "line" },
       ...(root !== null ? [{ ...base, kind: "root", name: "", size: 7 }] : [])];
