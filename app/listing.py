@@ -76,7 +76,7 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     """One run as HTML: state, name, what it is, how far, its headline number, when."""
     colour, state, _ = STATES[run.state]
     share = min(1.0, run.step / run.spec.steps)
-    first = METRICS[PANELS[run.spec.row.panels[0]].metrics[0]]
+    first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))

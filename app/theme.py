@@ -15,6 +15,10 @@ from labcore.catalog.knob import LETTERS
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
 LIGHT = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 DARK = ("#4FA8E0", "#F2B84B", "#3FC79A", "#E3A0C4", "#8CD0F2", "#F08A4B")
+# The hue of each family of metrics, light and dark. Darker than the list where that is below 3:1 on the light ground.
+FAMILY = {"reward": ("#0072B2", "#4FA8E0"), "divergence": ("#D55E00", "#F08A4B"), "entropy": ("#009E73", "#3FC79A"),
+          "clip": ("#C0659A", "#E3A0C4"), "critic": ("#2F8FC4", "#8CD0F2"), "gradient": ("#B07A00", "#F2B84B"),
+          "system": ("#69727D", "#9AA4AF")}
 POSITIVE = {"light": "#0072B2", "dark": "#4FA8E0"}  # an advantage above zero; below: orange, always with its sign
 NEGATIVE = {"light": "#B85C00", "dark": "#F2B84B"}
 FONT = "Source Sans, Source Sans Pro, sans-serif"  # what Streamlit ships
@@ -64,6 +68,7 @@ sub,sup{line-height:0}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
+.rl-hints{font-size:14px;line-height:20px;min-height:20px;margin-top:-6px}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}

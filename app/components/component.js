@@ -4,7 +4,8 @@ export function format(value, digits) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Math.abs(value) < 1e-9) return "0";
   const text = Math.abs(value) < 10 ** -digits / 2 ? value.toExponential(0)
-    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits,
+      roundingMode: "halfEven" }); // as the server rounds
   return text.replace("-", "−");
 }
 

@@ -10,6 +10,7 @@ import streamlit as st
 from app.session import Draft
 from app.theme import symbol
 from app.tokens import readable
+from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
@@ -46,7 +47,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
             f"<span>{missing if fault else ready}</span></div>")
     if scene:
         scene()
-    panels = [PANELS[key] for key in row.charts(task)[:6]]
+    panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
     tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[panel.metrics[0]].unit}</small>{GRID}</div>" for panel in panels)
     sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft))]

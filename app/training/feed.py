@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.theme import DARK, LIGHT, symbol
+from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
 from labcore.runs.fork import movable
@@ -19,6 +19,9 @@ OVERLAP = 50  # rows sent again with every refresh, so that one lost message cos
 MOST = 4000  # rows of a run that are drawn; beyond, every k-th
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
+LARGE = 3  # charts that tell the story, in large; the others come below
+HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
+REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Feed:
     """Everything read of one run so far. `sent` is the last step that the browser was given.
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
+    `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
     """
 
     spec: RunSpec
@@ -33,10 +37,18 @@ class Feed:
     events: list[Event] = field(default_factory=list)
     sent: int = 0
     dots: dict[int, list[list[float]]] = field(default_factory=dict)
+    logged: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
-        self.steps.extend(step for step in steps if step.step > self.last_step)
+        last = self.last_step
+        for step in steps:
+            if step.step > last:
+                self.steps.append(step)
+                self.logged |= step.metrics.keys()
+                self.own |= {key for key in REPEATS
+                             if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
         self.events.extend(event for event in events if event.id > self.last_event)
 
     @property
@@ -51,6 +63,10 @@ class Feed:
     def stride(self) -> int:
         """Every how many steps one is drawn."""
         return 1 + max(0, len(self.steps) - 1) // MOST
+
+    def until(self, at: int | None) -> list[Step]:
+        """The steps up to step `at`, by default all of them."""
+        return self.steps if at is None else self.steps[:bisect_right(self.steps, at, key=lambda step: step.step)]
 
     def rows(self, after: int) -> list[list[Any]]:
         """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, and their dots if any."""
@@ -78,11 +94,8 @@ class Feed:
 
     def value(self, key: str, first: bool = False, at: int | None = None) -> float | None:
         """The newest value of a metric, at or before step `at`; or its first."""
-        until = len(self.steps) if at is None else bisect_right(self.steps, at, key=lambda step: step.step)
-        for place in range(until) if first else reversed(range(until)):
-            if key in (metrics := self.steps[place].metrics):
-                return metrics[key]
-        return None
+        steps = self.until(at)
+        return next((step.metrics[key] for step in (steps if first else reversed(steps)) if key in step.metrics), None)
 
     @property
     def history(self) -> KnobHistory:
@@ -99,9 +112,9 @@ class Feed:
         return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
 
     def axes(self) -> dict[str, str]:
-        """The horizontal axes of the charts on which the steps lie apart."""
-        return {key: name for key, name in self.spec.kind_row.axes.items()
-                if self.walks or key not in ("tokens", "env_steps")}
+        """The horizontal axes of the charts on which the steps lie apart; the steps themselves first, as default."""
+        return {"step": "Steps"} | {key: name for key, name in self.spec.kind_row.axes.items()
+                                    if self.walks or key not in ("tokens", "env_steps")}
 
     def rate(self, key: str = "") -> float | None:
         """Steps (or growth of the metric `key`) per active second over the last rows."""
@@ -112,32 +125,56 @@ class Feed:
         return (last - first) / (recent[-1].seconds - recent[0].seconds)
 
 
-def headline(spec: RunSpec, count: int = 5) -> list[Metric]:
-    """The first number of each of the first panels."""
-    return [METRICS[PANELS[key].metrics[0]] for key in spec.row.charts(spec.task_row)[:count]]
+def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
+    """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
+    of a single completion."""
+    feeds = list(feeds)
+    shown = spec.row.charts(spec.task_row)
+    twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds)
+    alone = spec.knobs.get("group_size") == 1
+    return [key for key in shown if not (twice and key == "exact_match")
+            and not (alone and PANELS[key].groups and not any(feed.logged & {*PANELS[key].metrics} for feed in feeds))]
+
+
+def headline(feed: Feed, count: int = 4) -> list[Metric]:
+    """The first number of each of the first charts."""
+    return [_named(METRICS[PANELS[key].metrics[0]], [feed]) for key in charts(feed.spec, [feed])[:count]]
+
+
+def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
+    """The metric as it is in this run: a reward that is the exact match says so, and is a share."""
+    if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
+        return metric
+    exact = METRICS["exact_match"]
+    label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
+    return replace(metric, label=label, unit=exact.unit, scale="rate")
 
 
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
-    """The charts of a run, most telling first, each with the lines that have values.
+    """The charts of a run, most telling first, each with the lines that have values of their own.
 
     A chart without any keeps all its lines while the run goes, and is left out once it has ended.
     """
     feeds = list(feeds)
+    logged, own = (set().union(*(getattr(feed, name) for feed in feeds)) for name in ("logged", "own"))
+    there = logged - ({*REPEATS} - own - {"exact_match"})
     begun = any(feed.steps for feed in feeds)
-    drawn = {key: [name for name in PANELS[key].metrics if any(feed.value(name) is not None for feed in feeds)]
-             for key in spec.row.charts(spec.task_row)}
-    return [_panel(PANELS[key], names or PANELS[key].metrics) for key, names in drawn.items()
-            if names or not (ended and begun)]
+    drawn = {key: [name for name in PANELS[key].metrics if name in there] for key in charts(spec, feeds)}
+    shown = [(PANELS[key], names or PANELS[key].metrics) for key, names in drawn.items()
+             if names or not (ended and begun)]
+    return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
+            for place, (panel, names) in enumerate(shown)]
 
 
-def _panel(panel: Panel, names: Iterable[str]) -> dict[str, Any]:
-    metrics = [METRICS[name] for name in names]
+def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
     first = metrics[0]
-    return {"key": panel.key, "title": panel.title, "symbol": symbol(first.symbol), "unit": first.unit,
-            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"), "scale": _scale(metrics),
+    return {"key": panel.key, "title": first.label if panel.key == "reward" else panel.title,
+            "symbol": symbol(first.symbol), "unit": first.unit, "large": large, "height": HEIGHTS[not large],
+            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"),
+            "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],
             "dots": first.key == DOTTED,
-            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.label.rpartition(", ")[2],
-                         "unit": metric.unit, "digits": metric.digits} for metric in metrics]}
+            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.unit,
+                         "digits": metric.digits} for metric in metrics]}
 
 
 def _scale(metrics: list[Metric]) -> str:
@@ -147,10 +184,11 @@ def _scale(metrics: list[Metric]) -> str:
     return "linear" if metrics[0].scale == "rate" else metrics[0].scale
 
 
-def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool,
-            first: int = 6) -> dict[str, Any]:
+def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, at: int | None = None,
+            unfolded: bool = False) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
+    `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open.
     All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
     one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
     begins with its parent's row there, and the parent's line steps back.
@@ -174,11 +212,12 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         if root:
             markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})
-    charts = panels(specs[0], feeds.values(), ended)
-    key = "+".join([*feeds, *(f"{chart['key']}:{len(chart['metrics'])}" for chart in charts)])
+    drawn = panels(specs[0], feeds.values(), ended)
+    key = "+".join([*feeds, *(f"{chart['key']}:{chart['title']}:{len(chart['metrics'])}" for chart in drawn)])
+    axis = next(iter(feeds.values())).axes()[x].lower()
     awaited = not ended and not any(feed.steps for feed in feeds.values())
-    return {"key": key, "awaited": awaited, "panels": charts, "runs": runs, "markers": markers, "x": x,
-            "smooth": smooth, "first": first, "height": 160}
+    return {"key": key, "awaited": awaited, "panels": drawn, "runs": runs, "markers": markers, "x": x, "axis": axis,
+            "smooth": smooth, "at": at, "unfolded": unfolded}
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:

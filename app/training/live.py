@@ -9,11 +9,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
-from app.held import held
 from app.lab import active, lab
 from app.naming import worded
-from app.session import SMOOTH, SMOOTHEST, X, axis, tell
-from app.training import clock, forking, second_stage, tabs
+from app.session import SMOOTH, axis, tell
+from app.training import clock, forking, hints, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
@@ -63,7 +62,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed, at))
     with right:
-        _view(shown.spec.kind, feed.axes())
+        view.show(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)
     curves = picture(shown, feed, step) if picture else None
@@ -71,9 +70,10 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
-                   first=second_stage.BEFORE if stage else 6)
+                   at=at, unfolded=view.researcher() and not stage)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
+        st.html(hints.line(hints.hints(shown.spec, feed.until(at))))
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
     if stage:
@@ -107,17 +107,3 @@ def _steered_elsewhere(run: RunRow) -> bool:
     elsewhere = any(known.get(name) != value for name, value in moved.items())
     values_of(run, current)
     return elsewhere
-
-
-def _view(kind: str, axes: dict[str, str]) -> None:
-    """How the charts are looked at: one axis and one smoothing for all of them."""
-    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
-    with st.popover(axes[x.value] + (f" · {smooth.value:g}" if smooth.value else ""), icon=":material/tune:",
-                    width="stretch", help="The axis and the smoothing of all charts"):
-        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
-                             key=x.key, on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
-        st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
-                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
-                  "fork.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
-        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
-                   "fork from before it.")

@@ -7,11 +7,9 @@ import html
 import streamlit as st
 
 from app.theme import symbol
+from app.training.feed import LARGE
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.spec.run_spec import RunSpec
-
-FIRST = 6  # charts that the run itself shows first
-BEFORE = 3  # charts of SFT that stand above them, so that both stages are seen at once
 
 CSS = """<style>
 .rl-ahead{opacity:.55}.rl-ahead h4{font-size:15px;font-weight:600;margin:.2rem 0 .5rem;padding:0}
@@ -25,7 +23,7 @@ CSS = """<style>
 
 def frames(spec: RunSpec) -> str:
     """The empty frames of the charts of `spec`, as HTML."""
-    panels = [PANELS[key] for key in spec.row.charts(spec.task_row)[:FIRST]]
+    panels = [PANELS[key] for key in spec.row.charts(spec.task_row)[:LARGE]]
     tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
                     f"<small>{METRICS[panel.metrics[0]].unit}</small><div></div></div>" for panel in panels)
     title = f"Stage 2 of 2: {html.escape(spec.row.label)}"

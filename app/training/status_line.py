@@ -30,7 +30,7 @@ def progress(run: RunRow, feed: Feed) -> str:
 def outcome(run: RunRow, feed: Feed) -> str:
     """What came out: the headline numbers, from first to last."""
     found = []
-    for metric in headline(run.spec, 3):
+    for metric in headline(feed, 3):
         first, last = feed.value(metric.key, first=True), feed.value(metric.key)
         if last is not None:
             found.append(f"{metric.inline} {number(first, metric.digits)} → {number(last, metric.digits)}")
@@ -77,7 +77,7 @@ def numbers(feed: Feed, at: int | None = None) -> str:
     """
     cells, before = [], ""
     speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
-    for metric in (*headline(feed.spec), *speed):
+    for metric in (*headline(feed), *speed):
         last, first = feed.value(metric.key, at=at), feed.value(metric.key, first=True)
         moved = ""
         if last is not None and metric.about == "training" and last != first:

@@ -128,9 +128,6 @@ _COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval
 _CRITIC = "critic_learning_rate gae_lambda normalise"
 _TRUST = "rollout_steps critic_epochs delta cg_iterations damping backtrack backtracks"
 
-_RETURNS = ("episode_return", "eval_return")
-_POLICY_PANELS = (*_RETURNS, "step_kl", "action_entropy")
-_CRITIC_PANELS = ("critic", "explained_variance", "td_error")
 _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
 
 
@@ -151,7 +148,8 @@ _ROWS = (
                r"\pi_\theta)\big]-c_H H\end{gathered}",
          watch="More epochs learn faster until the ratios leave the clip range: then watch the KL of the step.",
          paper="Schulman et al. 2017, arXiv:1707.06347", models=("policy", "critic"), steps=60,
-         panels=(*_POLICY_PANELS, "clip", "surrogate", *_CRITIC_PANELS, "kl_coefficient", *_LAST),
+         panels=("episode_return", "clip", "explained_variance", "eval_return", "step_kl", "action_entropy",
+                 "surrogate", "critic", "td_error", "kl_coefficient", *_LAST),
          source=(f"{_HERE}.ppo:policy_loss", f"{_HERE}.ppo:adapt"),
          defaults={"gae_lambda": 0.95, "rollout_steps": 64, "epochs": 10, "mini_batches": 2, "learning_rate": 2e-3,
                    "critic_learning_rate": 2e-3}),
@@ -161,7 +159,8 @@ _ROWS = (
                r"\hat A_t=\sum_l(\gamma\lambda)^l\delta_{t+l}",
          watch="One batch can ruin the policy: nothing bounds the update. Compare its KL with TRPO's.",
          paper="Mnih et al. 2016, arXiv:1602.01783", models=("policy", "critic"), steps=150,
-         panels=(*_POLICY_PANELS, *_CRITIC_PANELS, *_LAST), source=(f"{_HERE}.policy_gradient:policy_update",),
+         panels=("episode_return", "step_kl", "explained_variance", "eval_return", "action_entropy", "critic",
+                 "td_error", *_LAST), source=(f"{_HERE}.policy_gradient:policy_update",),
          defaults={"gae_lambda": 1.0, "rollout_steps": 5, "learning_rate": 2e-3, "critic_learning_rate": 2e-3,
                    "normalise": False}, optimizers={"policy": _RMSPROP, "critic": _RMSPROP}),
     _row("reinforce", "REINFORCE", "policy_gradient:reinforce",
@@ -170,7 +169,8 @@ _ROWS = (
          latex=r"L=-\frac1N\sum_t\Psi_t\log\pi_\theta(a_t\mid s_t)-c_H H",
          watch="Gradient variance: the four choices of Ψ are measured on the same batch.",
          paper="Williams 1992; Schulman et al. 2016, arXiv:1506.02438, eq. 1", models=("policy", "critic"), steps=40,
-         panels=(*_RETURNS, "gradient_variance", "step_kl", "action_entropy", *_CRITIC_PANELS, *_LAST),
+         panels=("episode_return", "gradient_variance", "action_entropy", "eval_return", "step_kl", "critic",
+                 "explained_variance", "td_error", *_LAST),
          source=(f"{_HERE}.policy_gradient:policy_update", f"{_HERE}.policy_gradient:gradient_variance"),
          defaults={"gamma": 0.99, "gae_lambda": 0.97, "learning_rate": 1e-2, "critic_learning_rate": 1e-2,
                    "environments": 16, "anneal": False}),
@@ -181,8 +181,8 @@ _ROWS = (
                r"\Delta\theta=\sqrt{\tfrac{2\delta}{g^\top F^{-1}g}}\;F^{-1}g",
          watch="The KL of the step stays just under δ; a share of 0 means that the line search found no step.",
          paper="Schulman et al. 2015, arXiv:1502.05477", models=("policy", "critic"), steps=100,
-         panels=(*_POLICY_PANELS, "surrogate", "line_search", "step_norm", *_CRITIC_PANELS, "grad_norm",
-                 "episode_length", "env_speed", "memory"),
+         panels=("episode_return", "step_kl", "line_search", "eval_return", "action_entropy", "surrogate", "step_norm",
+                 "critic", "explained_variance", "td_error", "grad_norm", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
          defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
     _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
@@ -193,8 +193,8 @@ _ROWS = (
                r"\end{gathered}",
          watch="Mean Q: when it grows far above the returns, the network bootstraps from its own errors.",
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
-         steps=120, panels=(*_RETURNS, "td_error", "q_mean", "loss", "epsilon", "grad_norm", "replay",
-                           "episode_length", "env_speed", "memory"),
+         steps=120, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
+                           "replay", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
          defaults={"max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
                    "gradient_steps": 16, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,

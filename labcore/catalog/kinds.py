@@ -23,8 +23,8 @@ class Kind:
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
-    defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts, the first one as
-    default; `speed` is the metric of its pace.
+    defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts beside the steps; the
+    first one is where runs are compared by default. `speed` is the metric of its pace.
     """
 
     key: str

@@ -81,8 +81,8 @@ _EPISODES = Knob("episodes_per_update", "Episodes per update", 4, "Higher: a ste
 _KNOBS = {"planning": _PLANNING, "temporal_difference": _LEARNING, "tabular_policy_gradient": _GRADIENT}
 _PANELS = {
     "planning": ("value_error", "value_change", "start_value"),
-    "temporal_difference": ("episode_return", "moves", "value_error", "q_error", "start_value", "td_error", "epsilon"),
-    "tabular_policy_gradient": ("episode_return", "moves", "value_error", "start_value", "td_error", "action_entropy"),
+    "temporal_difference": ("episode_return", "start_value", "q_error", "moves", "value_error", "td_error", "epsilon"),
+    "tabular_policy_gradient": ("episode_return", "start_value", "action_entropy", "moves", "value_error", "td_error"),
 }
 _STEPS = {"planning": 2000, "temporal_difference": 300, "tabular_policy_gradient": 300}
 _MODELS = {"planning": ("V",), "temporal_difference": ("Q",), "tabular_policy_gradient": ("policy", "V")}

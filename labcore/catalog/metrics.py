@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError
@@ -19,7 +19,7 @@ class Metric:
 
     `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
     ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
-    where neither is (an entropy, a learning rate).
+    where neither is (an entropy, a learning rate). `short` names its line among those of one chart.
     """
 
     key: str
@@ -32,6 +32,12 @@ class Metric:
     digits: int = 3
     about: Literal["training", "machine"] = "training"
     better: Literal["higher", "lower", ""] = ""
+    short: str = ""
+
+    @property
+    def line(self) -> str:
+        """What its line is called in a chart of several: the label, or what follows its last comma."""
+        return self.short or self.label.rpartition(", ")[2]
 
     @property
     def axis(self) -> str:
@@ -44,24 +50,38 @@ class Metric:
         return self.label if self.label[1:2].isupper() else self.label[0].lower() + self.label[1:]
 
 
+Family = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the metrics drawn on it, in order; the first one gives the headline number."""
+    """One chart: the metrics drawn on it, in order; the first one gives the headline number.
+
+    `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
+    zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
+    prompt, so there is nothing to draw where a prompt has one only.
+    """
 
     key: str
     title: str
     metrics: tuple[str, ...]
+    family: Family
+    small: bool = False
+    groups: bool = False
 
 
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
-           "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher"),
+           "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher",
+           short="mean"),
     Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what "
-           "completions are compared by.", r"\bar R'", better="higher"),
+           "completions are compared by.", r"\bar R'", better="higher", short="shaped"),
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
-           "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher"),
+           "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher",
+           short="verifier"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
-           "Above zero. At zero every completion scores the same and nothing can be learnt."),
+           "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
            "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
@@ -69,7 +89,7 @@ _ALL = (
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),
     Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
            "tokens. Logged at β = 0 too.", r"\widehat{KL}_{k3}", "Grows slowly. A sudden jump: the policy has left "
-           "the reference; raise β or lower the learning rate.", scale="symlog", better="lower"),
+           "the reference; raise β or lower the learning rate.", scale="symlog", better="lower", short="k3"),
     Metric("kl/k1", "KL, k1", "nats/token", "Mean of log π − log π_ref: unbiased, noisy, can be negative.", "k_1",
            scale="symlog", better="lower"),
     Metric("kl/k2", "KL, k2", "nats/token", "Mean of (log π − log π_ref)²/2: biased, low noise.", "k_2",
@@ -81,10 +101,11 @@ _ALL = (
            "and learning stops."),
     Metric("clip_frac/region", "Clipped", "share", "Share of tokens or actions whose gradient the clip cuts off: ratio "
            "beyond the bound on the side that the advantage pushes to. CISPO caps the weight there: the "
-           "gradient stays.", healthy="0 with one update per batch; 0.02 to 0.3 with more.", scale="rate"),
-    Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate"),
+           "gradient stays.", healthy="0 with one update per batch; 0.02 to 0.3 with more.", scale="rate", short="all"),
+    Metric("clip_frac/low", "Clipped low", "share", "Ratio below 1 − ε_low with a negative advantage.", scale="rate",
+           short="low"),
     Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
-           scale="rate"),
+           scale="rate", short="high"),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
            "learnt from.", healthy="Well above 0: at 0 nothing is learnt.", scale="rate"),
     Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its "
@@ -115,7 +136,7 @@ _ALL = (
            "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate",
            better="higher"),
     Metric("rewards/margins", "Margin", "nats × β", "Mean implicit reward of the chosen minus that of the rejected "
-           "completion.", r"\beta\Delta", "Rises.", better="higher"),
+           "completion.", r"\beta\Delta", "Rises.", better="higher", short="margin"),
     Metric("rewards/chosen", "Implicit reward, chosen", "nats × β", "β × log-ratio to the reference of the chosen "
            "completions."),
     Metric("rewards/rejected", "Implicit reward, rejected", "nats × β", "β × log-ratio to the reference of the "
@@ -133,7 +154,7 @@ _ALL = (
            digits=1),
     Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
     Metric("eval_return", "Evaluation return (greedy)", "reward/episode", "Mean return of the greedy policy, in "
-           "environments of its own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher"),
+           "environments of its own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher", short="mean"),
     Metric("eval_return/min", "Evaluation return (greedy), worst", "reward/episode", "Smallest return of the "
            "evaluation's episodes.", digits=2, better="higher"),
     Metric("eval_length", "Evaluation length (greedy)", "steps", "Mean length of the evaluation's episodes.", digits=1),
@@ -170,18 +191,19 @@ _ALL = (
            "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog", digits=0, better="lower"),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
            "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
-           better="lower"),
+           better="lower", short="mean"),
     Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
            r"\max|V-V^*|", better="lower"),
     Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
            r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong.", better="lower"),
     Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
            "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
-    Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)"),
+    Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)",
+           short="table"),
     Metric("start_value/greedy", "Value of the greedy policy", "reward", "Exact value of the start under "
            "the policy that takes the best action of the tables, by a linear solve.", r"V_{greedy}(s_0)",
-           "Reaches the best possible.", better="higher"),
-    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)"),
+           "Reaches the best possible.", better="higher", short="greedy"),
+    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)", short="best"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
            "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower"),
     Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",
@@ -230,50 +252,54 @@ def ordered(keys: Iterable[str]) -> list[str]:
     return sorted(known, key=lambda key: (places.get(key, len(places)), key))
 
 _PANELS = (
-    Panel("reward", "Reward", ("reward", "reward_std", "reward/shaped", "reward/verifier")),
-    Panel("exact_match", "Exact match", ("exact_match", "frac_reward_zero_std")),
-    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2")),
-    Panel("entropy", "Entropy", ("entropy",)),
-    Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high")),
-    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised")),
-    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised")),
-    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised")),
-    Panel("selection", "Selection", ("selection/kept_frac",)),
-    Panel("rounds", "Sampling rounds", ("selection/rounds",)),
-    Panel("length", "Completion length", ("completions/mean_length",)),
-    Panel("truncated", "Truncated", ("completions/truncated_frac",)),
-    Panel("critic", "Critic loss", ("value_loss",)),
-    Panel("explained_variance", "Explained variance", ("explained_variance",)),
-    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",)),
-    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected")),
-    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected")),
-    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",)),
-    Panel("grad_norm", "Gradient norm", ("grad_norm",)),
-    Panel("loss", "Loss", ("loss",)),
-    Panel("speed", "Speed", ("tokens_per_second",)),
-    Panel("memory", "Memory", ("memory",)),
-    Panel("episode_return", "Return", ("episode_return",)),
-    Panel("eval_return", "Evaluation return (greedy)", ("eval_return", "eval_return/min")),
-    Panel("episode_length", "Episode length", ("episode_length",)),
-    Panel("moves", "Moves to the goal", ("moves_to_goal",)),
-    Panel("step_kl", "KL of the step", ("kl/step",)),
-    Panel("action_entropy", "Entropy", ("entropy/action",)),
-    Panel("td_error", "TD error", ("td_error",)),
-    Panel("epsilon", "Exploration", ("epsilon",)),
-    Panel("q_mean", "Mean Q", ("q/mean",)),
-    Panel("replay", "Replay", ("replay_size",)),
-    Panel("kl_coefficient", "KL coefficient", ("beta",)),
-    Panel("policy_loss", "Policy loss", ("policy_loss",)),
-    Panel("step_norm", "Update norm", ("step_norm",)),
-    Panel("line_search", "Line search", ("line_search/share",)),
+    Panel("reward", "Reward", ("reward", "reward_std", "reward/shaped", "reward/verifier"), "reward"),
+    Panel("exact_match", "Exact match", ("exact_match",), "reward"),
+    Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
+    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),
+    Panel("entropy", "Entropy", ("entropy",), "entropy"),
+    Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
+    Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
+    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),
+    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
+    Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
+    Panel("length", "Completion length", ("completions/mean_length",), "system"),
+    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip", small=True),
+    Panel("critic", "Critic loss", ("value_loss",), "critic"),
+    Panel("explained_variance", "Explained variance", ("explained_variance",), "critic"),
+    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward"),
+    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence"),
+    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
+    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward"),
+    Panel("grad_norm", "Gradient norm", ("grad_norm",), "gradient"),
+    Panel("loss", "Loss", ("loss",), "gradient"),
+    Panel("speed", "Speed", ("tokens_per_second",), "system"),
+    Panel("memory", "Memory", ("memory",), "system"),
+    Panel("episode_return", "Return", ("episode_return",), "reward"),
+    Panel("eval_return", "Evaluation return (greedy)", ("eval_return", "eval_return/min"), "reward"),
+    Panel("episode_length", "Episode length", ("episode_length",), "system"),
+    Panel("moves", "Moves to the goal", ("moves_to_goal",), "reward"),
+    Panel("step_kl", "KL of the step", ("kl/step",), "divergence"),
+    Panel("action_entropy", "Entropy", ("entropy/action",), "entropy"),
+    Panel("td_error", "TD error", ("td_error",), "critic"),
+    Panel("epsilon", "Exploration", ("epsilon",), "entropy"),
+    Panel("q_mean", "Mean Q", ("q/mean",), "critic"),
+    Panel("replay", "Replay", ("replay_size",), "system"),
+    Panel("kl_coefficient", "KL coefficient", ("beta",), "divergence"),
+    Panel("policy_loss", "Policy loss", ("policy_loss",), "gradient"),
+    Panel("step_norm", "Update norm", ("step_norm",), "gradient"),
+    Panel("line_search", "Line search", ("line_search/share",), "gradient"),
     Panel("gradient_variance", "Gradient variance", (
         "gradient_variance/advantage", "gradient_variance/baseline", "gradient_variance/reward_to_go",
-        "gradient_variance/total_return")),
-    Panel("value_error", "Error of V", ("value_error", "value_error/max")),
-    Panel("q_error", "Error of Q", ("q_error",)),
-    Panel("value_change", "Change of V", ("value_change",)),
-    Panel("start_value", "Value of the start", ("start_value/greedy", "start_value/best", "start_value")),
-    Panel("env_speed", "Speed", ("env_steps_per_second",)),
+        "gradient_variance/total_return"), "gradient"),
+    Panel("value_error", "Error of V", ("value_error", "value_error/max"), "critic"),
+    Panel("q_error", "Error of Q", ("q_error",), "critic"),
+    Panel("value_change", "Change of V", ("value_change",), "critic"),
+    Panel("start_value", "Value of the start", ("start_value/greedy", "start_value/best", "start_value"), "reward"),
+    Panel("env_speed", "Speed", ("env_steps_per_second",), "system"),
 )
 
 PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}

@@ -72,7 +72,7 @@ class Summary:
 
 def headline(spec: RunSpec) -> str:
     """The headline metric of a run: the first of its first chart."""
-    return PANELS[spec.row.panels[0]].metrics[0]
+    return PANELS[spec.row.charts(spec.task_row)[0]].metrics[0]
 
 
 def headline_among(metrics: Sequence[str]) -> str:

@@ -123,7 +123,7 @@ def test_single_episodes_reach_the_chart(page, lab):
     chart, = (data for data in (json.loads(each.proto.json) for each in test.get("bidi_component")) if "panels" in data)
     (run,) = chart["runs"].values()
     assert run["rows"][2][4] == [[300, 9.0], [300, 9.0]]
-    assert chart["x"] == "env_steps" and chart["markers"][0]["text"] == "η 0.002 → 0.001"
+    assert chart["x"] == "step" and chart["markers"][0]["text"] == "η 0.002 → 0.001"
 
 
 def test_a_sample_that_is_gone_is_no_fault(page, lab):

@@ -147,7 +147,8 @@ def test_a_row_names_functions_that_there_are(key, name):
 def test_the_loss_of_a_language_model_comes_first_and_its_machine_last(key):
     row = ALGORITHMS[key]
     assert row.latex.startswith(("L = ", r"\begin{gathered}L = "))
-    assert row.panels[-2:] == ("speed", "memory") and row.panels.index("loss") > row.panels.index("grad_norm")
+    assert row.panels[-2:] == ("speed", "memory")
+    assert (row.panels.index("loss") > row.panels.index("grad_norm")) == (row.loop != "sft")  # there it is what falls
 
 
 @pytest.mark.parametrize("key", ALGORITHMS)

@@ -37,10 +37,7 @@ function drawEnds(chart, panel) {
     const inside = x >= 0 && x <= xaxis._length + 1 && y >= -1 && y <= yaxis._length + 1;
     if (inside) found.push({ index, top: y + yaxis._offset - 7 });
   });
-  found.sort((a, b) => a.top - b.top);
-  found.forEach((each, place) => { each.top = Math.max(each.top, (found[place - 1]?.top ?? -14) + 14); });
-  let floor = yaxis._offset + yaxis._length;
-  for (const each of [...found].reverse()) { each.top = Math.min(each.top, floor - 14); floor = each.top; }
+  moveApart(found, yaxis._offset + yaxis._length);
   panel.ends.append(...found.map(({ index, top }) => {
     const name = document.createElement("span");
     [name.textContent, name.title] = [chart.groups[index].end, chart.groups[index].short];

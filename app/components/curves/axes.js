@@ -73,3 +73,50 @@ function markLayout(marks, range, pixels, words = true) {
   }
   return { shapes, annotations, worded, top: 8 + 14 * levels.length };
 }
+
+const NEAR = 62; // pixels: marks that are nearer fold to one flag, whose words fit there
+const LETTER = 6.2; // pixels
+const MOST_LISTED = 12;
+
+// The same on one level, whatever their number: marks that are near each other fold to one flag with their count, and
+// the list of them to hover. Only a mark that stands alone is among the `worded`.
+function foldedLayout(marks, range, pixels) {
+  const shapes = [...new Map(marks.map((mark) => [mark.x, mark])).values()].map(({ x, colour }) => ({ type: "line",
+    x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: colour, width: 1, dash: "dot" } }));
+  const flags = flagsOf(marks, range, pixels);
+  const annotations = flags.map(({ x, text, right, marks: [mark], list }) => ({ x, yref: "paper", y: 1, yshift: -2,
+    yanchor: "bottom", showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
+    font: { size: 12, color: mark.colour }, ...mark.more, text: escaped(text),
+    ...(list && { captureevents: true, hovertext: list, text: `<b>${escaped(text)}</b>` }) }));
+  const worded = flags.map((flag) => (flag.list ? {} : flag.marks[0]));
+  return { shapes, annotations, worded, top: 22 };
+}
+
+// The flags from left to right, each with the words that have room before its neighbours.
+function flagsOf(marks, range, pixels) {
+  const place = ({ x }) => (x - range[0]) / (range[1] - range[0]) * pixels;
+  const flags = [];
+  for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
+    const last = flags.at(-1);
+    if (last && place(mark) - place(last) < NEAR) last.marks.push(mark);
+    else flags.push({ x: mark.x, marks: [mark] });
+  }
+  let free = pixels;
+  for (const flag of flags.reverse()) {
+    const words = flag.marks.length > 1 ? `${flag.marks.length} changes` : flag.marks[0].text;
+    const at = place(flag), long = words.length * LETTER;
+    flag.right = flag === flags[0] && at + long > pixels;
+    const room = flag.right ? Math.max(at - (flags[1] ? place(flags[1]) + NEAR : 0), NEAR) : free - at;
+    const most = Math.max(1, Math.floor(room / LETTER));
+    flag.text = words.length > most ? `${words.slice(0, most - 1).trimEnd()}…` : words;
+    flag.list = flag.marks.length > 1 ? listOf(flag.marks) : "";
+    free = (flag.right ? at - flag.text.length * LETTER : at) - 8;
+  }
+  return flags.reverse();
+}
+
+function listOf(marks) {
+  const lines = marks.slice(0, MOST_LISTED).map(({ text, when }) => escaped(`${when}: ${text}`));
+  const rest = marks.length > MOST_LISTED ? [`… and ${marks.length - MOST_LISTED} more`] : [];
+  return [...lines, ...rest, "Zoom in to click one of them"].join("<br>");
+}

@@ -2,10 +2,14 @@
 //
 //   groups  [{ colour: [light, dark], short, dash, bold, muted }]
 //   panels  Map key -> { title, symbol, unit, help, scale, digits, axis, height, caption, alt, marks, order, lines }
-//   lines   Map key -> { kind, group, x, y } and, where they differ from the group's, name, metric, dash, width, digits
-//   form    one of FORMS; theme; scene; xmax, the end of the horizontal axis
+//   lines   Map key -> { kind, group, x, y } and, where they differ from the group's, name, metric, dash, width,
+//           digits, hue: [light, dark]
+//   form    one of FORMS, of all panels or of each; theme; scene; xmax, the end of the horizontal axis
 //
-// and may have `above()`, called before its panels are drawn, and `drawn(panel)`, called after each of them.
+// A panel may have `reach`, its vertical axis as somebody chose it; `endings`, the names of its lines, which need room
+// at their ends; and `waits`: it has nothing to draw yet.
+//
+// and may have `above()`, called before its panels are drawn, `drawn(panel)`, called after each of them, and `ended()`.
 
 const charts = new WeakMap();
 
@@ -98,7 +102,7 @@ async function render(chart, all = false) {
   const turn = chart.turn = Symbol("turn");
   chart.above?.();
   for (const panel of chart.panels.values()) {
-    if ((panel.box?.hidden ?? true) || !panel.changed) continue;
+    if ((panel.box?.hidden ?? true) || panel.waits || !panel.changed) continue;
     draw(chart, panel);
     if (chart.panels.size > 1) await new Promise((resolve) => setTimeout(resolve, 0));
     if (chart.turn !== turn || !chart.root.isConnected) return;
@@ -106,6 +110,7 @@ async function render(chart, all = false) {
 }
 
 export const dispose = disposing(charts, (chart) => {
+  chart.ended?.();
   chart.scene?.charts.delete(chart);
   chart.observer.disconnect();
   chart.panels.forEach((panel) => panel.plot && Plotly?.purge(panel.plot));

@@ -4,7 +4,8 @@
 const FORMS = {
   main: { left: 50, right: 12, bottom: 40, across: 8, up: 7, rates: [0, 0.25, 0.5, 0.75, 1], words: true, title: 4 },
   small: { left: 50, right: 12, bottom: 26, across: 4, up: 4, rates: [0, 0.25, 0.5, 0.75, 1], words: false },
-  live: { left: 46, right: 10, bottom: 34, across: 6, up: 5, rates: [0, 0.5, 1], words: true, title: 2 },
+  large: { left: 46, right: 12, bottom: 38, across: 6, up: 5, rates: [0, 0.25, 0.5, 0.75, 1], fold: true, title: 4 },
+  below: { left: 46, right: 12, bottom: 22, across: 5, up: 4, rates: [0, 0.5, 1], fold: true },
 };
 
 function xRange(chart, panel) {
@@ -12,16 +13,17 @@ function xRange(chart, panel) {
 }
 
 function yAxis(chart, panel, axis, pixels) {
-  const y = { ...axis, gridcolor: chart.theme.line, nticks: chart.form.up, automargin: false };
-  if (panel.scale === "rate") Object.assign(y, { range: [-0.03, 1.03], tickvals: chart.form.rates });
+  const form = panel.form ?? chart.form;
+  const y = { ...axis, gridcolor: chart.theme.line, nticks: form.up, automargin: false };
+  if (panel.scale === "rate") Object.assign(y, { range: [-0.03, 1.03], tickvals: form.rates });
   if (panel.scale === "symlog") {
     const values = linesOf(panel).filter((line) => !chart.scene.hidden.has(hiderOf(line))).flatMap((line) => line.y);
     Object.assign(y, symlogAxis(values.length ? values : [0], pixels));
   }
-  if (chart.blank) Object.assign(y, { range: [0, 1], tickvals: [0, 0.5, 1], showticklabels: false });
+  if (panel.reach) Object.assign(y, panel.reach.axis);
   if (panel.zoom) {
     Object.assign(y, { range: panel.zoom, autorange: false });
-    if (panel.scale === "rate") delete y.tickvals;
+    if (panel.scale !== "symlog") ["tickvals", "dtick", "tick0"].forEach((name) => delete y[name]);
   }
   if (panel.yTitle) y.title = { text: panel.yTitle, standoff: 4, font: { size: 12 } };
   return y;
@@ -35,14 +37,16 @@ function marksOf(chart, panel, range) {
 
 function layoutOf(chart, panel) {
   const { ink, line, ground } = chart.theme;
-  const form = chart.form;
+  const form = panel.form ?? chart.form;
   const axis = { tickfont: { size: 12 }, zeroline: false, linecolor: line, tickcolor: line };
   const width = panel.plot.clientWidth || 400;
-  panel.room = panel.ends && width > 560 && panel.names ? Math.min(130, width * 0.17) : 0;
+  panel.room = panel.endings ? roomOf(panel.endings, width)
+    : panel.ends && width > 560 && panel.names ? Math.min(130, width * 0.17) : 0;
   const margin = { l: panel.yTitle ? 64 : form.left, r: panel.room || form.right, b: form.bottom };
   const range = xRange(chart, panel);
   const { shapes, annotations, worded, top } = range
-    ? markLayout(marksOf(chart, panel, range), range, Math.max(width - margin.l - margin.r, 120), form.words)
+    ? (form.fold ? foldedLayout : markLayout)(marksOf(chart, panel, range), range,
+      Math.max(width - margin.l - margin.r, 120), form.words)
     : { shapes: [], annotations: [], worded: [], top: 8 };
   panel.worded = worded; // of the annotations, in their order
   panel.plot.style.setProperty("--rl-words", `${top - 8}px`); // a chart's buttons can stand below them

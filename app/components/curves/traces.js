@@ -20,7 +20,7 @@ function hoverOf(panel, line, band) {
 
 function traceOf(chart, panel, line) {
   const group = chart.groups[line.group];
-  const colour = colourOf(chart, line.group);
+  const colour = line.hue ? line.hue[chart.theme.dark ? 1 : 0] : colourOf(chart, line.group);
   const y = line.y.map((each) => scaled(panel, each));
   const faint = group.muted ? 0.5 : 1; // it steps back
   const base = { type: "scatter", mode: "lines", connectgaps: true, x: [...line.x], y, customdata: [],

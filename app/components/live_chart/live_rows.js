@@ -7,13 +7,12 @@ const POSITIONS = {
   updates: (row) => row[3].updates ?? row[0], tokens: (row) => row[1], env_steps: (row) => row[1],
   seconds: (row) => row[2], step: (row) => row[0],
 };
-const DASHES = ["solid", "dot", "dash", "dashdot"];
-
 // Rows are kept by run; those that are here already are dropped. False where some are missing in between.
 function takeRows(chart, incoming) {
   for (const [id, run] of Object.entries(incoming)) {
     const kept = (chart.runs[id] ??= { rows: [], last: 0, dots: new Map() });
-    Object.assign(kept, { label: run.label, colour: run.colour, muted: run.muted, root: run.root, parent: run.parent });
+    Object.assign(kept, { label: run.label, colour: run.colour, muted: run.muted, root: run.root, parent: run.parent,
+      total: run.total });
     if (run.after > kept.last) return false;
     for (const row of run.rows) {
       if (row[4]) kept.dots.set(row[0], row[4]);
@@ -27,15 +26,16 @@ function takeRows(chart, incoming) {
 function makeLines(chart, panel) {
   const runs = Object.keys(chart.runs);
   const several = runs.length > 1;
-  const lines = runs.flatMap((run, group) => panel.metrics.flatMap(({ key, label, digits }, place) => {
-    const { root, label: named } = chart.runs[run];
-    const base = { run, group, metric: key, digits: Math.max(digits, 3), dash: DASHES[place % 4],
-      width: place ? 1.4 : 1.75, name: (several ? `${named} · ` : "") + label };
+  const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
+  const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
+    const { root, label: named, colour } = chart.runs[run];
+    const base = { run, group, metric: key, digits: Math.max(digits, 3), width: place ? 1.4 : 2,
+      hue: huesOf(several ? colour : panel.colour, place), name: (several ? `${named} · ` : "") + label };
     return [...(panel.dots && !place ? [{ ...base, kind: "dots", name: "" }] : []),
       ...(chart.smooth ? [{ ...base, kind: "raw" }] : []), { ...base, kind: "line" },
       ...(root !== null ? [{ ...base, kind: "root", name: "", size: 7 }] : [])];
   })).sort((a, b) => Boolean(chart.runs[b.run].muted) - Boolean(chart.runs[a.run].muted));
-  lines.forEach((line) => Object.assign(line, { x: [], y: [], taken: 0,
+  lines.forEach((line) => Object.assign(line, { x: [], y: [], taken: 0, low: Infinity, high: -Infinity,
     average: line.kind === "line" && chart.smooth ? smoother(chart.smooth, breaksOf(chart, line.run)) : null }));
   panel.lines = new Map(lines.entries());
   panel.order = [...panel.lines.keys()];
@@ -47,6 +47,8 @@ function fill(chart, line) {
   for (const row of run.rows.slice(line.taken)) pointsOf(chart, line, run, row).forEach(([x, y]) => {
     line.x.push(x);
     line.y.push(y);
+    line.low = Math.min(line.low, y);
+    line.high = Math.max(line.high, y);
   });
   line.taken = run.rows.length;
 }
@@ -97,9 +99,4 @@ function markerAt(chart, marker) {
   if (chart.x === "updates" && marker.update != null) return marker.update;
   const before = rows.findLast((row) => row[0] <= marker.step) ?? rows[0];
   return before ? POSITIONS[chart.x](before) : 0;
-}
-
-function furthest(chart) {
-  const ends = Object.values(chart.runs).map((run) => (run.rows.length ? POSITIONS[chart.x](run.rows.at(-1)) : 0));
-  return niceCeil(Math.max(1, ...ends));
 }

@@ -19,7 +19,7 @@ ROWS = (
         watch="Zero-variance groups: when most groups are all right or all wrong, the gradient dies. "
               "The clip acts from the second update of a batch on: with μ = 1 and one mini-batch it does nothing.",
         paper="Shao et al. 2024, arXiv:2402.03300", defaults={"beta": 0.04},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "kl", "zero_variance")),
     row("reinforce", "REINFORCE", "online",
         summary="Reward minus the batch mean, times the log-probability. One update per batch, no ratio, no clip.",
         latex=r"L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
@@ -31,7 +31,7 @@ ROWS = (
         defaults={"beta": 0.02, "advantage": "batch_mean", "ratio": "none", "surrogate": "score_function",
                   "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum"},
         models=("policy", "reference"),
-        panels=online_panels(less=("clip", "surrogate"))),
+        panels=online_panels("reward", "kl", "grad_norm", less=("clip", "surrogate"))),
     row("rloo", "RLOO", "online",
         summary="The baseline of each completion is the mean reward of the others in its group: unbiased, no critic.",
         latex=r"L = -\frac1B\sum_i\Big[\min\big(\rho_i\hat A_i,\ \operatorname{clip}(\rho_i, 1-\varepsilon_{low}, "
@@ -42,7 +42,7 @@ ROWS = (
         paper="Ahmadian et al. 2024, arXiv:2402.14740",
         defaults={"beta": 0.02, "advantage": "leave_one_out", "ratio": "sequence_sum", "kl_estimator": "k1",
                   "kl_placement": "reward", "aggregation": "sequence_mean_token_mean"},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
     row("ppo", "PPO", "online",
         summary="A separate critic values every token; several clipped passes over each batch in mini-batches.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ "
@@ -58,7 +58,7 @@ ROWS = (
                   "aggregation": "token_mean", "updates_per_batch": 2, "mini_batches": 2, "group_size": 1,
                   "prompts_per_step": 128},
         models=("policy", "reference", "critic"),
-        panels=online_panels(more=("critic", "explained_variance"))),
+        panels=online_panels("reward", "clip", "explained_variance", more=("critic",))),
     row("dr_grpo", "Dr. GRPO", "online",
         summary="GRPO without its two biases: no division by the group's standard deviation, none by the completion's "
                 "length.",
@@ -69,7 +69,7 @@ ROWS = (
               "so the gradient is shorter than GRPO's.",
         paper="Liu et al. 2025, arXiv:2503.20783",
         defaults={"advantage": "group_mean", "aggregation": "constant_length", "kl_placement": "off"},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "length", "zero_variance")),
     row("dapo", "DAPO", "online",
         summary="GRPO for long answers: a higher upper clip, batches refilled until groups have signal, a soft "
                 "penalty near the length limit, equal weight for all tokens, no KL.",
@@ -81,7 +81,7 @@ ROWS = (
         paper="Yu et al. 2025, arXiv:2503.14476",
         defaults={"clip_high": 0.28, "aggregation": "token_mean", "kl_placement": "off", "selection": "informative",
                   "resample_rounds": 3, "shaping": "overlong"},
-        models=("policy", "reference"), panels=online_panels(more=("selection", "rounds"))),
+        models=("policy", "reference"), panels=online_panels("reward", "selection", "rounds")),
     row("gspo", "GSPO", "online",
         summary="GRPO with one ratio per sequence, the geometric mean of its tokens' ratios: a whole answer is "
                 "clipped, or none of it.",
@@ -92,7 +92,7 @@ ROWS = (
               "4e-4 for large models; small models make larger steps and want more.",
         paper="Zheng et al. 2025, arXiv:2507.18071",
         defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
     row("cispo", "CISPO", "online",
         summary="No token loses its gradient: the ratio is only a fixed weight of log π, capped from above.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\operatorname{sg}\big(\min(\rho_t, \varepsilon_{max})\big)\hat "
@@ -102,7 +102,8 @@ ROWS = (
               "policy.",
         paper="MiniMax 2025, arXiv:2506.13585", without=CLIP, extra_knobs=(RATIO_CAP,),
         defaults={"surrogate": "detached_weight", "aggregation": "token_mean", "kl_placement": "off"},
-        models=("policy", "reference"), panels=online_panels(less=("surrogate",), more=("surrogate_weight",))),
+        models=("policy", "reference"),
+        panels=online_panels("reward", "clip", "zero_variance", less=("surrogate",), more=("surrogate_weight",))),
     row("sapo", "SAPO", "online",
         summary="A smooth gate in place of the clip: a token's gradient fades as its ratio leaves 1, and never drops "
                 "to zero at once.",
@@ -113,7 +114,8 @@ ROWS = (
               "policy.",
         paper="Gao et al. 2025, arXiv:2511.20347", without=CLIP, extra_knobs=(GATE_POSITIVE, GATE_NEGATIVE),
         defaults={"surrogate": "soft_gate", "kl_placement": "off"},
-        models=("policy", "reference"), panels=online_panels(less=("clip", "surrogate"), more=("surrogate_gate",))),
+        models=("policy", "reference"),
+        panels=online_panels("reward", "ratio", "zero_variance", less=("clip", "surrogate"), more=("surrogate_gate",))),
     row("remax", "ReMax", "online",
         summary="The baseline of each completion is the reward of the greedy completion of its prompt: no critic, no "
                 "group.",
@@ -125,7 +127,7 @@ ROWS = (
         paper="Li et al. 2023, arXiv:2310.10505",
         defaults={"beta": 0.02, "advantage": "greedy_baseline", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
     row("reinforce_pp", "REINFORCE++", "online",
         summary="PPO's clip without a critic: every token's rewards from there on, whitened over the whole batch.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ \operatorname{clip}"
@@ -138,7 +140,7 @@ ROWS = (
         paper="Hu et al. 2025, arXiv:2501.03262", extra_knobs=(GAMMA,),
         defaults={"beta": 0.01, "advantage": "reward_to_go_whitened", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
-        models=("policy", "reference"), panels=online_panels()),
+        models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
     row("raft", "RAFT", "online",
         summary="Samples several completions, keeps the best of each prompt, and imitates it.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
@@ -148,5 +150,6 @@ ROWS = (
         paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch"),
         defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
                   "aggregation": "token_mean", "selection": "best_of_group"},
-        models=("policy", "reference"), panels=online_panels(less=("clip", "surrogate"), more=("selection",))),
+        models=("policy", "reference"),
+        panels=online_panels("reward", "entropy", "kl", less=("clip", "surrogate"), more=("selection",))),
 )

@@ -13,7 +13,7 @@ ROWS = (
               "it less far than the online algorithms on verifiable tasks.",
         paper="Rafailov et al. 2023, arXiv:2305.18290",
         models=("policy", "reference"),
-        panels=("accuracy", "exact_match", "margin", "logps", "kl", "entropy", "length", "truncated",
+        panels=("exact_match", "margin", "logps", "accuracy", "kl", "entropy", "length", "truncated",
                 *LAST_PANELS)),
     row("online_dpo", "Online DPO", "preference",
         summary="DPO on fresh pairs: at every step the policy answers each prompt, and the better answer is the "
@@ -26,6 +26,6 @@ ROWS = (
         without=("pair_prompts", "eval_every", "eval_prompts"),
         defaults={"pairs": "policy_each_step", "beta": 0.1, "group_size": 4},
         models=("policy", "reference"),
-        panels=("reward", "exact_match", "accuracy", "margin", "logps", "kl", "entropy", "length", "truncated",
-                *LAST_PANELS)),
+        panels=("reward", "margin", "logps", "exact_match", "zero_variance", "accuracy", "kl", "entropy", "length",
+                "truncated", *LAST_PANELS)),
 )

@@ -12,7 +12,7 @@ from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, SFT
 
 KNOBS = {"online": ONLINE, "preference": PREFERENCE, "sft": SFT}
 
-ONLINE_PANELS = ("reward", "exact_match", "kl", "entropy", "clip", "surrogate", "length", "truncated")
+ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", "surrogate", "length", "truncated")
 LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
 CLIP = ("clip_low", "clip_high")
 
@@ -25,6 +25,7 @@ def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = Mapp
     return Algorithm(key, label, loop, knobs=knobs, **rest)
 
 
-def online_panels(less: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The panels of an online algorithm, `less` some, with `more` before the last ones."""
-    return (*(panel for panel in ONLINE_PANELS if panel not in less), *more, *LAST_PANELS)
+def online_panels(*story: str, less: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The panels of an online algorithm: those that tell its `story`, then all others, `less` some, with `more`."""
+    others = (*(panel for panel in ONLINE_PANELS if panel not in less), *more, *LAST_PANELS)
+    return (*story, *(panel for panel in others if panel not in story))

@@ -11,5 +11,6 @@ ROWS = (
         watch="Stops at the target: a base that is already perfect leaves RL nothing to learn.",
         paper="Ouyang et al. 2022, arXiv:2203.02155",
         models=("policy",), steps=400,
-        panels=("exact_match", "token_accuracy", "entropy", "length", "truncated", *LAST_PANELS)),
+        panels=("exact_match", "loss", "token_accuracy", "entropy", "length", "truncated",
+                *(panel for panel in LAST_PANELS if panel != "loss"))),
 )

@@ -1,0 +1,79 @@
+// How far the axes reach: round numbers that seldom change, and at most once a second.
+
+const CALM = 1000; // milliseconds between two changes of an axis
+const LEAST_TOP = 0.02; // where the axis of a share that is usually small ends at the least
+const DECADES = 2; // a logarithmic axis is for values that span more
+
+const STEPS = [1, 2, 2.5, 5, 10];
+
+// A round step that cuts `span` into about four.
+function roundStep(span) {
+  const power = 10 ** Math.floor(Math.log10(span / 4));
+  return STEPS.map((each) => each * power).find((each) => each >= span / 4 * 0.999);
+}
+
+const roundUp = (value) => [1, 2, 5, 10].map((each) => each * 10 ** Math.floor(Math.log10(value)))
+  .find((each) => each >= value * 0.999);
+
+function linearAxis(low, high) {
+  const from = low >= 0 && low < 0.6 * high ? 0 : low;
+  const span = high > from ? high - from : Math.abs(high) || 1;
+  const dtick = roundStep(span);
+  const floor = Math.floor(from / dtick + 1e-9) * dtick;
+  const range = [floor, Math.max(Math.ceil(high / dtick - 1e-9) * dtick, floor + dtick)];
+  return { range: widened(range), tick0: floor, dtick };
+}
+
+// A line along the edge of a chart must be seen in full.
+const widened = ([low, high]) => [low - 0.03 * (high - low), high + 0.03 * (high - low)];
+
+function logAxis(low, high) {
+  const [from, to] = [low < 0 ? -roundUp(-low) : low >= 1 ? 10 ** Math.floor(Math.log10(low)) : 0, roundUp(high)];
+  return { range: widened([symlog(from), symlog(to)]) };
+}
+
+// Whether the sizes of some values span decades: of those above `least`, all but the smallest tenth, so that a start at
+// nearly zero does not decide it alone.
+function spansDecades(values, least) {
+  const sizes = values.map(Math.abs).filter((size) => size > least).sort((a, b) => a - b);
+  return sizes.length > 9 && sizes.at(-1) > 10 ** DECADES * sizes[Math.floor(sizes.length / 10)];
+}
+
+// Choose the vertical axis of a panel by the values of its lines. True where it has to wait for its next change.
+function reachOf(chart, panel) {
+  const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
+  if (panel.declared === "rate" || !lines.length) return false;
+  const unit = 10 ** -panel.metrics[0].digits; // what its numbers can tell apart
+  const share = panel.declared === "small rate";
+  const low = share ? 0 : Math.min(...lines.map((line) => line.low));
+  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, ...lines.map((line) => line.high));
+  const raw = lines.filter(({ kind }) => kind === (chart.smooth ? "raw" : "line")); // smoothing changes no axis's kind
+  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(raw.flatMap(({ y }) => y), unit / 10));
+  const axis = decades ? logAxis(low, high) : linearAxis(low, high);
+  const made = JSON.stringify([axis, decades]);
+  if (made === panel.reach?.made) return false;
+  const now = performance.now();
+  if (panel.reach && now - panel.reach.since < CALM) return true;
+  Object.assign(panel, { decades, scale: decades ? "symlog" : "linear", reach: { axis, made, since: now } });
+  return false;
+}
+
+// The end of the horizontal axis: with room for what is to come, but no further than the last step. True where it has
+// to wait for its next change.
+function widen(chart) {
+  const runs = Object.values(chart.runs);
+  const ends = runs.map((run) => (run.rows.length ? POSITIONS[chart.x](run.rows.at(-1)) : 0));
+  const end = Math.max(1, ...ends), now = performance.now();
+  if (end <= chart.xmax) return false;
+  const first = chart.xmax === undefined;
+  if (!first && now - chart.widened < CALM) return true;
+  const last = chart.x === "step" ? Math.max(end, ...runs.map((run) => run.total)) : Infinity;
+  Object.assign(chart, { xmax: Math.min(niceCeil(first ? end : 1.3 * end), last), widened: now });
+  return false;
+}
+
+// Draw once more when axes that had to wait may change.
+function later(chart) {
+  clearTimeout(chart.later);
+  chart.later = setTimeout(() => { refresh(chart); render(chart); }, CALM);
+}

@@ -1,0 +1,45 @@
+"""How a run is looked at: as a student or a researcher, on which axis, how smooth. Kept in the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from app import link
+from app.held import held
+from app.link import Param
+from app.session import SMOOTH, SMOOTHEST, X, axis
+
+STUDENT, RESEARCHER = "student", "researcher"
+VIEWS = {STUDENT: "Student", RESEARCHER: "Researcher"}
+VIEW = Param("view", STUDENT, link.one_of(VIEWS))
+
+
+def researcher() -> bool:
+    """Whether everything is shown; a student sees what tells the story, and the rest on request."""
+    return link.get(VIEW) == RESEARCHER
+
+
+def show(kind: str, axes: Mapping[str, str]) -> None:
+    """The choices: who looks, and one axis and one smoothing for all charts of a page. `axes` are those of `kind`."""
+    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
+    chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]
+    with st.popover(" · ".join(chosen), icon=":material/tune:", width="stretch",
+                    help="What is shown, and the axis and the smoothing of all charts"):
+        _who()
+        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
+                             key=x.key, on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
+        st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
+                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
+                  "fork.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
+        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
+                   "fork from before it.")
+
+
+def _who() -> None:
+    who = held("view:who", link.get(VIEW))
+    st.segmented_control("View", list(VIEWS), format_func=VIEWS.get, default=who.value, required=True, key=who.key,
+                         on_change=lambda: link.put(VIEW, who.taken()),
+                         help="Student: the three charts that tell the story, the others on request. Researcher: all "
+                         "charts.")

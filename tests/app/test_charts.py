@@ -1,0 +1,120 @@
+"""Which charts a run has, what they say, and the hints below them."""
+
+import pytest
+
+from app.theme import FAMILY
+from app.training.feed import Feed, headline, panels, payload
+from app.training.hints import hints, line
+from labcore.catalog.kinds import KINDS
+from labcore.catalog.metrics import FAMILIES, METRICS, PANELS
+from labcore.spec.run_spec import make
+from labcore.store.rows import Step
+
+STORY = {
+    "grpo": ("reward", "kl", "zero_variance"), "ppo": ("reward", "clip", "explained_variance"),
+    "dpo": ("exact_match", "margin", "logps"), "dapo": ("reward", "selection", "rounds"),
+    "sft": ("exact_match", "loss", "token_accuracy")}
+GROUND = {"light": "#FFFFFF", "dark": "#0E1116"}
+
+
+def feed(*rows: dict[str, float], algorithm: str = "grpo", **knobs) -> Feed:
+    """A feed of steps with these metrics."""
+    found = Feed(make(algorithm_key=algorithm, task_key="sort", steps=10, knobs=knobs))
+    found.take([Step(number, 10 * number, 0, number, dict(row)) for number, row in enumerate(rows, start=1)], [])
+    return found
+
+
+def drawn(found: Feed, ended: bool = False) -> dict[str, dict]:
+    return {panel["key"]: panel for panel in panels(found.spec, [found], ended)}
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("algorithm", STORY)
+def test_three_large_charts_tell_the_story(algorithm):
+    assert tuple(key for key, panel in drawn(feed(algorithm=algorithm)).items() if panel["large"]) == STORY[algorithm]
+
+
+def test_every_algorithm_of_every_kind_has_three_charts_of_which_each_has_the_hue_of_its_family():
+    for kind in KINDS.values():
+        for row in kind.algorithms.values():
+            assert len(row.panels) >= 3, (kind.key, row.key)
+    assert set(FAMILY) == set(FAMILIES) == {panel.family for panel in PANELS.values()}
+    for light, dark in FAMILY.values():
+        assert (luminance(GROUND["light"]) + 0.05) / (luminance(light) + 0.05) >= 3, light
+        assert (luminance(dark) + 0.05) / (luminance(GROUND["dark"]) + 0.05) >= 4.5, dark
+
+
+def test_a_reward_that_is_the_exact_match_is_shown_once_and_says_so():
+    same = feed({"reward": 0.5, "exact_match": 0.5, "reward/shaped": 0.5}, {"reward": 0.75, "exact_match": 0.75})
+    assert "exact_match" not in drawn(same) and drawn(same)["reward"]["title"] == "Reward (exact match)"
+    assert [metric["key"] for metric in drawn(same)["reward"]["metrics"]] == ["reward"]
+    assert drawn(same)["reward"]["scale"] == "rate"
+    assert headline(same)[0].label == "Reward (exact match)"
+    assert "Exact match" not in [metric.label for metric in headline(same, 20)]
+
+    apart = feed({"reward": 0.5, "exact_match": 0.5}, {"reward": 0.75, "exact_match": 0.5, "reward/shaped": 0.7})
+    assert drawn(apart)["exact_match"]["title"] == "Exact match" and drawn(apart)["reward"]["title"] == "Reward"
+    assert [metric["key"] for metric in drawn(apart)["reward"]["metrics"]] == ["reward", "reward/shaped"]
+    assert "exact_match" in drawn(feed({"exact_match": 0.5}, algorithm="dpo"))  # there it is all there is
+
+
+def test_groups_of_one_completion_have_no_chart_of_groups():
+    assert "zero_variance" not in drawn(feed(algorithm="ppo"))
+    assert "zero_variance" in drawn(feed(algorithm="ppo", group_size=4))
+    assert "zero_variance" in drawn(feed({"frac_reward_zero_std": 0.1}, algorithm="ppo"))  # the knob was moved
+
+
+def test_steps_are_the_first_axis_of_every_kind_and_the_axis_has_one_name():
+    for kind in KINDS.values():
+        found = Feed(make(kind=kind.key, algorithm_key=kind.algorithm, task_key=kind.task))
+        assert next(iter(found.axes())) == "step"
+        for x, name in found.axes().items():
+            assert payload({"a": found}, full=True, x=x, smooth=0, ended=False)["axis"] == name.lower()
+
+
+def test_the_payload_says_which_step_is_shown_and_whether_all_charts_stand_open():
+    usual = payload({"a": feed({"reward": 0.5})}, full=True, x="step", smooth=0, ended=False)
+    other = payload({"a": feed({"reward": 0.5})}, full=True, x="step", smooth=0, ended=False, at=1, unfolded=True)
+    assert (usual["at"], usual["unfolded"]) == (None, False) and (other["at"], other["unfolded"]) == (1, True)
+
+
+def test_the_steps_until_one():
+    found = feed(*({"reward": each / 10} for each in range(5)))
+    assert [step.step for step in found.until(3)] == [1, 2, 3] and len(found.until(None)) == 5 and found.until(0) == []
+
+
+def test_names_at_the_ends_of_lines_are_short_and_differ_within_a_chart():
+    for panel in PANELS.values():
+        names = [METRICS[key].line for key in panel.metrics]
+        assert len(set(names)) == len(names), panel.key
+        if len(names) > 1:
+            assert all(len(name) <= 16 for name in names), names
+
+
+def test_groups_that_agree_are_said_with_their_share_only_while_they_are_many():
+    half = feed({"frac_reward_zero_std": 0.5})
+    most = feed({"frac_reward_zero_std": 0.2}, {"frac_reward_zero_std": 0.71})
+    assert hints(half.spec, half.steps) == hints(half.spec, []) == []
+    assert hints(most.spec, most.steps) == ["71\u202f% of the groups agree: no gradient from them."]
+    assert hints(most.spec, most.until(1)) == []  # it is said of the step that is shown
+    mean = feed({"frac_reward_zero_std": 0.9}, algorithm="reinforce")  # its baseline is the batch's, not the group's
+    assert hints(mean.spec, mean.steps) == []
+
+
+@pytest.mark.parametrize(("pairs", "exact", "said"), [(0.9, 0.3, True), (0.9, 0.38, False), (0.54, 0.3, False)])
+def test_a_preference_run_whose_pairs_improve_while_its_answers_do_not_says_so(pairs, exact, said):
+    found = feed({"rewards/accuracies": 0.5, "exact_match": 0.42}, {"rewards/accuracies": pairs},
+                 {"rewards/accuracies": pairs, "exact_match": exact}, {"rewards/accuracies": pairs}, algorithm="dpo")
+    assert hints(found.spec, found.steps) == ([
+        "Pair accuracy rose from 0.500 to 0.900 while exact match fell from 0.420 to 0.300: the pairs are separated "
+        "better, the sampled answers are worse."] if said else [])
+
+
+def test_the_place_of_hints_is_kept_where_there_are_none():
+    assert line([]) == '<div class="rl-hints" role="status">&nbsp;</div>'
+    assert line(["a < b.", "c."]) == '<div class="rl-hints" role="status">a &lt; b. c.</div>'

@@ -1,0 +1,117 @@
+"""The charts of a run: three large ones first, lines named at their ends, one step everywhere, folded markers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000
+STEPS = 30
+SHOWN = "[...document.querySelectorAll('.rl-live-chart figure')].filter(figure => !figure.hidden)"
+DRAWN = f"() => {SHOWN}.every(figure => figure.querySelector('.main-svg'))"
+TITLES = f"() => {SHOWN}.map(figure => figure.querySelector('b').textContent)"
+NUMBERS = f"() => {SHOWN}.map(figure => figure.querySelector('output').textContent)"
+# where the cursor of each chart stands on its horizontal axis; null where there is none
+CURSORS = f"""() => {SHOWN}.map(figure => {{ const cursor = figure.querySelector('.rl-cursor');
+    const axis = figure.querySelector('.rl-plot')._fullLayout.xaxis;
+    return cursor.hidden ? null : Math.round(axis.p2c(parseFloat(cursor.style.left) - axis._offset)); }})"""
+MOVE = "([run, step]) => document.dispatchEvent(new CustomEvent('rl-step', { detail: { run, step } }))"
+# the top, bottom and word of each name at a line's end, by chart
+NAMES = f"""() => {SHOWN}.map(figure => [...figure.querySelectorAll('.rl-line-names > *')]
+    .map(name => {{ const box = name.getBoundingClientRect(); return [box.top, box.bottom, name.textContent]; }}))"""
+
+
+def metrics(step: int) -> dict[str, float]:
+    reward = round(0.4 + 0.015 * step + 0.05 * (step % 2), 6)
+    return {"reward": reward, "reward_std": 0.5 - 0.01 * step, "exact_match": reward, "kl": 0.002 * step,
+            "kl/k1": 0.0021 * step, "kl/k2": 0.0019 * step, "frac_reward_zero_std": 0.02 * step, "entropy": 1 / step,
+            "clip_frac/region": 0.08 / step, "clip_frac/low": 0.05 / step, "clip_frac/high": 0.03 / step,
+            "explained_variance": 0.01 * step, "updates": 2.0 * step}
+
+
+def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, steps: int = STEPS) -> str:
+    """A run in the server's lab with these rows and four changes of β, three of them near each other."""
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    store = Store()
+    run_id = store.create(make(algorithm_key=algorithm, task_key="sort", steps=STEPS), mine=True)
+    store.set_state(run_id, "running")
+    for step in range(1, steps + 1):
+        store.append(run_id, Record(step, 100 * step, metrics(step)), 0.5 * step)
+    for number, step in enumerate((5, 6, 7, 24)[:steps], start=1):
+        store.log(run_id, "knob", {"knob": "beta", "from": 0.1 * (number - 1), "to": 0.1 * number, "update": 2 * step,
+                                   "between": 1, "text": f"β 0.{number - 1} → 0.{number}"}, step)
+    if steps:
+        store.set_state(run_id, "finished")
+    return run_id
+
+
+def test_three_large_charts_show_one_step_and_fold_their_markers(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "grpo")
+    page.goto(f"{server.url}/llm?run={run_id}&smooth=0.8")
+    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
+    page.wait_for_function(DRAWN, timeout=SLOW)
+    assert page.evaluate(TITLES) == ["Reward (exact match)", "KL to the reference", "Zero-variance groups"]
+
+    newest = ["0.850", "0.060", "0.600"]  # never the smoothed ends of the lines
+    assert page.evaluate(NUMBERS) == newest and page.evaluate(CURSORS) == [None] * 3
+    page.evaluate(MOVE, [run_id, 12])
+    assert page.evaluate(NUMBERS) == ["0.580", "0.024", "0.240"] and page.evaluate(CURSORS) == [12] * 3
+    page.evaluate(MOVE, ["another-run", 3])
+    assert page.evaluate(CURSORS) == [12] * 3
+    page.evaluate(MOVE, [run_id, None])
+    assert page.evaluate(NUMBERS) == newest and page.evaluate(CURSORS) == [None] * 3
+
+    names = page.evaluate(NAMES)
+    assert [sorted(word for _, _, word in chart) for chart in names] == [["mean", "std"], ["k1", "k2", "k3"], []]
+    for chart in names:
+        assert all(above[1] <= below[0] + 1 for above, below in itertools.pairwise(chart))
+    flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
+    expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4"])
+    assert page.evaluate(f"() => {SHOWN}.map(figure => figure.querySelector('.rl-plot').offsetHeight)") == [230] * 3
+    flags.first.hover()
+    for words in ("from step 5: β 0.04 → 0.1", "from step 7: β 0.2 → 0.3"):
+        expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)
+
+    page.locator(".rl-line-names button", has_text="std").click()
+    expect(page.locator(".rl-line-names button", has_text="std")).to_have_class("rl-off")
+    assert page.evaluate("() => document.querySelector('.rl-plot').data.filter(line => line.name === 'Reward std')"
+                         ".every(line => line.visible === false)")
+
+
+def test_a_researcher_sees_all_charts_and_the_link_says_so(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "ppo")
+    page.goto(f"{server.url}/llm?run={run_id}")
+    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
+    page.wait_for_function(DRAWN, timeout=SLOW)
+    assert page.evaluate(TITLES) == ["Reward (exact match)", "Clipped", "Explained variance"]
+    low, high = page.evaluate(f"() => {SHOWN}[1].querySelector('.rl-plot')._fullLayout.yaxis.range")
+    assert low < 0 and 0.08 <= high <= 0.11  # an axis that shows shares of a few per cent
+
+    page.get_by_role("button", name=re.compile("^Student · steps")).click()
+    page.get_by_role("radio", name="Researcher").or_(page.get_by_role("button", name="Researcher")).first.click()
+    page.wait_for_url(re.compile(r"[?&]view=researcher"), timeout=SLOW)
+    page.wait_for_function(f"() => ({TITLES})().length > 3", timeout=SLOW)
+    page.reload()
+    page.wait_for_function(f"() => ({TITLES})().length > 3", timeout=SLOW)
+    assert {"Entropy", "KL to the reference"} <= set(page.evaluate(TITLES))
+
+
+def test_a_chart_without_values_has_no_axes(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "grpo", steps=0)
+    page.goto(f"{server.url}/llm?run={run_id}")
+    expect(page.locator(".rl-none").first).to_be_visible(timeout=SLOW)
+    page.wait_for_timeout(1000)
+    assert page.locator(".rl-live-chart .xtick, .rl-live-chart .ytick").count() == 0
+    Store().set_state(run_id, "stopped")
