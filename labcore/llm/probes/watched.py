@@ -37,6 +37,7 @@ BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the kn
 SAMPLES = 8  # completions of each where no knob says how many
 REFERENCE_ANSWERS = 6  # of its most frequent ones
 MOST_ANSWERS = 24  # of a prompt
+FOLLOWED, MOST_FOLLOWED = 0.02, 12  # a sampled answer as likely as this is followed from then on, up to so many
 STREAM = 2**32 + 2  # a tag that no step has, nor a quiz or a trial: see `probes.answer`
 
 
@@ -56,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Watched:
-    """A prompt, and the answers whose probability is followed from the first step to the last.
+    """A prompt, and the answers whose probability is followed: those known from the start, and likely samples since.
 
     `pair` are the chosen and the rejected answer, where the run learns from pairs that it has from the start.
     """
@@ -64,6 +65,12 @@ class Watched:
     problem: Problem
     known: tuple[Answer, ...]
     pair: tuple[Answer, Answer] | None = None
+
+    def following(self, answers: list[Answer], likely: list[float]) -> Watched:
+        """The same with those of some answers that are likely enough: their probabilities."""
+        more = [answer for answer, probability in zip(answers, likely, strict=False) if probability >= FOLLOWED]
+        known = list({answer.key: answer for answer in (*self.known, *more)}.values())
+        return replace(self, known=tuple(known[:max(MOST_FOLLOWED, len(self.known))]))
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,11 @@ class Drawn:
 class Before:
     """The watched prompts as the policy before a step's updates sees them; `after` completes them.
 
-    `answers` are the candidates of each prompt, C of them after padding; `logprobs` (P, C) are summed, nats.
+    `candidates` are the answers of each prompt, C of them after padding; `logprobs` (P, C) are summed, nats.
     """
 
     groups: list[dict[str, Any]]
+    candidates: list[list[Answer]]
     prompts: Prompts
     completions: Completions
     logprobs: Tensor
@@ -95,7 +103,10 @@ class Before:
     ref_logprobs: Tensor | None = None
 
     def after(self, session: LlmSession) -> list[dict[str, Any]]:
-        """The same with the probabilities after the updates: what the samples of a step hold as `watched`."""
+        """The same with the probabilities after the updates: what the samples of a step hold as `watched`.
+
+        Answers that are likely are followed from here on.
+        """
         new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
         for place, group in enumerate(self.groups):
             old_row, new_row = self.logprobs[place].tolist(), new[place].tolist()
@@ -106,11 +117,16 @@ class Before:
                 ref_row = self.ref_logprobs[place].tolist()
                 group |= {f"margin_{when}": _margin(group["answers"], row, ref_row, float(session.knobs["beta"]))
                           for when, row in (("before", old_row), ("after", new_row))}
+        likely = torch.maximum(self.logprobs, new).exp().tolist()
+        session.watched = tuple(each.following(answers, row) for each, answers, row
+                                in zip(of(session), self.candidates, likely, strict=True))
         return self.groups
 
 
 def of(session: LlmSession) -> tuple[Watched, ...]:
-    """The prompts that the session watches: chosen at the first call, and the same ones after a resume."""
+    """The prompts that the session watches: chosen at the first call, and the same ones after a resume, which follows
+    the answers that it knows from the start and those it samples from then on.
+    """
     if session.watched is None:
         session.watched = _choose(apart(session))
     return session.watched
@@ -138,14 +154,18 @@ def before(session: LlmSession, step: int) -> Before:
     temperature = float(session.knobs["temperature"]) if "advantage" in session.knobs else 1.0
     old = _sums(alone, session.policy, prompts, completions, temperature)
     reference = _sums(alone, session.reference, prompts, completions, temperature) if _learns_pairs(session) else None
-    return Before(groups, prompts, completions, old, temperature, reference)
+    return Before(groups, candidates, prompts, completions, old, temperature, reference)
 
 
 def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """What `before` and `after` would have given of the step just made, from the parameters before it."""
+    """What `before` and `after` would have given of the step just made, from the parameters before it.
+
+    What the session follows stays as it was.
+    """
+    watcher = replace(session, watched=of(session))
     with view.going_back(session, before_step):
-        found = before(session, session.step)
-    return found.after(session)
+        found = before(watcher, session.step)
+    return found.after(watcher)
 
 
 def apart(session: LlmSession, step: int = 0) -> LlmSession:
