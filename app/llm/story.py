@@ -23,8 +23,8 @@ from labcore.store.rows import RunRow
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
-ROWS = 6
-SEEN = 0.05  # an answer of other steps that was never as likely is left out
+ROWS = 6  # of single answers
+SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 APART = "Not watched: only this step's batch."
 
@@ -151,36 +151,39 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
     Bars and cells have shares of the scale, from 0 to 1; None where nothing is known.
     """
     group = groups[chosen]
-    answers, more = rows(group, columns)
+    answers, left_out = rows(group, columns)
     known = [value for answer in answers for value in _known(answer, columns)]
     low = 0.0 if max(known, default=0.0) > log(SMALL) else floor(min(known))
+    drawn = [_row(answer, columns, low) for answer in answers]
+    rest = [] if low else [_rest(drawn, left_out)]
     return {
         "step": at, "late": step - at, "sentence": sentence(group), "chosen": chosen,
         "options": [[name, "watched" if name in WATCHED else "batch", each["prompt"]]
                     for name, each in groups.items()],
         "prompt": group["prompt"], "answer": group.get("answer") or "",
-        "advantages": any(answer["advantage"] is not None for answer in answers),
+        **{f"{earned}s": any(answer[earned] is not None for answer in answers) for earned in ("reward", "advantage")},
         "apart": "" if chosen in WATCHED else APART, "columns": [column.step for column in columns],
-        "low": low, "more": more, "rows": [_row(answer, columns, low) for answer in answers]}
+        "low": low, "rows": [*drawn, *rest]}
 
 
 def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, Any]], int]:
-    """The answers to show, the right one (or the pair) first, then the likeliest ever; and how many samples are not.
+    """The answers to show, the right one (or the pair) first, then the likeliest ever; and how many samples are of
+    others.
 
     This step's samples come before those of other steps where there is no room for all.
     """
     found = {key_of(answer): answer for answer in group["answers"]}
     for column in columns:
         for key, exact in column.exact.items():
-            if exact or column.logprobs[key] > log(SEEN):
-                found.setdefault(key, _elsewhere(key, exact))
+            found.setdefault(key, _elsewhere(key, exact))
     best = {key: max(_known(answer, columns), default=-inf) for key, answer in found.items()}
 
     def first(key: Key) -> bool:
         return bool(found[key]["exact"] or found[key].get("role"))
-    wanted = sorted(found, key=lambda key: (-first(key), -found[key]["count"], -best[key]))
+    telling = [key for key, answer in found.items() if first(key) or answer["count"] or best[key] > log(SEEN)]
+    wanted = sorted(telling, key=lambda key: (-first(key), -found[key]["count"], -best[key]))
     shown = sorted(wanted[:ROWS], key=lambda key: (-first(key), -best[key]))
-    return [found[key] for key in shown], sum(found[key]["count"] > 0 for key in wanted[ROWS:])
+    return [found[key] for key in shown], sum(found[key]["count"] for key in wanted[ROWS:])
 
 
 def _elsewhere(key: Key, exact: bool | None) -> dict[str, Any]:
@@ -200,12 +203,29 @@ def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str,
     """An answer with its bars and cells."""
     before, after = answer["logprob_before"], answer["logprob_after"]
     reward = answer["reward"]
-    return {"text": answer["text"], "cut": bool(answer.get("truncated")), "exact": answer["exact"],
+    return {"text": answer["text"], "cut": bool(answer.get("truncated")), "rest": False, "exact": answer["exact"],
             "role": answer.get("role", ""), "count": answer["count"],
             "reward": None if reward is None else f"{reward:.2f}".rstrip("0").rstrip("."),
             "advantage": answer["advantage"], "before": _share(before, low), "after": _share(after, low),
-            "said": list(dict.fromkeys(filter(None, (_words(before, low), _words(after, low))))),
+            "said": _said([_words(before, low), _words(after, low)]),
             "cells": [_share(column.logprobs.get(key_of(answer)), low) for column in columns]}
+
+
+def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    """All other answers together, of which `count` were sampled: what the rows leave of the probability."""
+    def left(shares: list[float | None]) -> float | None:
+        known = [share for share in shares if share is not None]
+        return round(max(0.0, 1 - sum(known)), 5) if known else None
+    before, after = (left([row[when] for row in drawn]) for when in ("before", "after"))
+    words = _said([None if share is None else percent(share) for share in (before, after)])
+    return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
+            "advantage": None, "before": before, "after": after, "said": words,
+            "cells": [left(list(cells)) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
+
+
+def _said(words: list[str | None]) -> list[str]:
+    """Before and after in words; once where they are the same."""
+    return list(dict.fromkeys(filter(None, words)))
 
 
 def _share(logprob: float | None, low: float) -> float | None:

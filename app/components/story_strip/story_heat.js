@@ -2,7 +2,7 @@
 
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b",
   "#fde725"];
-const ROW = 18; // pixels: a row of the answers, in story_strip.css too
+const ROW = 17; // pixels: a row of the answers, in story_strip.css too
 const LABEL = 92; // pixels for the answers' names where the map stands under them
 
 const parts = VIRIDIS.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
@@ -40,6 +40,7 @@ function paint(strip) {
   strip.ends[0].textContent = stepName(columns[0]);
   strip.ends[1].textContent = columns.length > 1 ? stepName(columns.at(-1)) : "";
   strip.ends[0].parentElement.style.marginLeft = `${left}px`;
+  strip.scale[0].textContent = `${low ? "log-prob" : "probability"} over the steps`;
   strip.scale[1].textContent = low ? `${format(low, 0)} nats` : "0 %";
   strip.scale[3].textContent = low ? "0 nats" : "100 %";
   strip.scale[2].style.background = `linear-gradient(90deg,${VIRIDIS.join(",")})`;
@@ -54,7 +55,7 @@ function label(pen, row, y, looks) {
   pen.font = "13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace";
   pen.fillStyle = looks.ink;
   pen.textBaseline = "middle";
-  const name = shown(row.text);
+  const name = nameOf(row);
   pen.fillText(`${row.exact ? "✓ " : ""}${name.length > 10 ? `${name.slice(0, 9)}…` : name}`, 0, y * ROW + ROW / 2);
 }
 
@@ -101,7 +102,7 @@ function tip(strip, cursor, aloud) {
   const value = rows[cursor.y].cells[cursor.x];
   const amount = value === null ? "not sampled then" : low ? `${format(low * (1 - value), 1)} nats`
     : `${format(100 * value, value < 0.1 ? 1 : 0)} %`;
-  output.textContent = `${stepName(columns[cursor.x])} · ${shown(rows[cursor.y].text)} · ${amount}`;
+  output.textContent = `${stepName(columns[cursor.x])} · ${nameOf(rows[cursor.y])} · ${amount}`;
   if (aloud) strip.spoken.textContent = output.textContent;
   const room = strip.canvas.clientWidth - output.offsetWidth;
   output.style.left = `${Math.max(0, Math.min(room, strip.cell.left + cursor.x * strip.cell.width - output.offsetWidth / 2))}px`;

@@ -18,13 +18,13 @@ function build(strip) {
     <button type="button" class="rl-story-pin" aria-label="Keep showing this prompt">${PIN}</button>
     <span class="rl-story-right"></span><span class="rl-story-step"></span></div>
     <div class="rl-story-body"><div class="rl-story-answers"><div class="rl-story-names" aria-hidden="true"><i></i>
-      <span>answer</span><i></i><span>reward</span><span class="rl-story-adv">advantage</span>
+      <span>answer</span><i></i><span class="rl-story-reward">reward</span><span class="rl-story-adv">advantage</span>
       <span class="rl-story-what"></span></div><ol></ol></div>
       <div class="rl-story-heat"><div class="rl-story-scale"><span>probability over the steps</span><em></em><i></i><em></em></div>
       <div class="rl-story-map"><canvas tabindex="0" role="application" aria-roledescription="heat map"></canvas>
       <output aria-hidden="true" hidden></output></div><div class="rl-story-axis"><span></span><span></span></div></div>
       </div>
-    <p class="rl-story-says" aria-live="polite"></p><div class="rl-story-unseen" aria-live="polite"></div>
+    <p class="rl-story-says"></p><div class="rl-story-unseen" aria-live="polite"></div>
     <div class="rl-story-empty" hidden></div>`;
   const find = (selector) => strip.root.querySelector(selector);
   Object.assign(strip, { select: find("select"), pin: find(".rl-story-pin"), right: find(".rl-story-right"),
@@ -47,7 +47,7 @@ function choose(strip, name) {
 
 // ---- the prompt ------------------------------------------------------------------------------------------------
 
-const GROUPS = { watched: "Watched for the whole run", batch: "This step's batch" };
+const GROUPS = { watched: "Watched for the whole run, not learnt from", batch: "This step's batch" };
 
 function prompts(strip) {
   const { options, chosen, pinned, prompt } = strip.data;
@@ -71,10 +71,11 @@ function prompts(strip) {
 
 const signed = (value) => (value > 0 ? "+" : "") + format(value, 2);
 const shown = (text) => text.replace(/\n/g, "↵").replace(/\t/g, "⇥") || "(empty)";
+const nameOf = ({ text, cut, rest }) => (rest ? "all others" : shown(text) + (cut ? "…" : ""));
 
 function makeRow() {
   const row = element("li", "");
-  row.innerHTML = '<b></b><code></code><i></i><span></span><span class="rl-story-adv"></span>' +
+  row.innerHTML = '<b></b><code></code><i></i><span class="rl-story-reward"></span><span class="rl-story-adv"></span>' +
     '<div class="rl-story-bar"><i></i><i></i><u></u></div><span class="rl-story-words"></span>';
   const [mark, text, count, reward, advantage, bar, words] = row.children;
   const [base, change, tick] = bar.children;
@@ -88,22 +89,23 @@ function markOf({ exact }) {
 }
 
 function fill(parts, row) {
-  const { text, cut, exact, role, count, reward, advantage } = row;
+  const { text, cut, exact, role, count, reward, advantage, rest } = row;
   const [sign, look, meaning] = markOf(row), level = Math.abs(advantage ?? 0) < 0.005;
   parts.mark.textContent = sign;
   parts.mark.className = look;
   parts.mark.title = meaning;
-  parts.text.textContent = shown(text) + (cut ? "…" : "");
-  parts.text.title = text + (cut ? " (cut at the length limit)" : "");
+  parts.text.textContent = nameOf(row);
+  parts.text.title = rest ? "" : text + (cut ? " (cut at the length limit)" : "");
+  parts.text.classList.toggle("rl-story-rest", rest);
   parts.count.textContent = [role, count && `×${count}`].filter(Boolean).join(" ");
-  parts.reward.textContent = reward ?? "–";
-  parts.advantage.textContent = advantage === null ? "–" : level ? "0" : signed(advantage);
+  parts.reward.textContent = reward ?? (rest ? "" : "–");
+  parts.advantage.textContent = advantage === null ? (rest ? "" : "–") : level ? "0" : signed(advantage);
   parts.advantage.classList.toggle("rl-pos", !level && advantage > 0);
   parts.advantage.classList.toggle("rl-neg", !level && advantage < 0);
   parts.bar.hidden = row.before === null;
   parts.words.textContent = row.said.join(" → ");
-  parts.row.classList.toggle("rl-story-other", !count && !exact && !role);
-  parts.row.setAttribute("aria-label", [shown(text), role, meaning, count ? `${count} times` : "not sampled",
+  parts.row.classList.toggle("rl-story-other", !count && !exact && !role && !rest);
+  parts.row.setAttribute("aria-label", [nameOf(row), role, meaning, count ? `${count} times` : "not sampled",
     reward !== null && `reward ${reward}`, advantage !== null && `advantage ${parts.advantage.textContent}`,
     parts.words.textContent].filter(Boolean).join(", "));
 }
@@ -119,11 +121,12 @@ function place({ base, change, tick }, before, after) {
 }
 
 function answers(strip, moved) {
-  const { rows, advantages, low } = strip.data;
+  const { rows, advantages, rewards, low } = strip.data;
   strip.root.classList.toggle("rl-story-plain", !advantages);
+  strip.root.classList.toggle("rl-story-unjudged", !rewards);
   strip.names.textContent = low ? "log-prob before → after, nats" : "probability before → after";
   const kept = new Map(rows.map((row) => {
-    const key = JSON.stringify([row.text, row.cut]);
+    const key = JSON.stringify([row.text, row.cut, row.rest]);
     return [key, strip.rows.get(key) ?? makeRow()];
   }));
   for (const [key, parts] of strip.rows) if (!kept.has(key)) parts.row.remove();
@@ -165,8 +168,7 @@ export function update({ data, parentElement, setTriggerValue }) {
   if (data.answer) strip.right.append("right answer ", element("code", "", shown(data.answer)));
   strip.step.textContent = `step ${data.step.toLocaleString("en-US")}${data.late ? ", the newest with samples" : ""}`;
   answers(strip, before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
-  strip.says.textContent = [data.sentence, data.more ? `${data.more} more of its answers are not shown.` : ""]
-    .filter(Boolean).join(" ");
+  strip.says.textContent = data.sentence;
   paint(strip);
 }
 

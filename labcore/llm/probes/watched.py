@@ -37,7 +37,7 @@ BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the kn
 SAMPLES = 8  # completions of each where no knob says how many
 REFERENCE_ANSWERS = 6  # of its most frequent ones
 MOST_ANSWERS = 24  # of a prompt
-FOLLOWED, MOST_FOLLOWED = 0.02, 12  # a sampled answer as likely as this is followed from then on, up to so many
+FOLLOWED, MOST_FOLLOWED = 0.01, 12  # a sampled answer as likely as this is followed from then on, up to so many
 STREAM = 2**32 + 2  # a tag that no step has, nor a quiz or a trial: see `probes.answer`
 
 
@@ -276,10 +276,10 @@ def _pair_of(alone: LlmSession, rewards: Rewards, answers: list[Answer], rows: r
 def _shown(alone: LlmSession, problem: Problem, answer: Answer, pair: tuple[Answer, Answer] | None, drawn: Drawn,
            rows: list[int]) -> dict[str, Any]:
     """An answer in plain words; `rows`: the samples that gave it, over which reward and advantage are means."""
-    rewards = [float(drawn.rewards.total[row]) for row in rows]
+    judged = alone.spec.task_row.verifiable
+    rewards = [float(drawn.rewards.total[row]) for row in rows if judged]
     advantages = [] if drawn.advantages is None else [float(drawn.advantages[row]) for row in rows]
     role = "" if pair is None else {pair[1].key: "rejected", pair[0].key: "chosen"}.get(answer.key, "")
-    judged = alone.spec.task_row.verifiable
     return {"text": answer.text, "truncated": not answer.ended, "count": len(rows),
             "exact": alone.task.score(problem, answer.text).exact if judged else None,
             "reward": _mean(rewards), "advantage": _mean(advantages), **({"role": role} if role else {})}
