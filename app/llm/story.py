@@ -25,6 +25,7 @@ WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
 ROWS = 6  # of single answers
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
+FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 APART = "Not watched: only this step's batch."
 
@@ -167,7 +168,7 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
 
 
 def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, Any]], int]:
-    """The answers to show, the right one (or the pair) first, then the likeliest ever; and how many samples are of
+    """The answers to show, the pair and the right one first, then the likeliest ever; and how many samples are of
     others.
 
     This step's samples come before those of other steps where there is no room for all.
@@ -178,8 +179,8 @@ def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, A
             found.setdefault(key, _elsewhere(key, exact))
     best = {key: max(_known(answer, columns), default=-inf) for key, answer in found.items()}
 
-    def first(key: Key) -> bool:
-        return bool(found[key]["exact"] or found[key].get("role"))
+    def first(key: Key) -> int:
+        return FIRST.get(found[key].get("role", ""), int(bool(found[key]["exact"])))
     telling = [key for key, answer in found.items() if first(key) or answer["count"] or best[key] > log(SEEN)]
     wanted = sorted(telling, key=lambda key: (-first(key), -found[key]["count"], -best[key]))
     shown = sorted(wanted[:ROWS], key=lambda key: (-first(key), -best[key]))
