@@ -48,12 +48,14 @@ def sentence(group: dict[str, Any]) -> str:
 def _rewards(sampled: list[dict], count: int) -> str:
     """How many answers are right, or that nothing tells them apart."""
     rewards = {answer["reward"] for answer in sampled}
-    if len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
+    if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
         return f"All {count} answers earn the same reward: advantage 0, no gradient."
     right = sum(answer["count"] for answer in sampled if answer["exact"])
     judged = any(answer["exact"] is not None for answer in sampled)
     if not judged or not count:
         return ""
+    if count == 1:
+        return f"Its one answer is {'right' if right else 'wrong'}."
     many = "None" if not right else "All" if right == count else str(right)
     return f"{many} of {count} answers {'is' if right == 1 else 'are'} right."
 

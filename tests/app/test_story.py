@@ -45,6 +45,7 @@ def pair(**changes):
                                 "right one falls from 31 % to 20 %, the wrong ones fall."),
     (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the wrong ones "
                           "fall."),
+    ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, "Its one answer is wrong."),
     (pair(), "The margin grows from 0.10 to 0.35: chosen becomes likelier, rejected less likely."),
     (pair(chosen=(0.2, 0.1)), "The margin grows from 0.10 to 0.35: both become less likely."),
     (pair() | {"margin_after": 0.05}, "The margin shrinks from 0.10 to 0.05: chosen becomes likelier, rejected less "

@@ -12,7 +12,7 @@ function viridis(share) {
   return `rgb(${parts[low].map((value, i) => Math.round(value + (parts[low + 1][i] - value) * (at - low))).join(" ")})`;
 }
 
-const stepName = (step) => (step ? `step ${step.toLocaleString("en-US")}` : "before step 1");
+const stepName = (step) => (step ? `step ${format(step, 0)}` : "before step 1");
 
 function paint(strip) {
   const { data, canvas, heat } = strip;
@@ -100,11 +100,12 @@ function tip(strip, cursor, aloud) {
   output.hidden = !inside;
   if (!inside) return;
   const value = rows[cursor.y].cells[cursor.x];
-  const amount = value === null ? "not sampled then" : low ? `${format(low * (1 - value), 1)} nats`
+  const amount = value === null ? "not measured" : low ? `${format(low * (1 - value), 1)} nats`
     : `${format(100 * value, value < 0.1 ? 1 : 0)} %`;
   output.textContent = `${stepName(columns[cursor.x])} · ${nameOf(rows[cursor.y])} · ${amount}`;
   if (aloud) strip.spoken.textContent = output.textContent;
   const room = strip.canvas.clientWidth - output.offsetWidth;
-  output.style.left = `${Math.max(0, Math.min(room, strip.cell.left + cursor.x * strip.cell.width - output.offsetWidth / 2))}px`;
+  const middle = strip.cell.left + (cursor.x + 0.5) * strip.cell.width - output.offsetWidth / 2;
+  output.style.left = `${Math.max(0, Math.min(room, middle))}px`;
   output.style.top = `${cursor.y * ROW + (cursor.y < 2 ? ROW + 3 : -ROW - 9)}px`;
 }

@@ -4,7 +4,8 @@
 // Rows are kept by their answer, so that their bars move: at a new step each begins where it was before the update.
 
 const strips = new WeakMap();
-const PIN = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M5 1h6v1.4l-1 .8v3.6l2 1.9V10H8.7v5h-1.4v-5H4V8.7l2-1.9V3.2l-1-.8z"/></svg>';
+const PIN = '<svg viewBox="0 0 16 16" aria-hidden="true"><path ' +
+  'd="M5 1h6v1.4l-1 .8v3.6l2 1.9V10H8.7v5h-1.4v-5H4V8.7l2-1.9V3.2l-1-.8z"/></svg>';
 
 function element(name, className, text = "") {
   const made = document.createElement(name);
@@ -20,7 +21,7 @@ function build(strip) {
     <div class="rl-story-body"><div class="rl-story-answers"><div class="rl-story-names" aria-hidden="true"><i></i>
       <span>answer</span><i></i><span class="rl-story-reward">reward</span><span class="rl-story-adv">advantage</span>
       <span class="rl-story-what"></span></div><ol></ol></div>
-      <div class="rl-story-heat"><div class="rl-story-scale"><span>probability over the steps</span><em></em><i></i><em></em></div>
+      <div class="rl-story-heat"><div class="rl-story-scale"><span></span><em></em><i></i><em></em></div>
       <div class="rl-story-map"><canvas tabindex="0" role="application" aria-roledescription="heat map"></canvas>
       <output aria-hidden="true" hidden></output></div><div class="rl-story-axis"><span></span><span></span></div></div>
       </div>
@@ -166,7 +167,8 @@ export function update({ data, parentElement, setTriggerValue }) {
   prompts(strip);
   strip.right.innerHTML = "";
   if (data.answer) strip.right.append("right answer ", element("code", "", shown(data.answer)));
-  strip.step.textContent = `step ${data.step.toLocaleString("en-US")}${data.late ? ", the newest with samples" : ""}`;
+  strip.step.title = data.late ? `The newest that are kept up to step ${format(data.step + data.late, 0)}` : "";
+  strip.step.textContent = `answers of step ${format(data.step, 0)}`;
   answers(strip, before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
   strip.says.textContent = data.sentence;
   paint(strip);

@@ -34,7 +34,7 @@ from labcore.tasks.task import Pair, Problem, draw
 PROMPTS = 4
 BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
 BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the knob of its size in each loop
-SAMPLES = 8  # completions of each where no knob says how many
+SAMPLES = 8  # completions of each, where the run does not compare those of a prompt with each other
 REFERENCE_ANSWERS = 6  # of its most frequent ones
 MOST_ANSWERS = 24  # of a prompt
 FOLLOWED, MOST_FOLLOWED = 0.01, 12  # a sampled answer as likely as this is followed from then on, up to so many
@@ -217,8 +217,12 @@ def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answe
 
 
 def _samples(session: LlmSession) -> int:
-    """How many completions of a prompt are sampled."""
-    return int(session.knobs.get("group_size", SAMPLES))
+    """How many completions of a prompt are sampled: a whole group where its members are compared, else some."""
+    knobs = session.knobs
+    compared = _learns_pairs(session) or ("advantage" in knobs and (
+        choices.ADVANTAGE[knobs["advantage"]].group or choices.SELECTION[knobs["selection"]].group))
+    size = int(knobs.get("group_size", SAMPLES))
+    return size if compared else max(size, SAMPLES)
 
 
 def _is_right(session: LlmSession, problem: Problem) -> bool:
@@ -246,6 +250,7 @@ def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
     if "advantage" not in alone.knobs:
         generated = generate(alone, alone.policy, problems, _samples(alone), Sampling.of(alone.knobs))
         return Drawn(generated, verified(alone, problems, generated), None)
+    alone = replace(alone, knobs={**alone.knobs, "group_size": _samples(alone)})
     sampled = answered(alone, problems)
     rollout = credit(alone.knobs, rollout_of(alone, sampled))
     return Drawn(Generated(sampled.prompts, sampled.completions, sampled.texts), sampled.rewards,

@@ -151,6 +151,13 @@ def test_rewards_and_advantages_follow_the_run_s_own_rule():
                 assert answer["reward"] is answer["advantage"] is None
 
 
+@pytest.mark.parametrize("algorithm, count", [("grpo", 3), ("ppo", watched.SAMPLES), ("sft", watched.SAMPLES)])
+def test_a_group_is_whole_and_others_have_some_samples(algorithm, count):
+    size = {"grpo": {"group_size": 3}, "ppo": {"group_size": 1}}.get(algorithm, {})
+    for group in records(session(algorithm, steps=1, **size))[0].samples["watched"]:
+        assert sum(answer["count"] for answer in group["answers"]) == count
+
+
 def test_a_pair_has_its_roles_and_its_margin():
     started = made("dpo", steps=1, beta=0.5)
     reference = weights(started.reference)
