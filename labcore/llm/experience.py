@@ -107,14 +107,18 @@ def collect(session: LlmSession) -> Batch:
     while refills and len(rounds) <= knobs["resample_rounds"] and sum(int(r.kept_groups.sum()) for r in rounds) < count:
         rounds.append(sample_round(session, len(rounds)))
     batch = rounds[0] if len(rounds) == 1 else _filled(rounds, count)
-    prompts, completions = batch.prompts, batch.completions
-    rollout = Rollout(
-        prompts, completions.ids, completions.mask, completions.truncated, batch.shaped, completions.logprobs,
+    return Batch(batch, rollout_of(session, batch), rounds, knobs["selection"] != "everything")
+
+
+def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
+    """What was sampled, with the reference's log-probs and the critic's values: ready for `credit`."""
+    prompts, completions = sampled.prompts, sampled.completions
+    return Rollout(
+        prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, completions.logprobs,
         ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
         old_values=None if session.critic is None else token_values(session, prompts, completions),
-        kept=_mask(batch.kept), token_rewards=_on(batch.rewards.per_token, session.device),
-        greedy_rewards=batch.greedy_rewards)
-    return Batch(batch, rollout, rounds, knobs["selection"] != "everything")
+        kept=_mask(sampled.kept), token_rewards=_on(sampled.rewards.per_token, session.device),
+        greedy_rewards=sampled.greedy_rewards)
 
 
 def seen_by(session: LlmSession, batch: Batch) -> Rollout:
@@ -129,10 +133,13 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
 
 
 def sample_round(session: LlmSession, round: int) -> Sampled:
-    """One round of sampling: P problems, their completions, what they earn and which are kept."""
-    knobs, sampling = session.knobs, Sampling.of(session.knobs)
-    group_size = int(knobs["group_size"])
-    problems = session.task.problems(int(knobs["prompts_per_step"]), prompt_rng(session, round))
+    """One round of sampling: P fresh problems, answered."""
+    return answered(session, session.task.problems(int(session.knobs["prompts_per_step"]), prompt_rng(session, round)))
+
+
+def answered(session: LlmSession, problems: list[Problem]) -> Sampled:
+    """G completions of each problem, what they earn and which are kept."""
+    sampling, group_size = Sampling.of(session.knobs), int(session.knobs["group_size"])
     generated = generate(session, session.policy, problems, group_size, sampling)
     completions, rewards = generated.completions, reward(session, problems, generated)
     session.tokens += int(completions.mask.sum())

@@ -72,14 +72,14 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     groups = rewards.total.view(len(problems), -1)
     pairs = []
     for index, row in enumerate(groups.tolist()):
-        best, worst = _best_and_worst(row)
+        best, worst = best_and_worst(row)
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
     metrics = score_metrics(rewards, completions) | kl_metrics(
         completions.logprobs, ref_logprobs, completions.mask) | {"frac_reward_zero_std": zero_variance(groups)}
     return Pairs(pairs, metrics, (problems, generated, rewards))
 
 
-def _best_and_worst(rewards: list[float]) -> tuple[int, int]:
+def best_and_worst(rewards: list[float]) -> tuple[int, int]:
     """The first of the highest and the last of the lowest of the rewards that are numbers."""
     scored = [index for index, reward in enumerate(rewards) if not isnan(reward)] or [0]
     return (max(scored, key=lambda index: (rewards[index], -index)),
@@ -116,4 +116,4 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
     """The pair of two rows of completions of a problem."""
     cut = generated.completions.truncated
     return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
-                bool(cut[rejected]))
+                bool(cut[rejected]), problem.answer)

@@ -40,7 +40,9 @@ CHECKED_AT_ONCE = 1024  # prompts
 class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
-    `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else.
+    `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else. `watched`
+    is what `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint
+    holds it.
     """
 
     spec: RunSpec
@@ -58,6 +60,7 @@ class LlmSession:
     tokens: int = 0
     pairs: list[Pair] = field(default_factory=list)
     finished_because: str = ""
+    watched: tuple[Any, ...] | None = None
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -135,7 +138,7 @@ class LlmSession:
 
         A reference that was not there before is the policy as it is now.
         """
-        self.spec, self.knobs, self.finished_because = spec, dict(spec.knobs), ""
+        self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         self._equip()
         if spec.row.loop != "preference":
             self.pairs = []

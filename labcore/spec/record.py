@@ -15,9 +15,11 @@ class Record:
 
     `metrics` holds keys of `catalog.metrics` with finite values; a number that does not exist is left out.
     `tokens` and `env_steps` count from the start of the run. `samples` (groups of completions, or pairs) and
-    `line` (the surrogates along θ_old → θ_new) are JSON-clean and not made at every step. `look` makes those of this
-    step that were not due, None where all were. It may be called until the session is asked for its next record, draws
-    none of the session's random numbers and leaves its weights as they are.
+    `line` (the surrogates along θ_old → θ_new) are JSON-clean and not made at every step.
+
+    `look` makes those of (samples, line) that the record lacks, or None where the step has none, or kept too little
+    for it. It may be called until the session is asked for its next record, draws no random number of the session and
+    leaves its weights as they were.
     """
 
     step: int

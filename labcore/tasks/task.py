@@ -32,6 +32,7 @@ class Pair:
     """A prompt with a preferred and a dispreferred completion; `line` as in `Problem`.
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
+    `answer` is the task's own right answer, where it has one.
     """
 
     prompt: str
@@ -40,6 +41,7 @@ class Pair:
     line: int | None = None
     chosen_truncated: bool = False
     rejected_truncated: bool = False
+    answer: str = ""
 
 
 @dataclass(frozen=True)

@@ -132,3 +132,31 @@ def test_an_upload_is_looked_at_and_tried_and_its_button_sets_the_verifier(page:
     expect(page.get_by_role("button", name=re.compile("^Stop"))).to_be_visible(timeout=SLOW)
     page.get_by_role("button", name=re.compile("^Stop")).click()
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+
+
+def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(page: Page, server: Server) -> None:
+    start_run(page, server, "?steps=40")
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
+    strip = page.locator(".rl-story-strip")
+    expect(strip.locator(".rl-story-step")).to_have_text("answers of step 40", timeout=SLOW)
+    expect(strip.locator("li").first).to_have_attribute("aria-label", re.compile(r"right, .*%"))
+    expect(strip.locator(".rl-story-says")).to_contain_text("After the update the right one")
+    height = strip.bounding_box()["height"]
+    assert height < 200
+
+    heat = strip.locator("canvas")
+    heat.hover(position={"x": 4, "y": 4})
+    expect(strip.locator("output")).to_contain_text("before step 1")
+    heat.focus()
+    heat.press("ArrowLeft")
+    expect(strip.locator(".rl-story-unseen")).to_contain_text(re.compile(r"step \d+ .* %"))
+
+    strip.get_by_role("combobox", name="Prompt").select_option("w2")
+    page.wait_for_url(re.compile(r"[?&]story=w2"), timeout=SLOW)
+    expect(strip.get_by_role("button", pressed=True)).to_have_count(1, timeout=SLOW)
+    asked = strip.get_by_role("combobox").locator("option:checked").inner_text()
+    page.reload()
+    expect(strip.get_by_role("combobox").locator("option:checked")).to_have_text(asked, timeout=SLOW)
+    strip.get_by_role("button", pressed=True).click()
+    page.wait_for_url(re.compile(r"^(?!.*story=)"), timeout=SLOW)
+    assert strip.bounding_box()["height"] == height

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -10,22 +11,24 @@ import torch
 from torch import Tensor
 
 from labcore.llm import objective
-from labcore.llm.experience import collect
+from labcore.llm.experience import Batch, collect
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
-from labcore.llm.probes import view
+from labcore.llm.probes import view, watched
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
 from labcore.maths.surrogates import value_loss
-from labcore.spec.record import Record
+from labcore.spec.record import Pictures, Record
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per batch, and None between the updates of one batch."""
     while session.step < session.spec.steps:
         batch = collect(session)
-        before = view.parameters(session.policy) if view.line_due(session.step) else None
+        line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)
+        before = view.kept(session, line_due)
+        watching = watched.before(session, session.step + 1) if samples_due else None
         measured: list[dict[str, float]] = []
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
@@ -35,9 +38,22 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         session.step += 1
         rollout = credit(session.knobs, batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
-        yield Record(session.step, session.tokens, metrics,
-                     samples=view.groups(session, batch.batch, rollout) if view.samples_due(session.step) else None,
-                     line=view.line(session, rollout, before) if before is not None else None)
+        samples = view.groups(session, batch.batch, rollout) | {
+            "watched": watching.after(session)} if watching else None
+        line = view.line(session, rollout, before["policy"]) if before and line_due else None
+        yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
+            _look, session, batch, rollout, before, samples is not None, line is not None))
+
+
+def _look(session: LlmSession, batch: Batch, rollout: Rollout, before: Mapping[str, Tensor] | None, has_samples: bool,
+          has_line: bool) -> Pictures:
+    """The samples and the line of a step that were not due; without the parameters before it only what needs none."""
+    samples = None if has_samples else view.groups(session, batch.batch, rollout)
+    if before is None:
+        return samples, None
+    if samples is not None:
+        samples["watched"] = watched.afterwards(session, before)
+    return samples, None if has_line else view.line(session, rollout, before["policy"])
 
 
 def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,16 +12,19 @@ from torch import Tensor
 from labcore.catalog.choices import PREFERENCE_LOSS
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
+from labcore.llm.generation import Generated
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.pairs import Pairs, next_pairs, prepare
-from labcore.llm.probes import view
+from labcore.llm.probes import view, watched
+from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
-from labcore.spec.record import Record
-from labcore.tasks.task import Pair
+from labcore.spec.record import Pictures, Record
+from labcore.tasks.task import Pair, Problem
 
 SHOWN = 16  # pairs in the sample view
+Seen = tuple[list[Problem], Generated, Rewards]  # completions that were sampled and scored at a step
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
@@ -31,17 +35,32 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     while session.step < session.spec.steps:
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found = next_pairs(session)
+        measured = (session.step + 1) % int(session.knobs.get("eval_every", session.step + 2)) == 0
+        due = evaluation is not None or measured or view.samples_due(session.step + 1)
+        before = view.kept(session)
+        watching = watched.before(session, session.step + 1) if due else None
         metrics, samples = update(session, found)
         session.step += 1
-        if evaluation is None and session.step % int(session.knobs.get("eval_every", session.step + 1)) == 0:
+        if evaluation is None and measured:
             evaluation = evaluate(session)
         metrics |= found.metrics | (evaluation.metrics if evaluation else {})
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
-        due = evaluation is not None or view.samples_due(session.step)
-        if due:
-            seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
-            samples |= {"step": session.step, **(view.sampled_groups(session, *seen) if seen else {})}
-        yield Record(session.step, session.tokens, metrics, samples=samples if due else None)
+        samples |= {"step": session.step}
+        seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
+        if watching:
+            samples |= _groups(session, seen) | {"watched": watching.after(session)}
+        yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
+                     look=None if due else partial(_look, session, samples, seen, before))
+
+
+def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
+    return view.sampled_groups(session, *seen) if seen else {}
+
+
+def _look(session: LlmSession, samples: dict[str, Any], seen: Seen | None,
+          before: Mapping[str, Tensor] | None) -> Pictures:
+    """The samples of a step that were not due, without an evaluation."""
+    return samples | _groups(session, seen) | ({"watched": watched.afterwards(session, before)} if before else {}), None
 
 
 def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions]:

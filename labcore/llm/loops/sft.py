@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from labcore.llm.batch import encode_completions, encode_prompts
-from labcore.llm.evaluation import evaluate
+from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
-from labcore.llm.probes import view
+from labcore.llm.probes import view, watched
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy
-from labcore.spec.record import Record
+from labcore.spec.record import Pictures, Record
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per update, until the steps are done or the sampled exact match reaches the target."""
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
+        due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
+        before = view.kept(session)
+        watching = watched.before(session, session.step + 1) if due else None
         metrics = update(session)
         session.step += 1
         samples = None
-        if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
+        if watching:
             evaluation = evaluate(session)
             metrics |= evaluation.metrics
-            samples = {"step": session.step} | view.sampled_groups(
-                session, evaluation.problems, evaluation.generated, evaluation.rewards)
+            samples = _samples(session, evaluation) | {"watched": watching.after(session)}
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
-        yield Record(session.step, session.tokens, metrics, samples=samples)  # its checkpoint knows that it is finished
+        yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
+                     look=None if samples else partial(_look, session, before))
+
+
+def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
+    return {"step": session.step} | view.sampled_groups(session, evaluation.problems, evaluation.generated,
+                                                        evaluation.rewards)
+
+
+def _look(session: LlmSession, before: Mapping[str, Tensor] | None) -> Pictures:
+    """The samples of a step that was not evaluated, drawn with random numbers of their own."""
+    samples = _samples(session, evaluate(watched.apart(session, session.step)))
+    return samples | ({"watched": watched.afterwards(session, before)} if before else {}), None
 
 
 def update(session: LlmSession) -> dict[str, Any]:

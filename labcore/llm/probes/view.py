@@ -6,7 +6,8 @@ about 2 % of the training's arithmetic) and never change what is learnt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import isnan
 from typing import Any
 
@@ -36,6 +37,7 @@ GROUPS = 8
 SAMPLES_EVERY = 5
 LINE_EVERY = 20
 LARGEST = 1e6  # nats that a file can hold
+KEPT = 20_000_000  # parameters: a copy of them takes some 20 ms, of seconds that a step of such a model takes
 LINE_SHARE = 8  # the line is drawn from an eighth of the batch
 ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
 
@@ -55,6 +57,27 @@ def parameters(model: nn.Module) -> Tensor:
     return parameters_to_vector(model.parameters()).detach().clone()
 
 
+def kept(session: LlmSession, due: bool = False) -> dict[str, Tensor] | None:
+    """Copies of the parameters that the next updates change, by network; None where they are many and not `due`."""
+    learning = {name: session.models[name] for name in session.optimizers}
+    count = sum(parameter.numel() for model in learning.values() for parameter in model.parameters())
+    return {name: parameters(model) for name, model in learning.items()} if due or count <= KEPT else None
+
+
+@contextmanager
+def going_back(session: LlmSession, before: Mapping[str, Tensor]) -> Iterator[None]:
+    """The networks inside with the parameters `before` that `kept` made, and afterwards bit for bit as they were."""
+    after = {name: parameters(session.models[name]) for name in before}
+    try:
+        for name, vector in before.items():
+            _put(session.models[name], vector)
+        yield
+    finally:
+        for name, vector in after.items():
+            _put(session.models[name], vector)
+
+
+@torch.no_grad()
 def _put(model: nn.Module, vector: Tensor) -> None:
     """Write `parameters` back in place: torch's own way would make every parameter a view of one vector."""
     targets = list(model.parameters())

@@ -17,6 +17,7 @@ from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
 from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
+from labcore.llm.probes import watched
 from labcore.llm.rollout import credit
 from tests.llm.tools import SOMETIMES, ragged, records, session, shake, weights
 
@@ -68,6 +69,7 @@ def test_all_algorithms_of_one_seed_get_the_same_prompts(letters):
     for algorithm in ONLINE:
         given = {"group_size": 1, "prompts_per_step": 8, "mini_batches": 2} if algorithm == "ppo" else {}
         started = session(algorithm, letters=letters, steps=3, **given)
+        watched.of(started)  # what is watched is no part of a batch
         problems, drawn = started.task.problems, []
         started.task.problems = lambda count, rng, problems=problems, drawn=drawn: drawn.append(
             problems(count, rng)) or drawn[-1]

@@ -1,0 +1,241 @@
+"""The story strip above the charts of a language model's run: one prompt, what the model answers, what that earns, and
+how likely each answer is before and after the update; beside it how likely it was over the whole run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import exp, floor, inf, log
+from typing import Any
+
+import streamlit as st
+
+from app import link
+from app.components.story_strip import story_strip
+from app.lab import active
+from app.link import Param
+from app.llm.history import Column, Key, history, key_of, thinned
+from app.llm.story_words import percent, sentence
+from app.theme import number
+from app.training import files
+from app.training.feed import Feed
+from labcore.store.rows import RunRow
+
+WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
+PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
+ROWS = 6  # of single answers
+SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
+FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
+SMALL = 1e-3  # where no answer is likelier, log-probs are shown
+APART = "Not watched: only this step's batch."
+
+
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """Draw the strip of `run` at `step`, by the newest samples up to there."""
+    steps = files.steps_of(run.id, "samples")
+    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else None
+    samples = files.read(run.id, "samples", at) if at is not None else None
+    groups = groups_of(samples or {})
+    if not groups:
+        story_strip({"empty": _nothing(run, bool(samples))}, key="story_strip", on_chosen=_choose)
+        return
+    kept = st.session_state.setdefault("story:kept", {})
+    pinned = link.get(PROMPT)
+    chosen = pinned if pinned in groups else telling(groups, kept.get(run.id))
+    kept[run.id] = chosen
+    columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
+    story_strip(payload(groups, chosen, columns, at, step) | {"run": run.id, "pinned": pinned == chosen},
+                key="story_strip", on_chosen=_choose)
+
+
+def _choose(prompt: str) -> None:
+    """The user's prompt; an empty one is the telling one again."""
+    link.put(PROMPT, prompt)
+
+
+def _nothing(run: RunRow, has_samples: bool) -> str:
+    """Why there is nothing to see."""
+    if has_samples:
+        return "The samples of this step hold no probabilities."
+    return ("The model's answers appear here after the first step." if active(run)
+            else "This run has no samples at this step: it ended before the first ones, or a clean-up deleted them.")
+
+
+# ---- what a file holds -----------------------------------------------------------------------------------------
+
+
+def groups_of(samples: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The prompts that can be shown by their name in the link: the watched ones, then those of the step's batch."""
+    watched = dict(zip(WATCHED, samples.get("watched", []), strict=False))
+    batch = [_of_batch(group) for group in samples.get("groups", [])
+             if all("old_logprobs" in completion for completion in group["completions"])]
+    pairs = [] if watched else [_of_pair(pair) for pair in samples.get("pairs", [])]
+    return watched | dict(zip(BATCH, batch or pairs, strict=False))
+
+
+def _of_batch(group: dict[str, Any]) -> dict[str, Any]:
+    """A group of the batch as if it were watched: equal answers are one, with the mean of their advantages."""
+    found: dict[Key, list[dict]] = {}
+    for completion in group["completions"]:
+        found.setdefault(key_of(completion), []).append(completion)
+    return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
+        {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0]["exact"],
+         "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
+         **_likelihoods(_total(same[0]["old_logprobs"]), _total(same[0]["logprobs"]))} for same in found.values()]}
+
+
+def _of_pair(pair: dict[str, Any]) -> dict[str, Any]:
+    """A pair of the batch, of which only the log-probs before the update are known."""
+    return {"prompt": pair["prompt"], "answer": None, "margin_before": pair["margin"], "margin_after": None,
+            "answers": [{"text": pair[role]["text"], "truncated": False, "exact": None, "count": 0, "reward": None,
+                         "advantage": None, "role": role, **_likelihoods(pair[role]["logprob"], None)}
+                        for role in ("chosen", "rejected")]}
+
+
+def _likelihoods(before: float | None, after: float | None) -> dict[str, float | None]:
+    return {"logprob_before": before, "logprob_after": after,
+            **{when: None if logprob is None else exp(min(logprob, 0.0))
+               for when, logprob in (("before", before), ("after", after))}}
+
+
+def _total(logprobs: list[float | None]) -> float | None:
+    return None if None in logprobs else sum(logprobs)
+
+
+def _mean(completions: list[dict], key: str) -> float | None:
+    found = [each[key] for each in completions if each.get(key) is not None]
+    return sum(found) / len(found) if found else None
+
+
+# ---- which prompt ----------------------------------------------------------------------------------------------
+
+
+def telling(groups: dict[str, dict[str, Any]], kept: str | None) -> str:
+    """The prompt whose rewards differ most; the one of before while its rewards still differ.
+
+    Watched ones come first. Where no rewards differ, the one of before, else that whose answers move most.
+    """
+    names = [name for name in groups if name in WATCHED] or list(groups)
+    if kept in names and spread(groups[kept]) > 0:
+        return kept
+    best = max(names, key=lambda name: spread(groups[name]))
+    if spread(groups[best]) > 0:
+        return best
+    return kept if kept in names else max(names, key=lambda name: _movement(groups[name]))
+
+
+def spread(group: dict[str, Any]) -> float:
+    """The standard deviation of the rewards of a group's samples."""
+    rewards = [(answer["reward"], answer["count"]) for answer in group["answers"]
+               if answer["count"] and answer["reward"] is not None]
+    count = sum(times for _, times in rewards)
+    if not count:
+        return 0.0
+    mean = sum(reward * times for reward, times in rewards) / count
+    return (sum(times * (reward - mean) ** 2 for reward, times in rewards) / count) ** 0.5
+
+
+def _movement(group: dict[str, Any]) -> float:
+    """How far the group's answers move."""
+    return max((abs(answer["after"] - answer["before"]) for answer in group["answers"]
+                if answer["after"] is not None and answer["before"] is not None), default=0.0)
+
+
+# ---- what the browser draws ------------------------------------------------------------------------------------
+
+
+def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column], at: int,
+            step: int) -> dict[str, Any]:
+    """What the component draws of a prompt at step `at`, where the page shows `step`.
+
+    Bars and cells have shares of the scale, from 0 to 1; None where nothing is known.
+    """
+    group = groups[chosen]
+    answers, left_out = rows(group, columns)
+    known = [value for answer in answers for value in _known(answer, columns)]
+    low = 0.0 if max(known, default=0.0) > log(SMALL) else floor(min(known))
+    drawn = [_row(answer, columns, low) for answer in answers]
+    rest = [] if low else [_rest(drawn, left_out)]
+    return {
+        "step": at, "late": step - at, "sentence": sentence(group), "chosen": chosen,
+        "options": [[name, "watched" if name in WATCHED else "batch", each["prompt"]]
+                    for name, each in groups.items()],
+        "prompt": group["prompt"], "answer": group.get("answer") or "",
+        **{f"{earned}s": any(answer[earned] is not None for answer in answers) for earned in ("reward", "advantage")},
+        "apart": "" if chosen in WATCHED else APART, "columns": [column.step for column in columns],
+        "low": low, "rows": [*drawn, *rest]}
+
+
+def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, Any]], int]:
+    """The answers to show, the pair and the right one first, then the likeliest ever; and how many samples are of
+    others.
+
+    This step's samples come before those of other steps where there is no room for all.
+    """
+    found = {key_of(answer): answer for answer in group["answers"]}
+    for column in columns:
+        for key, exact in column.exact.items():
+            found.setdefault(key, _elsewhere(key, exact))
+    best = {key: max(_known(answer, columns), default=-inf) for key, answer in found.items()}
+
+    def first(key: Key) -> int:
+        return FIRST.get(found[key].get("role", ""), int(bool(found[key]["exact"])))
+    telling = [key for key, answer in found.items() if first(key) or answer["count"] or best[key] > log(SEEN)]
+    wanted = sorted(telling, key=lambda key: (-first(key), -found[key]["count"], -best[key]))
+    shown = sorted(wanted[:ROWS], key=lambda key: (-first(key), -best[key]))
+    return [found[key] for key in shown], sum(found[key]["count"] for key in wanted[ROWS:])
+
+
+def _elsewhere(key: Key, exact: bool | None) -> dict[str, Any]:
+    """An answer that this step says nothing of."""
+    return {"text": key[0], "truncated": key[1], "exact": exact, "count": 0, "reward": None, "advantage": None,
+            **_likelihoods(None, None)}
+
+
+def _known(answer: dict[str, Any], columns: list[Column]) -> list[float]:
+    """All log-probs that are known of an answer, nats."""
+    now = [answer[when] for when in ("logprob_before", "logprob_after")]
+    over = [column.logprobs.get(key_of(answer)) for column in columns]
+    return [value for value in (*now, *over) if value is not None]
+
+
+def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str, Any]:
+    """An answer with its bars and cells."""
+    before, after = answer["logprob_before"], answer["logprob_after"]
+    reward = answer["reward"]
+    return {"text": answer["text"], "cut": bool(answer.get("truncated")), "rest": False, "exact": answer["exact"],
+            "role": answer.get("role", ""), "count": answer["count"],
+            "reward": None if reward is None else f"{reward:.2f}".rstrip("0").rstrip("."),
+            "advantage": answer["advantage"], "before": _share(before, low), "after": _share(after, low),
+            "said": _said([_words(before, low), _words(after, low)]),
+            "cells": [_share(column.logprobs.get(key_of(answer)), low) for column in columns]}
+
+
+def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    """All other answers together, of which `count` were sampled: what the rows leave of the probability."""
+    def left(shares: list[float | None]) -> float | None:
+        known = [share for share in shares if share is not None]
+        return round(max(0.0, 1 - sum(known)), 5) if known else None
+    before, after = (left([row[when] for row in drawn]) for when in ("before", "after"))
+    words = _said([None if share is None else percent(share) for share in (before, after)])
+    return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
+            "advantage": None, "before": before, "after": after, "said": words,
+            "cells": [left(list(cells)) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
+
+
+def _said(words: list[str | None]) -> list[str]:
+    """Before and after in words; once where they are the same."""
+    return list(dict.fromkeys(filter(None, words)))
+
+
+def _share(logprob: float | None, low: float) -> float | None:
+    """Where a log-prob is on the scale, from 0 to 1: its probability, or its place between `low` and 0 nats."""
+    if logprob is None:
+        return None
+    return round(1 - logprob / low if low else exp(min(logprob, 0.0)), 5)
+
+
+def _words(logprob: float | None, low: float) -> str:
+    if logprob is None:
+        return ""
+    return number(logprob, 1) if low else percent(exp(min(logprob, 0.0)))

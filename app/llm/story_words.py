@@ -1,0 +1,103 @@
+"""What happened to a prompt's answers at a step, in one sentence with its numbers. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.theme import number
+
+STILL = 5e-4  # a probability that changes by less stays where it is
+
+
+def percent(share: float | None) -> str:
+    """A probability.
+
+    >>> percent(0.312), percent(0.0312), percent(0.99996), percent(0.0004), percent(0.0), percent(None)
+    ('31 %', '3.1 %', '>99.9 %', '<0.1 %', '0 %', '–')
+    """
+    if share is None:
+        return "–"
+    if 0 < share < 1e-3:
+        return "<0.1 %"
+    if 0.999 < share < 1:
+        return ">99.9 %"
+    return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.9949 < share < 1 else 0}f} %"
+
+
+def moved(before: float, after: float) -> str:
+    """"rises from 31 % to 47 %", or that it stays.
+
+    >>> moved(0.31, 0.47), moved(0.2, 0.1), moved(0.5, 0.5002)
+    ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
+    """
+    if abs(after - before) < STILL or percent(before) == percent(after):
+        return f"stays at {percent(after)}"
+    return f"{'rises' if after > before else 'falls'} from {percent(before)} to {percent(after)}"
+
+
+def sentence(group: dict[str, Any]) -> str:
+    """What happened to a group's answers at its step."""
+    answers = group["answers"]
+    if chosen := _of_role(answers, "chosen"):
+        return _of_pair(group, chosen, _of_role(answers, "rejected"))
+    sampled = [answer for answer in answers if answer["count"]]
+    count = sum(answer["count"] for answer in sampled)
+    return " ".join(filter(None, (_rewards(sampled, count), _right(answers) or _favoured(sampled))))
+
+
+def _rewards(sampled: list[dict], count: int) -> str:
+    """How many answers are right, or that nothing tells them apart."""
+    rewards = {answer["reward"] for answer in sampled}
+    if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
+        return f"All {count} answers earn the same reward: advantage 0, no gradient."
+    right = sum(answer["count"] for answer in sampled if answer["exact"])
+    judged = any(answer["exact"] is not None for answer in sampled)
+    if not judged or not count:
+        return ""
+    if count == 1:
+        return f"Its one answer is {'right' if right else 'wrong'}."
+    many = "None" if not right else "All" if right == count else str(right)
+    return f"{many} of {count} answers {'is' if right == 1 else 'are'} right."
+
+
+def _right(answers: list[dict]) -> str:
+    """What the update does to the right answer, and to the other ones that were sampled."""
+    right = next((answer for answer in answers if answer["exact"] and answer["after"] is not None), None)
+    if right is None:
+        return ""
+    others = [answer for answer in answers if answer["count"] and answer is not right and not answer["exact"]
+              and answer["after"] is not None]
+    change = sum(answer["after"] - answer["before"] for answer in others)
+    rest = "" if abs(change) < STILL else f", the wrong ones {'rise' if change > 0 else 'fall'}"
+    return f"After the update the right one {moved(right['before'], right['after'])}{rest}."
+
+
+def _favoured(sampled: list[dict]) -> str:
+    """Where no right answer is known: what becomes of the likeliest of the answers with the highest reward."""
+    told = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
+    if len({answer["reward"] for answer in told}) < 2:
+        return ""
+    best = max(told, key=lambda answer: (answer["reward"], answer["before"]))
+    return f"After the update the answer with the highest reward {moved(best['before'], best['after'])}."
+
+
+def _of_pair(group: dict[str, Any], chosen: dict, rejected: dict) -> str:
+    """What the update does to a pair: the margin, and both sides."""
+    if chosen["after"] is None:
+        return f"The margin is {_plain(group.get('margin_before'))} before the update."
+    first, last = group.get("margin_before"), group.get("margin_after")
+    margin = "" if first is None or last is None else (
+        f"The margin {'grows' if last > first else 'shrinks'} from {_plain(first)} to {_plain(last)}")
+    up = [side["logprob_after"] > side["logprob_before"] for side in (chosen, rejected)]
+    both = {(True, False): "chosen becomes likelier, rejected less likely",
+            (False, True): "chosen becomes less likely, rejected likelier",
+            (True, True): "both become likelier", (False, False): "both become less likely"}[up[0], up[1]]
+    return f"{margin}: {both}." if margin else f"{both[0].upper()}{both[1:]}."
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else number(value, 2)
+
+
+def _of_role(answers: list[dict], role: str) -> dict | None:
+    return next((answer for answer in answers if answer.get("role") == role), None)

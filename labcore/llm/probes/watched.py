@@ -1,0 +1,330 @@
+"""A few prompts that a run watches for its whole life: its answers, and how likely each is before and after a step.
+
+They are chosen by the seed, answered with random numbers of their own, and rewarded and credited by the run's own
+rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these). Nothing here is
+learnt from. Probabilities are those of whole answers, the end token included, at the temperature of the loss: the
+sampling temperature where the run learns from its samples, else 1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isnan
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labcore.catalog import choices
+from labcore.llm.batch import Completions, Prompts, encode_completions
+from labcore.llm.experience import answered, rollout_of
+from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
+from labcore.llm.nets.forward import Network
+from labcore.llm.networks import REFERENCE
+from labcore.llm.pairs import best_and_worst
+from labcore.llm.probes import view
+from labcore.llm.rewards import Rewards, verified
+from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
+from labcore.tasks.task import Pair, Problem, draw
+
+PROMPTS = 4
+BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
+BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the knob of its size in each loop
+SAMPLES = 8  # completions of each, where the run does not compare those of a prompt with each other
+REFERENCE_ANSWERS = 6  # of its most frequent ones
+MOST_ANSWERS = 24  # of a prompt
+FOLLOWED, MOST_FOLLOWED = 0.01, 12  # a sampled answer as likely as this is followed from then on, up to so many
+STREAM = 2**32 + 2  # a tag that no step has, nor a quiz or a trial: see `probes.answer`
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer and its tokens, with the end token where it ended."""
+
+    text: str
+    ids: tuple[int, ...]
+    ended: bool = True
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """What makes two answers one: their text, and whether they ended; not how they were cut into tokens."""
+        return self.text, self.ended
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A prompt, and the answers whose probability is followed: those known from the start, and likely samples since.
+
+    `pair` are the chosen and the rejected answer, where the run learns from pairs that it has from the start.
+    """
+
+    problem: Problem
+    known: tuple[Answer, ...]
+    pair: tuple[Answer, Answer] | None = None
+
+    def following(self, answers: list[Answer], likely: list[float]) -> Watched:
+        """The same with those of some answers that are likely enough: their probabilities."""
+        more = [answer for answer, probability in zip(answers, likely, strict=False) if probability >= FOLLOWED]
+        known = list({answer.key: answer for answer in (*self.known, *more)}.values())
+        return replace(self, known=tuple(known[:max(MOST_FOLLOWED, len(self.known))]))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the policy answered: P·G completions group by group, their rewards, and their mean advantages (B,)."""
+
+    generated: Generated
+    rewards: Rewards
+    advantages: Tensor | None
+
+    def rows(self, place: int, count: int) -> range:
+        """The rows of a prompt; `count`: of all prompts."""
+        size = len(self.generated.texts) // count
+        return range(place * size, (place + 1) * size)
+
+
+@dataclass(frozen=True)
+class Before:
+    """The watched prompts as the policy before a step's updates sees them; `after` completes them.
+
+    `candidates` are the answers of each prompt, C of them after padding; `logprobs` (P, C) are summed, nats.
+    """
+
+    groups: list[dict[str, Any]]
+    candidates: list[list[Answer]]
+    prompts: Prompts
+    completions: Completions
+    logprobs: Tensor
+    temperature: float
+    ref_logprobs: Tensor | None = None
+
+    def after(self, session: LlmSession) -> list[dict[str, Any]]:
+        """The same with the probabilities after the updates: what the samples of a step hold as `watched`.
+
+        Answers that are likely are followed from here on.
+        """
+        new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
+        for place, group in enumerate(self.groups):
+            old_row, new_row = self.logprobs[place].tolist(), new[place].tolist()
+            for answer, old, now in zip(group["answers"], old_row, new_row, strict=False):  # the rest is padding
+                answer |= {"before": _probability(old), "after": _probability(now),
+                           "logprob_before": round(old, 5), "logprob_after": round(now, 5)}
+            if self.ref_logprobs is not None:
+                ref_row = self.ref_logprobs[place].tolist()
+                group |= {f"margin_{when}": _margin(group["answers"], row, ref_row, float(session.knobs["beta"]))
+                          for when, row in (("before", old_row), ("after", new_row))}
+        likely = torch.maximum(self.logprobs, new).exp().tolist()
+        session.watched = tuple(each.following(answers, row) for each, answers, row
+                                in zip(of(session), self.candidates, likely, strict=True))
+        return self.groups
+
+
+def of(session: LlmSession) -> tuple[Watched, ...]:
+    """The prompts that the session watches: chosen at the first call, and the same ones after a resume, which follows
+    the answers that it knows from the start and those it samples from then on.
+    """
+    if session.watched is None:
+        session.watched = _choose(apart(session))
+    return session.watched
+
+
+@torch.no_grad()
+def before(session: LlmSession, step: int) -> Before:
+    """What the policy answers before the updates of `step`, and how likely each answer is.
+
+    No random number of the session is drawn, and none of its counters moves.
+    """
+    watched, alone = of(session), apart(session, step)
+    drawn = _answers(alone, [each.problem for each in watched])
+    groups, candidates = [], []
+    for place, each in enumerate(watched):
+        rows = drawn.rows(place, len(watched))
+        texts = [_sampled(drawn.generated, row) for row in rows]
+        answers = list({answer.key: answer for answer in (*each.known, *_by_count(texts))}.values())[:MOST_ANSWERS]
+        pair = each.pair or _pair_of(alone, drawn.rewards, texts, rows)
+        candidates.append(answers)
+        groups.append({"prompt": each.problem.prompt, "answer": each.problem.answer, "answers": [
+            _shown(alone, each.problem, answer, pair, drawn, [rows[at] for at, text in enumerate(texts)
+                                                               if text.key == answer.key]) for answer in answers]})
+    prompts, completions = drawn.generated.prompts, _padded(candidates, session.device)
+    temperature = float(session.knobs["temperature"]) if "advantage" in session.knobs else 1.0
+    old = _sums(alone, session.policy, prompts, completions, temperature)
+    reference = _sums(alone, session.reference, prompts, completions, temperature) if _learns_pairs(session) else None
+    return Before(groups, candidates, prompts, completions, old, temperature, reference)
+
+
+def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """What `before` and `after` would have given of the step just made, from the parameters before it.
+
+    What the session follows stays as it was.
+    """
+    watcher = replace(session, watched=of(session))
+    with view.going_back(session, before_step):
+        found = before(watcher, session.step)
+    return found.after(watcher)
+
+
+def apart(session: LlmSession, step: int = 0) -> LlmSession:
+    """The session on the same networks with random numbers of its own, of the seed and the step."""
+    seeds = np.random.SeedSequence((session.prompt_seed, STREAM, step)).generate_state(2)
+    return replace(session, generator=torch.Generator(session.device).manual_seed(int(seeds[0])),
+                   rng=np.random.default_rng(seeds[1]))
+
+
+# ---- what is watched -------------------------------------------------------------------------------------------
+
+
+def _choose(alone: LlmSession) -> tuple[Watched, ...]:
+    """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
+    knobs = alone.spec.knobs
+    batch = next(int(knobs[key]) for key in BATCHES if key in knobs)
+    asked = _asked(alone, max(1, min(PROMPTS, batch // BATCH_SHARE)))
+    problems = [problem for problem, _ in asked]
+    own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
+    watched = []
+    for (problem, pair), frequent in zip(asked, own, strict=True):
+        sides = pair and (_given(alone, pair.chosen, pair.chosen_truncated),
+                          _given(alone, pair.rejected, pair.rejected_truncated))
+        right = [_given(alone, problem.answer)] if _is_right(alone, problem) else []
+        watched.append(Watched(problem, (*(sides or ()), *right, *frequent), sides or None))
+    return tuple(watched)
+
+
+def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
+    """`count` problems with different prompts, or fewer where there are no more, and their pairs."""
+    many = 4 * count  # drawn, for some may be the same
+    if alone.pairs:
+        pairs = draw(alone.pairs, many, alone.rng)
+    elif _learns_pairs(alone) and choices.PAIRS[alone.spec.knobs["pairs"]].from_file:
+        pairs = alone.task.pairs(many, alone.rng)
+    else:
+        problems = alone.task.problems(many, alone.rng)
+        return [(problem, None) for problem in {each.prompt: each for each in reversed(problems)}.values()][-count:]
+    distinct = list({pair.prompt: pair for pair in reversed(pairs)}.values())[-count:]
+    return [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in distinct]
+
+
+def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answer]]:
+    """The answers that the reference gives most often to each problem, the most frequent first."""
+    count = 2 * _samples(alone)
+    generated = generate(alone, alone.reference, problems, count, Sampling.of(alone.spec.knobs))
+    return [_by_count([_sampled(generated, row) for row in range(place * count, (place + 1) * count)])
+            [:REFERENCE_ANSWERS] for place in range(len(problems))]
+
+
+def _samples(session: LlmSession) -> int:
+    """How many completions of a prompt are sampled: a whole group where its members are compared, else some."""
+    knobs = session.knobs
+    compared = _learns_pairs(session) or ("advantage" in knobs and (
+        choices.ADVANTAGE[knobs["advantage"]].group or choices.SELECTION[knobs["selection"]].group))
+    size = int(knobs.get("group_size", SAMPLES))
+    return size if compared else max(size, SAMPLES)
+
+
+def _is_right(session: LlmSession, problem: Problem) -> bool:
+    """Whether the problem's own answer is the right one: a text that continues a file is only one of many."""
+    given = bool(problem.answer)
+    learnt = "advantage" not in session.knobs and not _learns_pairs(session)
+    return given and (learnt or session.task.score(problem, problem.answer).exact)
+
+
+def _learns_pairs(session: LlmSession) -> bool:
+    return "pairs" in session.knobs
+
+
+def _given(session: LlmSession, text: str, truncated: bool = False) -> Answer:
+    """A text as tokens, with the end token where it was not cut."""
+    completions = encode_completions(session.tokenizer, [text], session.context - 1, session.device, [truncated])
+    return Answer(text, tuple(completions.ids[0].tolist()), not truncated)
+
+
+# ---- what the policy answers -----------------------------------------------------------------------------------
+
+
+def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
+    """Completions of the policy, scored and credited as the run's own."""
+    if "advantage" not in alone.knobs:
+        generated = generate(alone, alone.policy, problems, _samples(alone), Sampling.of(alone.knobs))
+        return Drawn(generated, verified(alone, problems, generated), None)
+    alone = replace(alone, knobs={**alone.knobs, "group_size": _samples(alone)})
+    sampled = answered(alone, problems)
+    rollout = credit(alone.knobs, rollout_of(alone, sampled))
+    return Drawn(Generated(sampled.prompts, sampled.completions, sampled.texts), sampled.rewards,
+                 rollout.advantages.sum(1) / sampled.completions.lengths)
+
+
+def _sampled(generated: Generated, row: int) -> Answer:
+    completions = generated.completions
+    ids = completions.ids[row, :int(completions.lengths[row])].tolist()
+    return Answer(generated.texts[row], tuple(ids), not bool(completions.truncated[row]))
+
+
+def _by_count(answers: list[Answer]) -> list[Answer]:
+    """Each of some answers once, the most frequent first; of equals, the earlier one."""
+    first = {answer.key: answer for answer in reversed(answers)}
+    return [first[key] for key, _ in Counter(answer.key for answer in answers).most_common()]
+
+
+def _pair_of(alone: LlmSession, rewards: Rewards, answers: list[Answer], rows: range) -> tuple[Answer, Answer] | None:
+    """The best and the worst of a prompt's samples, where the run learns from such pairs and they differ."""
+    if not _learns_pairs(alone):
+        return None
+    earned = rewards.total[rows.start: rows.stop].tolist()
+    best, worst = best_and_worst(earned)
+    return (answers[best], answers[worst]) if earned[best] > earned[worst] else None
+
+
+def _shown(alone: LlmSession, problem: Problem, answer: Answer, pair: tuple[Answer, Answer] | None, drawn: Drawn,
+           rows: list[int]) -> dict[str, Any]:
+    """An answer in plain words; `rows`: the samples that gave it, over which reward and advantage are means."""
+    judged = alone.spec.task_row.verifiable
+    rewards = [float(drawn.rewards.total[row]) for row in rows if judged]
+    advantages = [] if drawn.advantages is None else [float(drawn.advantages[row]) for row in rows]
+    role = "" if pair is None else {pair[1].key: "rejected", pair[0].key: "chosen"}.get(answer.key, "")
+    return {"text": answer.text, "truncated": not answer.ended, "count": len(rows),
+            "exact": alone.task.score(problem, answer.text).exact if judged else None,
+            "reward": _mean(rewards), "advantage": _mean(advantages), **({"role": role} if role else {})}
+
+
+def _mean(values: list[float]) -> float | None:
+    """The mean of those that are numbers; None without any."""
+    found = [value for value in values if not isnan(value)]
+    return round(sum(found) / len(found), 5) if found else None
+
+
+# ---- how likely it is ------------------------------------------------------------------------------------------
+
+
+def _padded(candidates: list[list[Answer]], device: torch.device) -> Completions:
+    """The candidates of all prompts as rows, group by group: short groups are filled up with their first answer."""
+    size = max(map(len, candidates))
+    rows = [answer.ids for group in candidates for answer in [*group, *[group[0]] * (size - len(group))]]
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+    mask = torch.tensor([[True] * len(row) + [False] * (width - len(row)) for row in rows], device=device)
+    return Completions(ids, mask, ~mask.any(1))
+
+
+def _sums(session: LlmSession, model: Network, prompts: Prompts, completions: Completions,
+          temperature: float) -> Tensor:
+    """Summed log-probs of the rows of each prompt under `model`. (P, C) float64, nats"""
+    at = replace(session, knobs={**session.knobs, "temperature": temperature})
+    return token_logprobs(at, model, prompts, completions).double().sum(1).view(len(prompts), -1).cpu()
+
+
+def _probability(logprob: float) -> float:
+    return float(f"{np.exp(logprob):.5g}")
+
+
+def _margin(answers: list[dict[str, Any]], logprobs: list[float], ref_logprobs: list[float],
+            beta: float) -> float | None:
+    """β times how much more than the reference the policy prefers chosen to rejected; None without a pair."""
+    places = {answer.get("role"): place for place, answer in enumerate(answers)}
+    if not {"chosen", "rejected"} <= places.keys():
+        return None
+    chosen, rejected = (logprobs[place] - ref_logprobs[place] for place in (places["chosen"], places["rejected"]))
+    return round(beta * (chosen - rejected), 5)

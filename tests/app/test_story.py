@@ -1,0 +1,204 @@
+"""The story strip: which prompt it shows, in which words, and what it reads of a run's files."""
+
+import json
+from math import exp, log
+
+import pytest
+import streamlit as st
+
+from app.llm import history, story
+from app.llm.story_words import sentence
+from app.training import files
+from labcore.files.paths import run_folder
+from tests.app.seeding import link, samples, seed
+
+
+def answer(text, before=None, after=None, *, exact=False, count=0, reward=None, advantage=None, **more):
+    logprobs = [value and log(value) for value in (before, after)]
+    return {"text": text, "truncated": False, "exact": exact, "count": count, "reward": reward, "advantage": advantage,
+            "before": before, "after": after, "logprob_before": logprobs[0], "logprob_after": logprobs[1], **more}
+
+
+def group(prompt="ba=", right=4, before=0.31, after=0.47):
+    """Eight samples, `right` of them right."""
+    wrong = 8 - right
+    return {"prompt": prompt, "answer": "ab", "answers": [
+        answer("ab", before, after, exact=True, count=right, reward=1.0 if right else None,
+               advantage=(wrong and 0.9) if right else None),
+        answer("bb", 0.2, 0.15, count=wrong, reward=0.0 if wrong else None,
+               advantage=(right and -0.9) if wrong else None)]}
+
+
+def pair(**changes):
+    sides = {"chosen": (1e-30, 2e-30), "rejected": (1e-20, 5e-21)} | changes
+    return {"prompt": "hello", "answer": "", "margin_before": 0.1, "margin_after": 0.35, "answers": [
+        answer(role, *sides[role], exact=None, role=role) for role in ("chosen", "rejected")]}
+
+
+@pytest.mark.parametrize("shown, words", [
+    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the wrong ones fall."),
+    (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the wrong ones "
+                     "fall."),
+    (group(right=8), "All 8 answers earn the same reward: advantage 0, no gradient. After the update the right one "
+                     "rises from 31 % to 47 %."),
+    (group(right=0, after=0.2), "All 8 answers earn the same reward: advantage 0, no gradient. After the update the "
+                                "right one falls from 31 % to 20 %, the wrong ones fall."),
+    (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the wrong ones "
+                          "fall."),
+    ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, "Its one answer is wrong."),
+    (pair(), "The margin grows from 0.10 to 0.35: chosen becomes likelier, rejected less likely."),
+    (pair(chosen=(0.2, 0.1)), "The margin grows from 0.10 to 0.35: both become less likely."),
+    (pair() | {"margin_after": 0.05}, "The margin shrinks from 0.10 to 0.05: chosen becomes likelier, rejected less "
+                                      "likely."),
+])
+def test_a_sentence_says_what_happened_with_its_numbers(shown, words):
+    assert sentence(shown) == words
+
+
+def test_where_no_right_answer_is_known_the_best_one_is_named():
+    some = {"answers": [answer("long", 0.1, 0.2, count=1, reward=1.0, advantage=0.5),
+                        answer("short", 0.3, 0.2, count=1, reward=0.2, advantage=-0.5)]}
+    assert sentence(some).endswith("After the update the answer with the highest reward rises from 10 % to 20 %.")
+
+
+def test_the_telling_prompt_is_kept_while_its_rewards_differ():
+    groups = {"w0": group(right=7), "w1": group(right=4), "w2": group(right=8), "b0": group(right=4)}
+    assert story.telling(groups, None) == "w1"
+    assert story.telling(groups, "w0") == "w0", "it still has signal"
+    assert story.telling(groups, "w2") == "w1", "it has none any more"
+    assert story.telling(groups, "w9") == "w1"
+    still = {"w0": group(right=8, after=0.31), "w1": group(right=8, after=0.6)}
+    assert story.telling(still, None) == "w1" and story.telling(still, "w0") == "w0"
+
+
+def test_a_group_of_the_batch_has_its_probabilities_from_its_tokens():
+    found = story.groups_of(samples())
+    assert [*found] == ["b0", "b1"]
+    right, wrong = found["b0"]["answers"]
+    assert (right["text"], right["count"], right["reward"], right["advantage"]) == ("abcd", 1, 1.0, 0.7)
+    assert right["before"] == pytest.approx(exp(-0.4)) and wrong["truncated"]
+    shown = story.payload(found, "b0", [], 5, 5)
+    assert shown["apart"] == story.APART and shown["columns"] == [] and shown["late"] == 0
+
+
+def test_equal_answers_of_a_group_are_one():
+    batch = samples()
+    batch["groups"][0]["completions"].append(dict(batch["groups"][0]["completions"][0], advantage=0.1))
+    right = story.groups_of(batch)["b0"]["answers"][0]
+    assert right["count"] == 2 and right["advantage"] == pytest.approx(0.4)
+
+
+def test_pairs_of_earlier_files_have_no_after():
+    side = {"text": "x", "logprob": -3.0, "ref_logprob": -2.0}
+    batch = {"pairs": [{"prompt": "p", "chosen": side, "rejected": side | {"text": "y"}, "margin": 0.5}]}
+    groups = story.groups_of(batch)
+    shown = story.payload(groups, "b0", [], 5, 5)
+    assert [(row["role"], row["after"]) for row in shown["rows"][:2]] == [("chosen", None), ("rejected", None)]
+    assert shown["sentence"] == "The margin is 0.50 before the update."
+    assert [*story.groups_of(batch | {"watched": [pair()]})] == ["w0"]
+
+
+def columns(*likely):
+    """A column for each mapping of answers to probabilities."""
+    return [history.Column(5 * place, {(text, False): log(value) for text, value in each.items()},
+                           {(text, False): text == "ab" for text in each}) for place, each in enumerate(likely)]
+
+
+def test_rows_are_the_step_s_answers_and_those_that_were_ever_likely():
+    over = columns({"ab": 0.3, "once": 0.4, "never": 0.001}, {"ab": 0.31, "bb": 0.2}, {"ab": 0.47, "bb": 0.15})
+    shown = story.payload({"w0": group()}, "w0", over, 10, 12)
+    assert [row["text"] for row in shown["rows"]] == ["ab", "once", "bb", ""], "the right one first, then the likeliest"
+    assert shown["rows"][1]["cells"] == [0.4, None, None] and shown["rows"][1]["before"] is None
+    rest = shown["rows"][-1]
+    assert rest["rest"] and rest["cells"] == pytest.approx([0.3, 0.49, 0.38]) and rest["said"] == ["49 %", "38 %"]
+    assert (shown["late"], shown["columns"], shown["low"]) == (2, [0, 5, 10], 0)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+
+
+def test_more_samples_than_rows_are_counted_with_the_others():
+    many = {"prompt": "p", "answer": "", "answers": [answer(str(place), 0.01, 0.01, count=1, reward=0.0, advantage=0.0)
+                                                     for place in range(9)]}
+    rows = story.payload({"w0": many}, "w0", [], 5, 5)["rows"]
+    assert len(rows) == story.ROWS + 1 and rows[-1]["count"] == 3
+
+
+def test_unlikely_answers_are_shown_by_their_log_probs():
+    shown = story.payload({"w0": pair()}, "w0", [], 5, 5)
+    assert shown["low"] == -70 and not any(row["rest"] for row in shown["rows"])
+    assert shown["rows"][0]["said"] == ["−69.1", "−68.4"] and not shown["advantages"] and not shown["rewards"]
+    assert 0 < shown["rows"][0]["before"] < shown["rows"][0]["after"] < shown["rows"][1]["after"] < 1
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+def write(run_id, step, *groups):
+    folder = run_folder(run_id) / "samples"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"step-{step:06d}.json").write_text(json.dumps(samples() | {"step": step, "watched": groups}))
+
+
+def test_the_history_of_a_prompt_begins_before_the_first_step(lab):
+    write("run", 1, group(), group("other", before=0.1, after=0.2))
+    write("run", 5, group(), group("other", before=0.2, after=0.3))
+    found = history.history("run", [1, 3, 5], 1)
+    assert [column.step for column in found] == [0, 1, 5]
+    assert [exp(column.logprobs["ab", False]) for column in found] == pytest.approx([0.1, 0.2, 0.3])
+    assert found[0].exact["ab", False] and history.history("run", [1, 5], 7) == []
+
+
+def test_a_file_is_read_once(lab, monkeypatch):
+    for step in (1, 5, 10):
+        write("run", step, group())
+    read = []
+    load = files.load
+    monkeypatch.setattr(files, "load", lambda *which: read.append(which[2]) or load(*which))
+    history.history("run", [1, 5], 0)
+    history.history("run", [1, 5, 10], 0)
+    assert read == [1, 5, 10]
+    st.cache_data.clear()
+
+
+def test_a_long_run_is_read_in_few_files_and_the_same_ones_later():
+    some, more = (history.thinned(range(5, count, 5), 40) for count in (2000, 2200))
+    assert len(some) <= history.MOST + 2 and len({*some} - {*more}) <= 1
+    assert 40 in some and some[-1] == 1995 and history.thinned([1, 5], 5) == [1, 5]
+
+
+# ---- the page --------------------------------------------------------------------------------------------------
+
+
+def strip(test):
+    """What the page gives to the strip."""
+    found = [json.loads(element.proto.json) for element in test.get("bidi_component")
+             if '"sentence"' in element.proto.json or '"empty"' in element.proto.json]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_page_shows_the_newest_samples_and_says_their_step(page, lab):
+    run_id = seed(lab.store, "finished")
+    shown = strip(page("llm", run=run_id))
+    assert (shown["step"], shown["late"], shown["pinned"]) == (5, 1, False), "files of before have batch groups"
+    write(run_id, 1, group())
+    write(run_id, 5, group(), group("db=", right=8))
+    shown = strip(page("llm", run=run_id))
+    assert (shown["chosen"], shown["prompt"], shown["columns"]) == ("w0", "ba=", [0, 1, 5])
+    assert [option[0] for option in shown["options"]] == ["w0", "w1", "b0", "b1"]
+
+
+def test_the_link_keeps_the_prompt(page, lab):
+    run_id = seed(lab.store, "finished")
+    write(run_id, 5, group(), group("db=", right=8))
+    test = page("llm", run=run_id, story="w1")
+    assert strip(test)["prompt"] == "db=" and strip(test)["pinned"] and link(test)["story"] == "w1"
+    assert strip(page("llm", run=run_id, story="w3"))["prompt"] == "ba=", "there are but two"
+    assert strip(page("llm", run=run_id, story="nonsense"))["prompt"] == "ba="
+
+
+@pytest.mark.parametrize("state, words", [
+    ("running", "The model's answers appear here after the first step."), ("failed", "This run has no samples")])
+def test_a_run_without_samples_says_so(state, words, page, lab):
+    run_id = seed(lab.store, state, steps=0)
+    (run_folder(run_id) / "samples" / "step-000005.json").unlink()
+    assert strip(page("llm", run=run_id))["empty"].startswith(words)
