@@ -44,8 +44,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     ink = html.escape
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running":
-        hint = run.spec.row.watch.split(". ")[0].rstrip(".")
-        rest = f'<span class="rl-muted" title="{ink(run.spec.row.watch)}">{ink(hint)}.</span>'
+        rest = ""
         words = progress(run, feed) if feed.steps else f"{message(run) or 'the first step is on its way'} · {waited}"
     elif run.state in ("queued", "starting"):
         words = f"{message(run) or _waking(run)} · {waited}"
