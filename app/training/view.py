@@ -28,8 +28,9 @@ def show(kind: str, axes: Mapping[str, str]) -> None:
     with st.popover(" · ".join(chosen), icon=":material/tune:", width="stretch",
                     help="What is shown, and the axis and the smoothing of all charts"):
         _who()
-        st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, required=True,
-                             key=x.key, on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
+        st.segmented_control("Horizontal axis", list(axes), format_func=lambda key: axes[key], default=x.value,
+                             required=True, key=x.key,
+                             on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
                   "fork.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
@@ -39,7 +40,7 @@ def show(kind: str, axes: Mapping[str, str]) -> None:
 
 def _who() -> None:
     who = held("view:who", link.get(VIEW))
-    st.segmented_control("View", list(VIEWS), format_func=VIEWS.get, default=who.value, required=True, key=who.key,
-                         on_change=lambda: link.put(VIEW, who.taken()),
+    st.segmented_control("View", list(VIEWS), format_func=lambda key: VIEWS[key], default=who.value, required=True,
+                         key=who.key, on_change=lambda: link.put(VIEW, who.taken()),
                          help="Student: the three charts that tell the story, the others on request. Researcher: all "
                          "charts.")

@@ -12,7 +12,7 @@ from labcore.store.rows import Step
 
 STORY = {
     "grpo": ("reward", "kl", "zero_variance"), "ppo": ("reward", "clip", "explained_variance"),
-    "dpo": ("exact_match", "margin", "logps"), "dapo": ("reward", "selection", "rounds"),
+    "dpo": ("exact_match", "margin", "logps"), "dapo": ("reward", "selection", "entropy"),
     "sft": ("exact_match", "loss", "token_accuracy")}
 GROUND = {"light": "#FFFFFF", "dark": "#0E1116"}
 

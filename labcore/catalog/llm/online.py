@@ -81,7 +81,7 @@ ROWS = (
         paper="Yu et al. 2025, arXiv:2503.14476",
         defaults={"clip_high": 0.28, "aggregation": "token_mean", "kl_placement": "off", "selection": "informative",
                   "resample_rounds": 3, "shaping": "overlong"},
-        models=("policy", "reference"), panels=online_panels("reward", "selection", "rounds")),
+        models=("policy", "reference"), panels=online_panels("reward", "selection", "entropy", more=("rounds",))),
     row("gspo", "GSPO", "online",
         summary="GRPO with one ratio per sequence, the geometric mean of its tokens' ratios: a whole answer is "
                 "clipped, or none of it.",
