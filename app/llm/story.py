@@ -34,8 +34,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     """Draw the strip of `run` (of its SFT stage while that goes) at `step`, by the newest samples up to there."""
     shown, _ = live.stage_of(run)
     steps = files.steps_of(shown.id, "samples")
-    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else None
-    samples = files.read(shown.id, "samples", at) if at is not None else None
+    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else 0
+    samples = files.read(shown.id, "samples", at) if at else None
     groups = groups_of(samples or {})
     if not groups:
         story_strip({"empty": _nothing(shown, bool(samples))}, key="story_strip", on_chosen=_choose)
@@ -100,7 +100,8 @@ def _likelihoods(before: float | None, after: float | None) -> dict[str, float |
 
 
 def _total(logprobs: list[float | None]) -> float | None:
-    return None if None in logprobs else sum(logprobs)
+    known = [logprob for logprob in logprobs if logprob is not None]
+    return sum(known) if len(known) == len(logprobs) else None
 
 
 def _mean(completions: list[dict], key: str) -> float | None:

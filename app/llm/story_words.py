@@ -38,8 +38,9 @@ def moved(before: float, after: float) -> str:
 def sentence(group: dict[str, Any]) -> str:
     """What happened to a group's answers at its step."""
     answers = group["answers"]
-    if chosen := _of_role(answers, "chosen"):
-        return _of_pair(group, chosen, _of_role(answers, "rejected"))
+    chosen, rejected = (_of_role(answers, role) for role in ("chosen", "rejected"))
+    if chosen and rejected:
+        return _of_pair(group, chosen, rejected)
     sampled = [answer for answer in answers if answer["count"]]
     count = sum(answer["count"] for answer in sampled)
     return " ".join(filter(None, (_rewards(sampled, count), _right(answers) or _favoured(sampled))))
