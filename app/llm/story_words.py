@@ -69,7 +69,7 @@ def _right(answers: list[dict]) -> str:
     others = [answer for answer in answers if answer["count"] and answer is not right and not answer["exact"]
               and answer["after"] is not None]
     change = sum(answer["after"] - answer["before"] for answer in others)
-    rest = "" if abs(change) < STILL else f", the wrong ones {'rise' if change > 0 else 'fall'}"
+    rest = "" if abs(change) < STILL else f", the wrong ones together {'rise' if change > 0 else 'fall'}"
     return f"After the update the right one {moved(right['before'], right['after'])}{rest}."
 
 
