@@ -33,8 +33,8 @@ APART = "Not watched: only this step's batch."
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """Draw the strip of `run` at `step`, by the newest samples up to there."""
     steps = files.steps_of(run.id, "samples")
-    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else None
-    samples = files.read(run.id, "samples", at) if at is not None else None
+    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else 0
+    samples = files.read(run.id, "samples", at) if at else None
     groups = groups_of(samples or {})
     if not groups:
         story_strip({"empty": _nothing(run, bool(samples))}, key="story_strip", on_chosen=_choose)
@@ -99,7 +99,8 @@ def _likelihoods(before: float | None, after: float | None) -> dict[str, float |
 
 
 def _total(logprobs: list[float | None]) -> float | None:
-    return None if None in logprobs else sum(logprobs)
+    known = [logprob for logprob in logprobs if logprob is not None]
+    return sum(known) if len(known) == len(logprobs) else None
 
 
 def _mean(completions: list[dict], key: str) -> float | None:

@@ -38,8 +38,9 @@ def moved(before: float, after: float) -> str:
 def sentence(group: dict[str, Any]) -> str:
     """What happened to a group's answers at its step."""
     answers = group["answers"]
-    if chosen := _of_role(answers, "chosen"):
-        return _of_pair(group, chosen, _of_role(answers, "rejected"))
+    chosen, rejected = (_of_role(answers, role) for role in ("chosen", "rejected"))
+    if chosen and rejected:
+        return _of_pair(group, chosen, rejected)
     sampled = [answer for answer in answers if answer["count"]]
     count = sum(answer["count"] for answer in sampled)
     return " ".join(filter(None, (_rewards(sampled, count), _right(answers) or _favoured(sampled))))
@@ -68,7 +69,7 @@ def _right(answers: list[dict]) -> str:
     others = [answer for answer in answers if answer["count"] and answer is not right and not answer["exact"]
               and answer["after"] is not None]
     change = sum(answer["after"] - answer["before"] for answer in others)
-    rest = "" if abs(change) < STILL else f", the wrong ones {'rise' if change > 0 else 'fall'}"
+    rest = "" if abs(change) < STILL else f", the wrong ones together {'rise' if change > 0 else 'fall'}"
     return f"After the update the right one {moved(right['before'], right['after'])}{rest}."
 
 

@@ -36,15 +36,16 @@ def pair(**changes):
 
 
 @pytest.mark.parametrize("shown, words", [
-    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the wrong ones fall."),
+    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the wrong ones "
+              "together fall."),
     (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the wrong ones "
-                     "fall."),
+                     "together fall."),
     (group(right=8), "All 8 answers earn the same reward: advantage 0, no gradient. After the update the right one "
                      "rises from 31 % to 47 %."),
     (group(right=0, after=0.2), "All 8 answers earn the same reward: advantage 0, no gradient. After the update the "
-                                "right one falls from 31 % to 20 %, the wrong ones fall."),
+                                "right one falls from 31 % to 20 %, the wrong ones together fall."),
     (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the wrong ones "
-                          "fall."),
+                          "together fall."),
     ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, "Its one answer is wrong."),
     (pair(), "The margin grows from 0.10 to 0.35: chosen becomes likelier, rejected less likely."),
     (pair(chosen=(0.2, 0.1)), "The margin grows from 0.10 to 0.35: both become less likely."),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,15 +29,14 @@ from labcore.llm.probes import view
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
-from labcore.tasks.task import Pair, Problem, draw
+from labcore.tasks.task import Pair, PairTask, Problem, draw
 
 PROMPTS = 4
 BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
 BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the knob of its size in each loop
 SAMPLES = 8  # completions of each, where the run does not compare those of a prompt with each other
-REFERENCE_ANSWERS = 6  # of its most frequent ones
+REFERENCE_ANSWERS, REFERENCE_SAMPLES = 8, 64  # of its most frequent ones, among so many: or as half a batch has
 MOST_ANSWERS = 24  # of a prompt
-FOLLOWED, MOST_FOLLOWED = 0.01, 12  # a sampled answer as likely as this is followed from then on, up to so many
 STREAM = 2**32 + 2  # a tag that no step has, nor a quiz or a trial: see `probes.answer`
 
 
@@ -57,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Watched:
-    """A prompt, and the answers whose probability is followed: those known from the start, and likely samples since.
+    """A prompt, and the answers whose probability is followed from the first step to the last.
 
     `pair` are the chosen and the rejected answer, where the run learns from pairs that it has from the start.
     """
@@ -65,12 +64,6 @@ class Watched:
     problem: Problem
     known: tuple[Answer, ...]
     pair: tuple[Answer, Answer] | None = None
-
-    def following(self, answers: list[Answer], likely: list[float]) -> Watched:
-        """The same with those of some answers that are likely enough: their probabilities."""
-        more = [answer for answer, probability in zip(answers, likely, strict=False) if probability >= FOLLOWED]
-        known = list({answer.key: answer for answer in (*self.known, *more)}.values())
-        return replace(self, known=tuple(known[:max(MOST_FOLLOWED, len(self.known))]))
 
 
 @dataclass(frozen=True)
@@ -91,11 +84,10 @@ class Drawn:
 class Before:
     """The watched prompts as the policy before a step's updates sees them; `after` completes them.
 
-    `candidates` are the answers of each prompt, C of them after padding; `logprobs` (P, C) are summed, nats.
+    Each prompt has C answers, after padding; `logprobs` (P, C) are summed, nats.
     """
 
     groups: list[dict[str, Any]]
-    candidates: list[list[Answer]]
     prompts: Prompts
     completions: Completions
     logprobs: Tensor
@@ -103,10 +95,7 @@ class Before:
     ref_logprobs: Tensor | None = None
 
     def after(self, session: LlmSession) -> list[dict[str, Any]]:
-        """The same with the probabilities after the updates: what the samples of a step hold as `watched`.
-
-        Answers that are likely are followed from here on.
-        """
+        """The same with the probabilities after the updates: what the samples of a step hold as `watched`."""
         new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
         for place, group in enumerate(self.groups):
             old_row, new_row = self.logprobs[place].tolist(), new[place].tolist()
@@ -117,16 +106,11 @@ class Before:
                 ref_row = self.ref_logprobs[place].tolist()
                 group |= {f"margin_{when}": _margin(group["answers"], row, ref_row, float(session.knobs["beta"]))
                           for when, row in (("before", old_row), ("after", new_row))}
-        likely = torch.maximum(self.logprobs, new).exp().tolist()
-        session.watched = tuple(each.following(answers, row) for each, answers, row
-                                in zip(of(session), self.candidates, likely, strict=True))
         return self.groups
 
 
 def of(session: LlmSession) -> tuple[Watched, ...]:
-    """The prompts that the session watches: chosen at the first call, and the same ones after a resume, which follows
-    the answers that it knows from the start and those it samples from then on.
-    """
+    """The prompts that the session watches: chosen at the first call, and the same ones after a resume."""
     if session.watched is None:
         session.watched = _choose(apart(session))
     return session.watched
@@ -154,18 +138,14 @@ def before(session: LlmSession, step: int) -> Before:
     temperature = float(session.knobs["temperature"]) if "advantage" in session.knobs else 1.0
     old = _sums(alone, session.policy, prompts, completions, temperature)
     reference = _sums(alone, session.reference, prompts, completions, temperature) if _learns_pairs(session) else None
-    return Before(groups, candidates, prompts, completions, old, temperature, reference)
+    return Before(groups, prompts, completions, old, temperature, reference)
 
 
 def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """What `before` and `after` would have given of the step just made, from the parameters before it.
-
-    What the session follows stays as it was.
-    """
-    watcher = replace(session, watched=of(session))
+    """What `before` and `after` would have given of the step just made, from the parameters before it."""
     with view.going_back(session, before_step):
-        found = before(watcher, session.step)
-    return found.after(watcher)
+        found = before(session, session.step)
+    return found.after(session)
 
 
 def apart(session: LlmSession, step: int = 0) -> LlmSession:
@@ -180,9 +160,7 @@ def apart(session: LlmSession, step: int = 0) -> LlmSession:
 
 def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
-    knobs = alone.spec.knobs
-    batch = next(int(knobs[key]) for key in BATCHES if key in knobs)
-    asked = _asked(alone, max(1, min(PROMPTS, batch // BATCH_SHARE)))
+    asked = _asked(alone, max(1, min(PROMPTS, _batch(alone) // BATCH_SHARE)))
     problems = [problem for problem, _ in asked]
     own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
     watched = []
@@ -194,23 +172,26 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     return tuple(watched)
 
 
+def _batch(session: LlmSession) -> int:
+    """Prompts, pairs or sequences in a batch, as the run was started."""
+    return next(int(session.spec.knobs[key]) for key in BATCHES if key in session.spec.knobs)
+
+
 def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
     """`count` problems with different prompts, or fewer where there are no more, and their pairs."""
     many = 4 * count  # drawn, for some may be the same
-    if alone.pairs:
-        pairs = draw(alone.pairs, many, alone.rng)
-    elif _learns_pairs(alone) and choices.PAIRS[alone.spec.knobs["pairs"]].from_file:
-        pairs = alone.task.pairs(many, alone.rng)
+    found: list[tuple[Problem, Pair | None]]
+    if alone.pairs or (_learns_pairs(alone) and choices.PAIRS[str(alone.knobs["pairs"])].from_file):
+        pairs = draw(alone.pairs, many, alone.rng) if alone.pairs else cast(PairTask, alone.task).pairs(many, alone.rng)
+        found = [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in pairs]
     else:
-        problems = alone.task.problems(many, alone.rng)
-        return [(problem, None) for problem in {each.prompt: each for each in reversed(problems)}.values()][-count:]
-    distinct = list({pair.prompt: pair for pair in reversed(pairs)}.values())[-count:]
-    return [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in distinct]
+        found = [(problem, None) for problem in alone.task.problems(many, alone.rng)]
+    return list({each[0].prompt: each for each in reversed(found)}.values())[-count:]
 
 
 def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answer]]:
     """The answers that the reference gives most often to each problem, the most frequent first."""
-    count = 2 * _samples(alone)
+    count = max(_samples(alone), min(REFERENCE_SAMPLES, _batch(alone) * _samples(alone) // (2 * len(problems))))
     generated = generate(alone, alone.reference, problems, count, Sampling.of(alone.spec.knobs))
     return [_by_count([_sampled(generated, row) for row in range(place * count, (place + 1) * count)])
             [:REFERENCE_ANSWERS] for place in range(len(problems))]
@@ -253,8 +234,8 @@ def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
     alone = replace(alone, knobs={**alone.knobs, "group_size": _samples(alone)})
     sampled = answered(alone, problems)
     rollout = credit(alone.knobs, rollout_of(alone, sampled))
-    return Drawn(Generated(sampled.prompts, sampled.completions, sampled.texts), sampled.rewards,
-                 rollout.advantages.sum(1) / sampled.completions.lengths)
+    advantages = cast(Tensor, rollout.advantages).sum(1) / sampled.completions.lengths
+    return Drawn(Generated(sampled.prompts, sampled.completions, sampled.texts), sampled.rewards, advantages)
 
 
 def _sampled(generated: Generated, row: int) -> Answer:

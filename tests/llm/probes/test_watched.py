@@ -195,16 +195,6 @@ def test_the_same_prompts_from_the_first_step_to_the_last_and_after_a_resume(tmp
     assert [each.problem.prompt for each in watched.of(session("grpo", letters=False, seed=1))] != prompts[0]
 
 
-def test_a_likely_answer_is_followed_from_then_on():
-    each = watched.of(session("grpo"))[0]
-    likely, unlikely = watched.Answer("likely", (2,)), watched.Answer("unlikely", (3,))
-    followed = each.following([likely, unlikely], [0.5, 0.001])
-    assert followed.known == (*each.known, likely)
-    assert followed.following([likely], [0.5]) == followed
-    many = [watched.Answer(str(number), (number,)) for number in range(50)]
-    assert len(each.following(many, [0.5] * 50).known) == max(watched.MOST_FOLLOWED, len(each.known))
-
-
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo", "dpo"])
 def test_a_look_sees_what_the_step_would_have_shown(algorithm, monkeypatch):
     """Step 2 is not due; where it is made due, its samples and its line are the same."""
