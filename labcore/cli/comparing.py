@@ -59,8 +59,9 @@ def compare_runs(options: argparse.Namespace) -> int:
         print(json.dumps(table.to_json() | {"frontier": [asdict(point) for point in plane]}, ensure_ascii=False,
                          indent=2))
     else:
-        print("\n\n".join(part for part in (_head(table), _verdicts(table), _plane(plane, _where(table, leading)), _settings(table),
-                                            "\n".join(table.notes)) if part))
+        parts = (_head(table), _verdicts(table), _plane(plane, _where(table, leading)), _settings(table),
+                 "\n".join(table.notes))
+        print("\n\n".join(filter(None, parts)))
     return 0
 
 
