@@ -54,6 +54,12 @@ class Chosen:
         return [trace.run for trace in self.traces]
 
     @property
+    def called(self) -> dict[str, str]:
+        """Run -> its name; imported ones are called by their ids."""
+        return {name_of(source): naming.run_name(source) if isinstance(source, RunRow) else source
+                for source in self.sources}
+
+    @property
     def above(self) -> Mapping[str, Trace]:
         return tree.parents(self.traces)
 
@@ -140,7 +146,9 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     found = groups(traces, naming.setting)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
-        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(sorted(beyond))} "
+        names = [naming.run_name(source) if isinstance(source, RunRow) else source for source in kept
+                 if name_of(source) in beyond]
+        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(names)} "
                       f"{'is' if len(beyond) == 1 else 'are'} left out.")
         kept = [source for source, trace in zip(kept, traces, strict=True) if trace.run not in beyond]
         traces = [trace for trace in traces if trace.run not in beyond]

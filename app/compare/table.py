@@ -41,10 +41,18 @@ def show(chosen: Chosen, full: bool) -> None:
                    "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
     if table.notes:
-        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{_note(note, chosen)}</li>" for note in table.notes)}</ul>')
     if table.config:
         st.subheader("What differs", anchor=False)
-        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))
+        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec], chosen.called))
+
+
+def _note(note: str, chosen: Chosen) -> str:
+    """A note with its runs by their names, and their ids to hover: HTML."""
+    said = html.escape(note)
+    for run, name in chosen.called.items():
+        said = said.replace(html.escape(run), f'<span title="{html.escape(run)}">{html.escape(name)}</span>')
+    return said
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:

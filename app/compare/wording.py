@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ CSS = """
 .rl-results small{display:block;font-size:12px;opacity:.78;font-weight:400}
 .rl-table .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.5rem}
 .rl-under{text-indent:0}
+.rl-results thead th:not(:first-child){white-space:normal;vertical-align:bottom}
+.rl-frozen tr>:first-child{position:sticky;left:0;z-index:1;background:light-dark(#FFFFFF,#14171B);opacity:1}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
@@ -178,14 +181,17 @@ def rows_in_order(table: Table, measure: str = "") -> list[Row]:
 def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False) -> str:
     """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come."""
     measures = [*table.equal, FINAL]
+    costs = [head for head, there in (("Time", any(row.seconds for row in table.rows)),
+                                      ("Memory", any(row.memory for row in table.rows)),
+                                      ("Holds", any(row.models for row in table.rows))) if there]
     heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
-             "So far" if going else "At the end", *(["Best"] if table.better else []), "Time", "Memory", "Holds"]
-    body = "".join(_row(table, row, looks[row.label], measures, going) for row in rows_in_order(table, measure))
-    return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr>'
+             "So far" if going else "At the end", *(["Best"] if table.better else []), *costs]
+    body = "".join(_row(table, row, looks[row.label], measures, costs, going) for row in rows_in_order(table, measure))
+    return (f'<div class="rl-scroll"><table class="rl-table rl-results rl-frozen"><thead><tr>'
             f"{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
-def _row(table: Table, row: Row, look: Look, measures: Sequence[str], going: bool) -> str:
+def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Sequence[str], going: bool) -> str:
     digits = METRICS[table.metric].digits
     cells = {measure: _cell(table, row, measure, digits, going) for measure in measures}
     if table.better:
@@ -194,10 +200,11 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str], going: boo
     ordered = [*(cells[axis] for axis in table.equal), cells[FINAL], *([cells["best"]] if table.better else [])]
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
-    time = NONE if row.seconds is None else duration(row.seconds.mean)
-    memory = NONE if row.memory is None else f"{row.memory.mean:,.0f} MB"
+    cost = {"Time": NONE if row.seconds is None else duration(row.seconds.mean),
+            "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
+            "Holds": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
-    tail = [f"{row.seeds}<small>{said}</small>", *ordered, time, memory, " + ".join(row.models) or NONE]
+    tail = [f"{row.seeds}<small>{said}</small>", *ordered, *(cost[head] for head in costs)]
     return (f"<tr><th>{dot(look)}{html.escape(row.label)}{pinned}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in tail)}</tr>")
 
@@ -232,18 +239,33 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
     return f'{shown}<small title="{html.escape(why)}">{said}</small>'
 
 
-def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
-    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do."""
+def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = (),
+             called: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
+
+    Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover; `called`
+    are the names of runs.
+    """
     if not table.config:
         return ""
-    order = [table.rows.index(row) for row in rows_in_order(table)]
+    algorithms = table.config.get("algorithm", ("",) * len(table.rows))
+    order = sorted(range(len(table.rows)), key=lambda place: algorithms.index(algorithms[place]))
     labels = [table.rows[place].label for place in order]
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(f'<td>{html.escape(cells[place])}</td>' for place in order)}</tr>"
+                   f"{''.join(_setting(key, values[place], cells[place], called) for place in order)}</tr>"
                    for key, values in table.config.items() for cells in [value_words(key, values)])
-    return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr><th>Setting</th>{heads}</tr></thead>'
+    return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
+
+
+def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
+    """A cell: a choice in its words with its key to hover, a run by its name with its id."""
+    for run, name in called.items() if key == "parent" else ():
+        words = words.replace(run, name)
+    hidden = key in naming.FAMILIES or key == "parent"
+    hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
+    return f"<td{hover}>{html.escape(words)}</td>"
 
 
 def dot(look: Look) -> str:
