@@ -31,6 +31,7 @@ JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
+    "pace": "labcore.jobs.pace:pace",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most

@@ -138,7 +138,7 @@ def move(connection: sa.Connection, run_id: str, state: str, message: str) -> No
     values: dict[str, Any] = {"state": state, "message": message}
     if state in ENDED:
         now = time.time()
-        values |= {"ended": now, "pid": None, "host": None, "process_started": None}
+        values |= {"ended": now, "pid": None, "process_started": None}  # its host says where its seconds were counted
         connection.execute(controls.update().where(controls.c.run_id == run_id, controls.c.state == "asked"), {
             "state": "refused", "settled": now, "refused": f"The run was {state} first."})
     connection.execute(runs.update().where(runs.c.id == run_id), values)
