@@ -6,12 +6,14 @@ import heapq
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from labcore.jobs.pace import base_folder, setting
 from labcore.spec.run_spec import RunSpec, base_spec
 from labcore.store.rows import RunRow
 
+NEWEST = 4  # runs of a setting that a pace is the mean of: what else ran beside them differs
 PER_RUN = 0.4  # seconds: a process, the first and the last checkpoint
 
 
@@ -35,12 +37,12 @@ class Estimate:
 
 
 def earlier(runs: Iterable[RunRow]) -> dict[str, Pace]:
-    """By setting, the pace of the newest run that was made on this machine; `runs` come newest first."""
-    found: dict[str, Pace] = {}
+    """By setting, the mean pace of the newest runs that were made on this machine; `runs` come newest first."""
+    found: dict[str, list[float]] = {}
     for run in runs:
         if run.step and run.seconds and run.host == platform.node():
-            found.setdefault(setting(run.spec), Pace(0.0, run.seconds / run.step))
-    return found
+            found.setdefault(setting(run.spec), []).append(run.seconds / run.step)
+    return {text: Pace(0.0, mean(steps[:NEWEST])) for text, steps in found.items()}
 
 
 def of_job(specs: Sequence[str], result: Mapping[str, Any]) -> dict[str, Pace]:

@@ -241,7 +241,9 @@ def _about(specs: list[RunSpec], places: int) -> str:
         least = f"More than {duration(found.seconds)}: no" if known or measured else "No"
         return f"{said}{least} earlier {', '.join(found.unknown)} run to estimate from."
     source = "a 2 s measurement on this machine" if found.measured else "earlier runs here"
-    before = f" The base model's SFT comes first: at most {duration(found.before)}." if found.before else ""
+    before = ""
+    if estimate.bases(specs):
+        before = " The base model's SFT comes first" + (f": at most {duration(found.before)}." if found.before else ".")
     return f"{said}About {duration(found.seconds)}, estimated from {source}.{before}"
 
 
