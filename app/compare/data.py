@@ -15,6 +15,7 @@ from app.session import missing
 from app.theme import DARK, LIGHT
 from labcore.catalog.metrics import METRICS, PANELS, ordered
 from labcore.compare import imported, tree
+from labcore.compare.budget import EQUAL
 from labcore.compare.reader import Reader
 from labcore.compare.table import Group, groups
 from labcore.compare.traces import AXES, Trace
@@ -201,10 +202,13 @@ def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any of the runs has, the usual one of the first run first."""
+    """The horizontal axes that any of the runs has: first what is made equal for the verdict, so that the curves show
+    what it says, then those of the first run."""
     there = {axis for trace in traces for axis in trace.axes}
+    begun = [trace.axes for trace in traces if trace.axes["step"].size]
+    leading = [axis for axis in EQUAL if begun and all(axis in axes for axes in begun)][:1]
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
-    return {axis: AXES[axis] for axis in dict.fromkeys([*first, *AXES]) if axis in there}
+    return {axis: AXES[axis] for axis in dict.fromkeys([*leading, *first, *AXES]) if axis in there}
 
 
 def look_of(chosen: Chosen) -> list[dict]:

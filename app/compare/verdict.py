@@ -40,7 +40,7 @@ def line(chosen: Chosen) -> None:
 
 
 def _say(said: str, aside: str = "") -> None:
-    below = f'<div class="rl-muted">{html.escape(aside)}</div>' if aside else ""
+    below = f'<div class="rl-muted" style="margin:0">{html.escape(aside)}</div>' if aside else ""
     st.html(f'<div class="rl-status" role="status"><b>{html.escape(said)}</b>{below}</div>', width="stretch")
 
 

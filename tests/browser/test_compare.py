@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from labcore.spec.record import Record
 from labcore.store.store import Store
@@ -52,9 +52,15 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     legend.filter(has_text="RLOO").dblclick()
     drawn(page, "GRPO,PPO,RLOO")
 
+    def said(at: str) -> Locator:
+        return page.get_by_text(re.compile(rf"{at} RLOO \(0\.\d+\): beats PPO; tie with GRPO\."))
+
+    expect(said(r"At equal tokens \(2,900 each\)")).to_be_visible(timeout=SLOW)
+    page.get_by_text("Equal seconds", exact=True).click()
+    expect(said(r"At equal seconds \(29 each\)")).to_be_visible(timeout=SLOW)
+    page.wait_for_url(re.compile("by=seconds"), timeout=SLOW)
     page.get_by_text("Table", exact=True).click()
-    said = page.get_by_text(re.compile(r"At the end RLOO \(0\.\d+\): beats PPO; tie with GRPO\."))
-    expect(said).to_be_visible(timeout=SLOW)
+    expect(said(r"At equal seconds \(29 each\)")).to_be_visible(timeout=SLOW)
     page.wait_for_url(re.compile("view=table"), timeout=SLOW)
     expect(page.locator(".rl-results tbody tr").nth(2)).to_contain_text("RLOO beats it, P 1.00")
     with page.expect_download(timeout=SLOW) as download:
@@ -91,7 +97,7 @@ def test_a_fork_grows_from_its_parent_with_the_difference_below(page: Page, serv
     for step in (4, 5, 6):
         store.append(child, Record(step, 100 * step, {"reward": rewards[step - 1] + 0.05 * (step - 3),
                                                       "updates": float(step)}), float(step))
-    page.goto(f"{server.url}/compare?runs={parent},{child}")
+    page.goto(f"{server.url}/compare?runs={parent},{child}&x=updates")
     page.wait_for_function("() => document.querySelector('.rl-plot')?.data?.some(trace => trace.yaxis === 'y2')",
                            timeout=SLOW)
     traces = page.evaluate("""() => document.querySelector('.rl-plot').data.map(
