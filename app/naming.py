@@ -50,13 +50,14 @@ def name(key: str) -> str:
 
 
 def setting(key: str, value: Any, spec: RunSpec) -> str:
-    """A setting of a run with its value, for a label: "β 0.2"."""
+    """A setting of a run with its value, for a label: "β 0.2"; of a choice its words alone."""
     if key == "twin":
         return f"{'the same' if value else 'fresh'} random numbers"
     own = next((knob.name for knob in knobs_of(spec.row, spec.task_row) if knob.key == key),
                FIELDS.get(key, key).lower())
     text = written(key, value)
-    return f"{own} {text if len(text) <= LONGEST else f'{text[:LONGEST - 1]}…'}"
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST - 1].rstrip()}…"
+    return short if key in FAMILIES else f"{own} {short}"
 
 
 def written(key: str, value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,8 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
     else:
         said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
     band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
-    return (f"{said}, P {comparison.p:.2f}", f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
+    shown = said if comparison.verdict == "none" else f"{said}, P {comparison.p:.2f}"
+    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
             f"p = {comparison.p_value:.2f}.")
 
 
@@ -240,7 +240,7 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
 
 
 def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = (),
-             called: Mapping[str, str] = MappingProxyType({})) -> str:
+             called: Mapping[str, str] | None = None) -> str:
     """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
 
     Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover; `called`
@@ -251,19 +251,22 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
     algorithms = table.config.get("algorithm", ("",) * len(table.rows))
     order = sorted(range(len(table.rows)), key=lambda place: algorithms.index(algorithms[place]))
     labels = [table.rows[place].label for place in order]
+    known = {**(called or {}), **{spec.algorithm: spec.row.label for spec in specs}}
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(_setting(key, values[place], cells[place], called) for place in order)}</tr>"
+                   f"{''.join(_setting(key, values[place], cells[place], known) for place in order)}</tr>"
                    for key, values in table.config.items() for cells in [value_words(key, values)])
     return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
 
 
 def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
-    """A cell: a choice in its words with its key to hover, a run by its name with its id."""
+    """A cell: a choice in its words with its key to hover, an algorithm or a run by its name with its own."""
+    if key == "algorithm":
+        words = called.get(str(value), words)
     for run, name in called.items() if key == "parent" else ():
         words = words.replace(run, name)
-    hidden = key in naming.FAMILIES or key == "parent"
+    hidden = key in naming.FAMILIES or key in ("algorithm", "parent")
     hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
     return f"<td{hover}>{html.escape(words)}</td>"
 

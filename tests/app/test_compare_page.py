@@ -180,6 +180,7 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
     assert "At equal tokens (800 each) GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
+    assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
     assert len(test.get("download_button")) == 3
@@ -204,7 +205,7 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
     assert "So far, at equal tokens (800 each), GRPO leads (0.910). Some runs have not finished" in shown
-    assert "It is of the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
+    assert "Judged by the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
     assert "At the end" not in shown
 
 

@@ -26,7 +26,7 @@ def test_a_run_is_called_by_what_it_is_and_a_number_of_its_own(folder):
     runs = [store.run(store.create(make(algorithm_key="grpo", task_key="sort", knobs=each))) for each in knobs]
     assert [naming.run_name(run) for run in runs] == [
         "GRPO sort #1", "GRPO sort β 0.1 #2", "GRPO sort β 0.1, ε_low 0.3 … #3",
-        "GRPO sort Aggregation mean over all tokens of… #4"]
+        "GRPO sort mean over all tokens of… #4"]
     store.trash([runs[1].id])
     store.delete(runs[1].id)
     fork = store.run(store.create(replace(runs[0].spec, parent=(runs[0].id, 0))))

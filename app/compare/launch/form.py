@@ -237,14 +237,17 @@ def _about(specs: list[RunSpec], places: int) -> str:
     if measured is None:
         return f"{said}Measuring this machine's speed …"
     found = estimate.estimate(specs, known, measured, places)
+    least = f": at most {duration(found.before)}" if found.before else ""
+    before = f" The base model's SFT comes first{least}." if estimate.bases(specs) else ""
     if found.unknown:
-        least = f"More than {duration(found.seconds)}: no" if known or measured else "No"
-        return f"{said}{least} earlier {', '.join(found.unknown)} run to estimate from."
-    source = "a 2 s measurement on this machine" if found.measured else "earlier runs here"
-    before = ""
-    if estimate.bases(specs):
-        before = " The base model's SFT comes first" + (f": at most {duration(found.before)}." if found.before else ".")
+        short = f"More than {duration(found.seconds)}: no" if len(found.unknown) < len({*map(_label, specs)}) else "No"
+        return f"{said}{short} earlier {', '.join(found.unknown)} run to estimate from.{before}"
+    source = f"a {pace.SECONDS:g} s measurement on this machine" if found.measured else "earlier runs here"
     return f"{said}About {duration(found.seconds)}, estimated from {source}.{before}"
+
+
+def _label(spec: RunSpec) -> str:
+    return spec.row.label
 
 
 def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:
