@@ -74,6 +74,24 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     expect(page.locator(".rl-results tbody tr").nth(1)).to_contain_text("tie with RLOO, P 0.", timeout=SLOW)
 
 
+def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page: Page, server: Server,
+                                                                          store: Store) -> None:
+    run = tools.stored(store, [0.5] * 3)
+    tools.stored(store, [0.5] * 3, seed=1)
+    page.goto(f"{server.url}/compare?runs={run}")
+    page.get_by_role("button", name=re.compile("other seed")).hover(timeout=SLOW)
+    tip = page.get_by_test_id("stTooltipContent")
+    expect(tip).to_be_visible(timeout=SLOW)
+    page.wait_for_function("""() => document.querySelector('.stTooltipContent').getBoundingClientRect().top >
+        document.querySelector('header').getBoundingClientRect().bottom""", timeout=SLOW)
+    opened = page.get_by_test_id("stPopoverBody")
+    for name in ("tokens", "Link"):
+        page.get_by_test_id("stPopover").get_by_role("button", name=re.compile(name)).click()
+        expect(opened).to_be_visible(timeout=SLOW)
+        page.keyboard.press("Escape")
+        expect(opened).to_have_count(0, timeout=SLOW)
+
+
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
                                                                            store: Store) -> None:
     """Seeds end above and below the mean; the first rows of each lie far to the right."""
