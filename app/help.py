@@ -90,7 +90,7 @@ def command_line() -> None:
 
 def files() -> None:
     """Where the lab keeps what it makes, and what decides it."""
-    st.html(_table(("Setting", "Now", "What"), [
+    st.html(_table(("Setting", "Current value", "What"), [
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
         ("RL_LAB_MAX_RUNS", _code(str(max_runs())), "Runs at the same time; the others wait in a queue")]))

@@ -10,12 +10,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
+from labcore.runs.steering import unusual_knobs
 from labcore.spec.model_names import name_of_model, without_folders
 from labcore.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.store.rows import RunRow
 
 LONGEST = 24  # letters of a value in a label
+NAMED = 2  # settings in a run's name
+FAMILIES = {family.key: family for family in choices.FAMILIES}
 # What of a setting is no knob.
 FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Model", "steps": "Steps",
           "device": "Device", "threads": "Threads", "data": "File", "parent": "Fork of",
@@ -46,13 +50,14 @@ def name(key: str) -> str:
 
 
 def setting(key: str, value: Any, spec: RunSpec) -> str:
-    """A setting of a run with its value, for a label: "β 0.2"."""
+    """A setting of a run with its value, for a label: "β 0.2"; of a choice its words alone."""
     if key == "twin":
         return f"{'the same' if value else 'fresh'} random numbers"
     own = next((knob.name for knob in knobs_of(spec.row, spec.task_row) if knob.key == key),
                FIELDS.get(key, key).lower())
     text = written(key, value)
-    return f"{own} {text if len(text) <= LONGEST else f'{text[:LONGEST - 1]}…'}"
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST - 1].rstrip()}…"
+    return short if key in FAMILIES else f"{own} {short}"
 
 
 def written(key: str, value: Any) -> str:
@@ -60,6 +65,8 @@ def written(key: str, value: Any) -> str:
 
     >>> written("beta", 7e-4), written("double", True), written("data", "/home/me/uploads/3fa8/pairs.jsonl")
     ('0.0007', 'on', 'pairs.jsonl')
+    >>> written("aggregation", "token_mean")
+    'mean over all tokens of the update'
     """
     if key == "model":
         return model(str(value))
@@ -67,6 +74,8 @@ def written(key: str, value: Any) -> str:
         return Path(str(value)).name
     if key == "moved by hand":
         return re.sub(r"(^|; )(\w+)=", lambda match: f"{match[1]}{name(match[2])}=", str(value))
+    if (family := FAMILIES.get(key)) and value in family.names:
+        return family[value].label
     return "/".join(map(str, value)) if isinstance(value, list | tuple) else shown(value)
 
 
@@ -92,6 +101,23 @@ def worded(sentence: str, own: Iterable[Knob]) -> str:
 def message(run: RunRow) -> str:
     """What the run says of itself."""
     return worded(run.message, knobs_of(run.spec.row, run.spec.task_row))
+
+
+# ---- runs ---------------------------------------------------------------------------------------------------------
+
+
+def run_name(run: RunRow) -> str:
+    """A run in a few words: "GRPO sort β 0.1 #3". The number is the lab's, so no two runs have one name."""
+    return f"{settings_name(run.spec)} #{run.number}"
+
+
+def settings_name(spec: RunSpec) -> str:
+    """What runs of one setting are called: the algorithm, the task, and what is not at its default; of a fork that it
+    is one."""
+    knobs = unusual_knobs(spec)
+    apart = ", ".join(setting(knob.key, spec.knobs[knob.key], spec) for knob in knobs[:NAMED])
+    more = " …" if len(knobs) > NAMED else ""
+    return " ".join(filter(None, (spec.row.label, spec.task, apart + more, "fork" if spec.parent else "")))
 
 
 # ---- models ------------------------------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs
+from app import jobs, naming
 from app.lab import lab
 from app.playground.models import title
 from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs.models import source, steps
-from labcore.runs.steering import unusual
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
@@ -51,7 +50,7 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
         st.info("These runs learnt different tasks, so no question fits all of them: compare runs of one task.",
                 icon=":material/info:")
         return
-    left, runs = runs[MOST:], runs[:MOST]
+    left, runs = runs[MOST:], by_algorithm(runs[:MOST])
     names = [Model(run.id).pinned.name for run in runs]
     limit = int(runs[0].spec.knobs["max_new_tokens"])
     ids = tuple(run.id for run in runs)
@@ -63,7 +62,8 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
             "questions", "answers", ids, ids, polled)
     if found is None:
         return
-    above.html(CSS + table(found, {run.id: _about(run) for run in runs}, colours or {}))
+    called = {run.id: (naming.run_name(run), f"seed {run.spec.seed}") for run in runs}
+    above.html(CSS + table(found, called, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
                   f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
@@ -89,9 +89,10 @@ def _task(run: RunRow) -> tuple:
     return spec.task, spec.data, *(spec.knobs[knob.key] for knob in spec.task_row.knobs)
 
 
-def _about(run: RunRow) -> str:
-    """What tells a run from others of its algorithm: at most two knobs that are no defaults, and the seed."""
-    return " · ".join([*unusual(run.spec)[:2], f"seed {run.spec.seed}"])
+def by_algorithm(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Runs of one algorithm beside each other, else as they came."""
+    order = list(dict.fromkeys(run.spec.algorithm for run in runs))
+    return sorted(runs, key=lambda run: order.index(run.spec.algorithm))
 
 
 def _base(runs: Sequence[RunRow]) -> list[str]:
@@ -103,12 +104,12 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
     return [Model(runs[0].id, BASE).name] if len(found) == 1 and None not in found else []
 
 
-def table(found: dict[str, Any], about: Mapping[str, str], colours: Mapping[str, str]) -> str:
+def table(found: dict[str, Any], called: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `about` says what tells a run from the others; it and the colours are by run.
+    `called` has a run's name and what is said below it; it and the colours are by run.
     """
-    heads = "".join(f"<th>{_head(column['model'], about, colours)}</th>" for column in found["columns"])
+    heads = "".join(f"<th>{_head(column['model'], called, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
                    + "".join(f"<td>{_cell(column['answers'][row])}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
@@ -117,11 +118,13 @@ def table(found: dict[str, Any], about: Mapping[str, str], colours: Mapping[str,
             f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right</td>{shares}</tr></tfoot></table></div>")
 
 
-def _head(name: str, about: Mapping[str, str], colours: Mapping[str, str]) -> str:
+def _head(name: str, called: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
+    """A model: a run by its name and step, or the base; its id, as links have it, is hovered."""
     model = parse(name)
-    about_run = "" if model.stage else f"{html.escape(about[model.run])}<br>"
-    return (f'<b><span class="rl-dot" style="background:{_colour(name, colours)}"></span>{html.escape(title(name))}'
-            f"</b><small>{about_run}{html.escape(name)}</small>")
+    first, second = (title(name), "") if model.stage else called[model.run]
+    step = "" if model.step is None else f"step {model.step:,} · "
+    return (f'<span title="{html.escape(name)}"><b><span class="rl-dot" style="background:{_colour(name, colours)}">'
+            f"</span>{html.escape(first)}</b><small>{html.escape(step + second)}</small></span>")
 
 
 def _colour(name: str, colours: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from app.session import missing
 from app.theme import DARK, LIGHT
 from labcore.catalog.metrics import METRICS, PANELS, ordered
 from labcore.compare import imported, tree
+from labcore.compare.budget import EQUAL
 from labcore.compare.reader import Reader
 from labcore.compare.table import Group, groups
 from labcore.compare.traces import AXES, Trace
@@ -52,6 +53,12 @@ class Chosen:
     @property
     def run_ids(self) -> list[str]:
         return [trace.run for trace in self.traces]
+
+    @property
+    def called(self) -> dict[str, str]:
+        """Run -> its name; imported ones are called by their ids."""
+        return {name_of(source): naming.run_name(source) if isinstance(source, RunRow) else source
+                for source in self.sources}
 
     @property
     def above(self) -> Mapping[str, Trace]:
@@ -140,7 +147,9 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     found = groups(traces, naming.setting)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
-        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(sorted(beyond))} "
+        names = [naming.run_name(source) if isinstance(source, RunRow) else source for source in kept
+                 if name_of(source) in beyond]
+        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(names)} "
                       f"{'is' if len(beyond) == 1 else 'are'} left out.")
         kept = [source for source, trace in zip(kept, traces, strict=True) if trace.run not in beyond]
         traces = [trace for trace in traces if trace.run not in beyond]
@@ -193,10 +202,13 @@ def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any of the runs has, the usual one of the first run first."""
+    """The horizontal axes that any of the runs has: first what is made equal for the verdict, so that the curves show
+    what it says, then those of the first run."""
     there = {axis for trace in traces for axis in trace.axes}
+    begun = [trace.axes for trace in traces if trace.axes["step"].size]
+    leading = [axis for axis in EQUAL if begun and all(axis in axes for axes in begun)][:1]
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
-    return {axis: AXES[axis] for axis in dict.fromkeys([*first, *AXES]) if axis in there}
+    return {axis: AXES[axis] for axis in dict.fromkeys([*leading, *first, *AXES]) if axis in there}
 
 
 def look_of(chosen: Chosen) -> list[dict]:

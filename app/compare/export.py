@@ -9,7 +9,7 @@ from typing import Any
 
 from app.compare.data import Chosen, runs_of, source_of
 from app.compare.lines import Line, Look, ends, gap_of, lines_of
-from app.compare.wording import going
+from app.compare.verdict import stand_of
 from app.lab import lab
 from labcore.compare import imported
 from labcore.compare.statistics import Mean
@@ -33,27 +33,32 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
 def table(found: Table, chosen: Chosen) -> bytes:
     """One line per group, with the states of its runs. Means with the ends of their 95 % intervals; P and the verdict
-    against the baseline, or else against the leader at the end; no comparison where the page has none."""
+    against the baseline, or else against the leader, at the place where the page judges; no comparison where the page
+    has none."""
     places = {axis: f"{place:.12g}" for axis, place in found.equal.items()}
-    against = found.baseline or found.leaders[FINAL][0]
+    stand = stand_of(chosen)
+    at = stand.criterion if stand and stand.criterion in found.verdicts else next(iter(found.verdicts), FINAL)
+    where = f"{places[at]} {AXES[at]}" if at in places else "the end"
+    against = found.baseline or found.leaders[at][0]
     deltas = [FINAL, *places, *(["best"] if found.better else [])] if found.baseline else []
     means = [FINAL, *(["best"] if found.better else []), *(f"at_{place}_{axis}" for axis, place in places.items())]
     header = ["group", "seeds", "runs", "states", "metric", *(f"{name}{end}" for name in means for end in _MEAN),
               *(f"delta_{name}{end}" for name in deltas for end in _MEAN), "against", "p_better_than_it", "verdict",
-              "seconds", "memory_mb", "models"]
+              "seconds", "memory_mb", "models", "verdict_at"]
     runs = {run for row in found.rows for run in row.runs}
     keyed = _keyed([trace for trace in chosen.traces if trace.run in runs])
     keyed, lines = {row.label: keyed[row.runs[0]] for row in found.rows}, []
     for row in found.rows:
-        comparison = found.comparisons[FINAL][row.label].get(against)
+        comparison = found.comparisons[at][row.label].get(against)
         cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
-        verdict = "" if comparison is None else _COMES_TO["none" if going(found) else comparison.verdict]
+        judged = found.verdicts and not chosen.active
+        verdict = "" if comparison is None else _COMES_TO[comparison.verdict if judged else "none"]
         lines.append([keyed[row.label], row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
                       *(n for c in cells for n in _three(c)),
                       *(n for name in deltas for n in _three(row.deltas.get(name))),
                       keyed[against] if comparison else "", "" if comparison is None else comparison.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
-                      " ".join(row.models)])
+                      " ".join(row.models), where if comparison else ""])
     return _written(header, lines)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import link, session
-from app.compare import answers, controls, curves, data, empty, pick, plane, table
+from app.compare import answers, controls, curves, data, empty, pick, plane, table, verdict
 from app.compare.data import Chosen, Source
 from app.compare.one_batch import view as one_batch_view
 from app.compare.place import CURVES, VIEWS, Place
@@ -99,6 +99,8 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
         if not st.session_state.pop("compare:new", False):
             chosen = _again(chosen, seen, query)
         curves.sent().begin(chosen.place)
+        if view.judges:
+            verdict.line(chosen)
         view.draw(chosen, full)
     except LabError as error:  # what was there a moment ago is gone
         st.error(literal(str(error)), icon=":material/error:")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app import naming
 from app.compare.controls import moved
 from app.compare.data import Source, name_of
 from app.compare.place import Place, change, go
@@ -17,7 +18,6 @@ from app.lab import lab
 from app.status import STATES
 from labcore.compare import imported
 from labcore.runs.knob_history import KnobHistory
-from labcore.runs.steering import unusual
 from labcore.store.rows import ACTIVE, RunRow
 
 OFFERED = 300  # newest runs to choose among
@@ -60,10 +60,9 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 
 
 def title(run: RunRow) -> str:
-    """A run in words to search in: algorithm, task, the knobs that are no defaults, seed, state, id."""
-    spec = run.spec
-    label = " ".join([spec.row.label, *unusual(spec)[:2]])
-    return f"{label} · {spec.task} · seed {spec.seed} · {STATES[run.state][1].lower()} · {run.id.rpartition('-')[2]}"
+    """A run in words to search in: its name, seed and state, and the end of its id."""
+    return (f"{naming.run_name(run)} · seed {run.spec.seed} · {STATES[run.state][1].lower()} · "
+            f"{run.id.rpartition('-')[2]}")
 
 
 def other_seeds(sources: Sequence[Source]) -> list[str]:

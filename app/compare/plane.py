@@ -15,6 +15,7 @@ from app.compare import wording
 from app.compare.curves import Sent, family_version, resync, sent, version
 from app.compare.data import Chosen, look_of
 from app.compare.lines import Lines, digits
+from app.compare.verdict import at_the_same, stand_of
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
@@ -40,15 +41,16 @@ def show(chosen: Chosen, full: bool) -> None:
     """The plane, and its groups as numbers beside it."""
     reward = earned(chosen)
     chosen = chosen.with_metrics([chosen.metric, reward, COST])
-    points = frontier.points(chosen.groups, reward, COST)
+    stand, chosen = stand_of(chosen), at_the_same(chosen)
+    points, at = frontier.points(chosen.groups, reward, COST), wording.way(stand) if stand else "at the end"
     left, right = st.columns([1.9, 1], gap="medium")
     with left:
         compare_chart(payload(chosen, reward, points, full), "compare_plane", on_resync=resync)
     if points:
         right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
-    dotted = "; dotted: the front, groups that no other one beats at both" if has_front(points) else ""
-    right.caption("Up and to the left is better: more reward for less KL. Thin: the way of each run, smoothed; small: "
-                  f"where each seed ended, the mean of its last {LAST} rows; large: the mean of a group's "
+    dotted = "; dotted: the Pareto front, groups that no other one beats at both" if has_front(points) else ""
+    right.caption("Up and to the left is better: more reward for less KL. Thin: the path of each run, smoothed; small: "
+                  f"each seed {at}, the mean of its last {LAST} rows there; large: the mean of a group's "
                   f"seeds{dotted}." if points else
                   "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
 
@@ -88,8 +90,8 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane:
              "help": "KL to the reference", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
              "axis": cost.axis, "yTitle": metric.axis, "height": plane.height,
              "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
-             "caption": f"{'Thin: ways, smoothed; large' if plane.ways else 'Large'}: means over seeds"
-                        f"{'; dotted: the front' * has_front(points)}",
+             "caption": f"{'Thin: paths, smoothed; large' if plane.ways else 'Large'}: means over seeds"
+                        f"{'; dotted: the Pareto front' * has_front(points)}",
              "range": {axis: room(lines, axis) for axis in "xy"}, "order": list(lines),
              "lines": sent().changed(key, lines, full)}
     groups = [look | {"short": plane.names.get(look["label"], look["short"])} for look in look_of(chosen)]
@@ -106,7 +108,7 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane
             why = plane.open.get(group.label, "")
             lines |= kept.lines((place, reward, plane.ways), (version(group), family_version(chosen, group), why),
                                 lambda group=group, place=place, point=point, why=why: _group(
-                                    group, place, point, reward, plane.ways, why))
+                                    group, place, point, reward, plane.ways, why, chosen.called))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]
@@ -130,7 +132,8 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 
-def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why: str) -> Lines:
+def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why: str,
+           called: Mapping[str, str]) -> Lines:
     lines: Lines = {}
     for trace in group.traces if ways else ():
         x, y = frontier.path(trace, reward, COST, SMOOTHING, MOST)
@@ -144,7 +147,8 @@ def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why:
 
     seeds = () if why and len(point.runs) == 1 else point.runs  # a single one would fill the open marker
     lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in seeds],
-                              "y": [value for _, _, value in seeds], "text": [words(*end) for end in seeds]}
+                              "y": [value for _, _, value in seeds],
+                              "text": [words(called.get(run, run), cost, value) for run, cost, value in seeds]}
     count = wording.seeds(len(point.runs))
     mean = words(f"mean of {count}", point.cost, point.reward)
     lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [point.cost], "y": [point.reward],

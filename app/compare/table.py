@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from app import naming
-from app.compare import export, wording
+from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
@@ -21,6 +21,7 @@ from labcore.errors import LabError
 
 def show(chosen: Chosen, full: bool) -> None:
     """The whole view; where nothing can be judged yet, a sentence that says so."""
+    going, found = chosen.active, verdict.stand_of(chosen)
     try:
         chosen, table = table_of(chosen)
     except LabError as error:
@@ -30,9 +31,8 @@ def show(chosen: Chosen, full: bool) -> None:
     metric = METRICS[table.metric]
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
-            f"<span>{html.escape(wording.headline(table))}</span> "
             f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span></div>'
-            + wording.results(table, looks))
+            + wording.results(table, looks, found.criterion if found else "", going))
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
@@ -41,18 +41,27 @@ def show(chosen: Chosen, full: bool) -> None:
                    "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
     if table.notes:
-        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{_note(note, chosen)}</li>" for note in table.notes)}</ul>')
     if table.config:
         st.subheader("What differs", anchor=False)
-        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))
+        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec], chosen.called))
+
+
+def _note(note: str, chosen: Chosen) -> str:
+    """A note with its runs by their names, and their ids to hover: HTML."""
+    said = html.escape(note)
+    for run, name in chosen.called.items():
+        said = said.replace(html.escape(run), f'<span title="{html.escape(run)}">{html.escape(name)}</span>')
+    return said
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
-    """The runs with what the table needs, and the table of those that log the metric; the others are named in a note.
+    """The runs with what the table needs, and the table of those that are judged and log the metric; the others are
+    named in a note.
 
     Raises LabError where there is nothing to judge.
     """
-    chosen = chosen.with_metrics([chosen.metric, "memory"])
+    chosen = verdict.judged(chosen.with_metrics([chosen.metric, "memory"]))
     version = json.dumps([[trace.run, trace.state, int(trace.axes["step"].size), trace.changes, trace.notes]
                           for trace in chosen.traces], default=str)
     baseline = chosen.baseline

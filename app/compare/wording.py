@@ -7,16 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from app import naming
 from app.status import duration
 from app.theme import number
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, Metric
 from labcore.compare import statistics
+from labcore.compare.best import BEST, Standing
+from labcore.compare.budget import CLOSE, FINAL
 from labcore.compare.statistics import Comparison, Mean
-from labcore.compare.table import FINAL, LAST, Row, Table
+from labcore.compare.table import LAST, Row, Table
 from labcore.compare.traces import AXES
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ACTIVE
 
 CSS = """
 <style>
@@ -28,35 +31,86 @@ CSS = """
 .rl-results small{display:block;font-size:12px;opacity:.78;font-weight:400}
 .rl-table .rl-dot{width:10px;height:10px;border-radius:50%;display:inline-block;margin-right:.5rem}
 .rl-under{text-indent:0}
+.rl-results thead th:not(:first-child){white-space:normal;vertical-align:bottom}
+.rl-frozen tr>:first-child{position:sticky;left:0;z-index:1;background:light-dark(#FFFFFF,#14171B);opacity:1}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
 NONE = "–"
+NAMED = 4  # groups that a sentence names
+WAYS = {FINAL: "at the end", BEST: "at its best"}
 Look = Mapping[str, Any]  # of a group: its label, its note, its colour on a light and a dark ground
 
 
-def headline(table: Table) -> str:
-    """Who is ahead at the end, in a sentence.
+def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool = False) -> str:
+    """Who is ahead by the criterion of `stand`, in a sentence; groups are called by `names`.
 
     A lead within what seeds alone explain is called a tie.
     """
-    if len(table.rows) < 2:
+    mean = stand.means[stand.leader]
+    leader, value, at = names[stand.leader], number(mean.mean, metric.digits), way(stand)
+    if len(stand.means) == 1:
+        return f"{capital(at)}: {leader} ({value}), {seeds(mean.count)}."
+    if not metric.better:
+        return f"{capital(at)} {leader} has the most ({value}); neither more nor less {metric.inline} is better."
+    if going:
+        return f"So far, {at}, {leader} leads ({value}). Some runs have not finished: the comparison is not final."
+    if mean.count < statistics.FEWEST:
+        extreme = "Lowest" if metric.better == "lower" else "Highest"
+        return f"{extreme} {at}: {leader} ({value}); {seeds(mean.count)}: not evidence."
+    found = {"beats": stand.beats, "tie with": stand.ties, "but behind most seeds of": stand.behind,
+             "too few seeds to compare with": stand.few}
+    parts = [f"{words} {_some([names[label] for label in labels])}" for words, labels in found.items() if labels]
+    return f"{capital(at)} {leader} ({value}): {'; '.join(parts)}."
+
+
+def way(stand: Standing) -> str:
+    """What the groups are judged by: "at the end", "at equal tokens (12,000 each)"."""
+    if stand.place is None:
+        return WAYS[stand.criterion]
+    return f"{judged(stand.criterion)} ({place(stand.place)} each)"
+
+
+def judged(criterion: str) -> str:
+    """A criterion in words, for a choice among several."""
+    return WAYS.get(criterion) or f"at equal {AXES[criterion]}"
+
+
+def switch(criterion: str) -> str:
+    """A criterion on the switch.
+
+    >>> switch("tokens"), switch("final")
+    ('Equal tokens', 'At the end')
+    """
+    return capital(judged(criterion).removeprefix("at ") if criterion in AXES else judged(criterion))
+
+
+def place(value: float) -> str:
+    """A number of tokens, say, or of seconds.
+
+    >>> place(12288.0), place(3.14159)
+    ('12,288', '3.14')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def updates(stand: Standing, names: Mapping[str, str]) -> str:
+    """How many updates the groups had made by then, where that differs: the axis that was not made equal."""
+    if stand.criterion == "updates" or not stand.updates or set(stand.updates) != set(stand.means):
         return ""
-    leader, _ = table.leaders[FINAL]
-    rows = {row.label: row for row in table.rows}
-    value = number(rows[leader].final.mean, METRICS[table.metric].digits)
-    if going(table):
-        return f"So far {leader} leads ({value}). Some runs have not finished: the comparison is not final."
-    if rows[leader].seeds < statistics.FEWEST:
-        extreme = "Lowest" if table.better == "lower" else "Highest"
-        return f"{extreme} at the end: {leader} ({value}); {seeds(rows[leader].seeds)}: not evidence."
-    against = table.comparisons[FINAL][leader]
-    phrases = {"A": "beats", "tie": "tie with", "none": "too few seeds to compare with",
-            "B": "but behind most seeds of"}  # a few of its own lift its mean
-    found = {words: [label for label, comparison in against.items() if comparison.verdict == verdict]
-             for verdict, words in phrases.items()}
-    parts = [f"{words} {listed(labels)}" for words, labels in found.items() if labels]
-    return f"At the end {leader} ({value}): {'; '.join(parts)}."
+    most, least = max(stand.updates.values()), min(stand.updates.values())
+    if most <= CLOSE * least:
+        return ""
+    made = ", ".join(f"{names[label]} {count:,.0f}" for label, count in stand.updates.items())
+    return f"Updates by then: {made if len(stand.updates) <= NAMED else f'{least:,.0f} to {most:,.0f}'}."
+
+
+def capital(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _some(names: Sequence[str]) -> str:
+    return listed(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
 
 
 def listed(labels: Sequence[str]) -> str:
@@ -97,7 +151,8 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
     else:
         said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
     band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
-    return (f"{said}, P {comparison.p:.2f}", f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
+    shown = said if comparison.verdict == "none" else f"{said}, P {comparison.p:.2f}"
+    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
             f"p = {comparison.p_value:.2f}.")
 
 
@@ -113,52 +168,55 @@ def measured(better: str) -> str:
             f"{best if better else ''}")
 
 
-def going(table: Table) -> bool:
-    """Whether a run still goes, or is to begin: then nothing is said of the end."""
-    return any(state in ACTIVE for row in table.rows for state in row.states)
-
-
-def rows_in_order(table: Table) -> list[Row]:
-    """Best mean at the end first; as they came where neither more nor less is better."""
+def rows_in_order(table: Table, measure: str = "") -> list[Row]:
+    """Best mean by a measure first (by the table's first verdict without one); as they came where neither more nor
+    less is better."""
+    measure = measure or next(iter(table.verdicts), FINAL)
     if not table.better:
         return list(table.rows)
-    return sorted(table.rows, key=lambda row: row.final.mean * (1 if table.better == "lower" else -1))
+    return sorted(table.rows, key=lambda row: statistics.mean(np.array(row.values[measure])).mean
+                  * (1 if table.better == "lower" else -1))
 
 
-def results(table: Table, looks: Mapping[str, Look]) -> str:
-    """The table as HTML; `looks` by the rows' labels."""
-    measures = [FINAL, *table.equal]
-    heads = ["Group", "Seeds", "So far" if going(table) else "At the end", *(["Best"] if table.better else []),
-             *(f"At {place:,.0f} {AXES[axis]}" if place >= 100 else f"At {place:.3g} {AXES[axis]}"
-               for axis, place in table.equal.items()), "Time", "Memory", "Holds"]
-    body = "".join(_row(table, row, looks[row.label], measures) for row in rows_in_order(table))
-    return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr>'
+def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False) -> str:
+    """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come."""
+    measures = [*table.equal, FINAL]
+    costs = [head for head, there in (("Time", any(row.seconds for row in table.rows)),
+                                      ("Memory", any(row.memory for row in table.rows)),
+                                      ("Holds", any(row.models for row in table.rows))) if there]
+    heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
+             "So far" if going else "At the end", *(["Best"] if table.better else []), *costs]
+    body = "".join(_row(table, row, looks[row.label], measures, costs, going) for row in rows_in_order(table, measure))
+    return (f'<div class="rl-scroll"><table class="rl-table rl-results rl-frozen"><thead><tr>'
             f"{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
-def _row(table: Table, row: Row, look: Look, measures: Sequence[str]) -> str:
+def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Sequence[str], going: bool) -> str:
     digits = METRICS[table.metric].digits
-    cells = {measure: _cell(table, row, measure, digits) for measure in measures}
+    cells = {measure: _cell(table, row, measure, digits, going) for measure in measures}
     if table.better:
         best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], digits, sign=True)}</small>"
         cells["best"] = f"{mean(row.best, digits)}{best}"
-    ordered = [cells[FINAL], *([cells["best"]] if table.better else []), *(cells[axis] for axis in table.equal)]
+    ordered = [*(cells[axis] for axis in table.equal), cells[FINAL], *([cells["best"]] if table.better else [])]
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
-    time = NONE if row.seconds is None else duration(row.seconds.mean)
-    memory = NONE if row.memory is None else f"{row.memory.mean:,.0f} MB"
+    cost = {"Time": NONE if row.seconds is None else duration(row.seconds.mean),
+            "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
+            "Holds": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
-    tail = [f"{row.seeds}<small>{said}</small>", *ordered, time, memory, " + ".join(row.models) or NONE]
+    tail = [f"{row.seeds}<small>{said}</small>", *ordered, *(cost[head] for head in costs)]
     return (f"<tr><th>{dot(look)}{html.escape(row.label)}{pinned}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in tail)}</tr>")
 
 
-def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
-    """A mean, and below it how it stands against the baseline, else against the leader."""
+def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:
+    """A mean, and below it how it stands against the baseline, else against the leader; alone where none is judged."""
     value = row.final if measure == FINAL else row.equal[measure]
     leader, beaten = table.leaders[measure]
-    shown = f"<b>{mean(value, digits)}</b>" if row.label == leader and len(table.rows) > 1 else mean(value, digits)
-    if len(table.rows) < 2 or row.label == table.baseline or (measure == FINAL and going(table)):
+    if len(table.rows) < 2 or measure not in table.verdicts or (measure == FINAL and going):
+        return mean(value, digits)
+    shown = f"<b>{mean(value, digits)}</b>" if row.label == leader else mean(value, digits)
+    if row.label == table.baseline:
         return shown
     if table.baseline:
         other = next(each for each in table.rows if each.label == table.baseline)
@@ -181,18 +239,36 @@ def _cell(table: Table, row: Row, measure: str, digits: int) -> str:
     return f'{shown}<small title="{html.escape(why)}">{said}</small>'
 
 
-def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
-    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do."""
+def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = (),
+             called: Mapping[str, str] | None = None) -> str:
+    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
+
+    Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover; `called`
+    are the names of runs.
+    """
     if not table.config:
         return ""
-    order = [table.rows.index(row) for row in rows_in_order(table)]
+    algorithms = table.config.get("algorithm", ("",) * len(table.rows))
+    order = sorted(range(len(table.rows)), key=lambda place: algorithms.index(algorithms[place]))
     labels = [table.rows[place].label for place in order]
+    known = {**(called or {}), **{spec.algorithm: spec.row.label for spec in specs}}
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(f'<td>{html.escape(cells[place])}</td>' for place in order)}</tr>"
+                   f"{''.join(_setting(key, values[place], cells[place], known) for place in order)}</tr>"
                    for key, values in table.config.items() for cells in [value_words(key, values)])
-    return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr><th>Setting</th>{heads}</tr></thead>'
+    return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
+
+
+def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
+    """A cell: a choice in its words with its key to hover, an algorithm or a run by its name with its own."""
+    if key == "algorithm":
+        words = called.get(str(value), words)
+    for run, name in called.items() if key == "parent" else ():
+        words = words.replace(run, name)
+    hidden = key in naming.FAMILIES or key in ("algorithm", "parent")
+    hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
+    return f"<td{hover}>{html.escape(words)}</td>"
 
 
 def dot(look: Look) -> str:

@@ -71,7 +71,7 @@ def _right(place: Place) -> None:
     settings = {"temperature": place.temperature, "top_k": place.top_k, "top_p": place.top_p,
                 "max_new_tokens": place.limit or int(spec.knobs["max_new_tokens"])}
     voting = place.view == VOTE
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="playground_top"):
         shown = held("playground:view", place.view)
         st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
                              format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.get, label_visibility="collapsed",

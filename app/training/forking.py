@@ -178,7 +178,7 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
     if base.algorithm != run.spec.algorithm:
         changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
     without = literal(f"without {', '.join(later[:3])}{' …' if later[3:] else ''}") if later else ""
-    luck = ("Common random numbers: the difference comes from that alone." if twin else
+    luck = ("Common random numbers: any difference is due to this change." if twin else
             "The random numbers are new ones: part of the difference is random.")
     if changes:
         return f"From there on {literal(', '.join(changes))}{f', {without}' if later else ''}. {luck}"

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare import foreign, frontier, imported
+from labcore.compare import budget, foreign, frontier, imported
+from labcore.compare.budget import FINAL
 from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
-from labcore.compare.table import FINAL, Table, compare, groups
+from labcore.compare.table import Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
 from labcore.exports.capsules.importing import import_capsule
@@ -50,13 +51,17 @@ def compare_runs(options: argparse.Namespace) -> int:
     if options.axis:
         table = table.only(options.axis)
     judged = groups([trace for trace in traces if trace.metrics])
+    leading = next(iter(table.verdicts), FINAL)
+    if leading in table.equal:  # the plane shows what the first verdict is of
+        judged = [group.until(leading, table.equal[leading]) for group in judged]
     plane = frontier.points(judged, table.metric) if table.better == "higher" else []
     if options.json:
         print(json.dumps(table.to_json() | {"frontier": [asdict(point) for point in plane]}, ensure_ascii=False,
                          indent=2))
     else:
-        print("\n\n".join(part for part in (_head(table), _verdicts(table), _plane(plane), _settings(table),
-                                            "\n".join(table.notes)) if part))
+        parts = (_head(table), _verdicts(table), _plane(plane, _where(table, leading)), _settings(table),
+                 "\n".join(table.notes))
+        print("\n\n".join(filter(None, parts)))
     return 0
 
 
@@ -125,8 +130,9 @@ def _verdicts(table: Table) -> str:
     if len(table.rows) < 2:
         return ""
     parts, digits = [], METRICS[table.metric].digits
-    for measure, (leader, _) in table.leaders.items():
-        where = "at the end" if measure == FINAL else f"at equal {AXES[measure]}"
+    for measure in table.verdicts:
+        leader, _ = table.leaders[measure]
+        where = _where(table, measure)
         if table.baseline:
             lines = [[row.label, f"Δ {_mean(row.deltas[measure], digits, sign=True)}",
                       _compared(row.comparisons[measure], row.label, table.baseline)]
@@ -136,7 +142,11 @@ def _verdicts(table: Table) -> str:
             against = table.comparisons[measure][leader]
             lines = [[label, _compared(each, leader, label)] for label, each in against.items()]
             parts.append("\n".join([f"{where}, {leader} against", *lay_out(lines)]))
-    return "\n".join(parts)
+    return "\n".join([*parts, *filter(None, [budget.why_not_at_the_end(table.spent)])])
+
+
+def _where(table: Table, measure: str) -> str:
+    return "at the end" if measure == FINAL else f"at equal {AXES[measure]} ({table.equal[measure]:,.6g} each)"
 
 
 def _compared(comparison: Comparison, a: str, b: str) -> str:
@@ -148,12 +158,12 @@ def _compared(comparison: Comparison, a: str, b: str) -> str:
             f"p = {comparison.p_value:.2f}: {said}")
 
 
-def _plane(points: Sequence[frontier.Point]) -> str:
+def _plane(points: Sequence[frontier.Point], where: str) -> str:
     if len(points) < 2:
         return ""
     lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "Pareto-optimal" if point.on_front else ""]
              for point in sorted(points, key=lambda point: point.cost)]
-    return "\n".join(["its reward, and its KL to the reference (nats/token)", *lay_out(lines)])
+    return "\n".join([f"reward and KL to the reference (nats/token), {where}", *lay_out(lines)])
 
 
 def _settings(table: Table) -> str:

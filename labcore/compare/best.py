@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare import statistics
+from labcore.compare import budget, statistics
+from labcore.compare.budget import EQUAL, FINAL
 from labcore.compare.statistics import Mean
-from labcore.compare.table import EQUAL, FINAL, Group, equal_places, values_of
-from labcore.compare.traces import AXES
+from labcore.compare.table import Group, equal_places, values_of
+from labcore.compare.traces import AXES, Trace
 from labcore.errors import LabError
 
 BEST = "best"
-CRITERIA = (FINAL, BEST, *EQUAL)
+CRITERIA = (*EQUAL, FINAL, BEST)
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Standing:
 
     `values` are one number per run in the order of the group's runs, `means` those over seeds, `shares` how often each
     has the best mean when seeds are drawn again (None where a setting has one seed). `leader` has the best mean; it
-    `beats` some, `ties` with some, and of the `few` there is no telling for want of seeds. `place` is where on its
-    axis a criterion of equal tokens, say, judges.
+    `beats` some, `ties` with some, lies `behind` most seeds of some (a few of its own lift its mean), and of the `few`
+    there is no telling for want of seeds. `place` is where on its axis a criterion of equal tokens, say, judges;
+    `updates` are how many each had made by then.
     """
 
     criterion: str
@@ -40,19 +42,28 @@ class Standing:
     leader: str
     beats: tuple[str, ...]
     ties: tuple[str, ...]
+    behind: tuple[str, ...]
     few: tuple[str, ...]
+    updates: Mapping[str, float]
 
 
 def criteria(groups: Sequence[Group], metric: str) -> list[str]:
-    """What the groups can be judged by: at the end, at their best, at equal updates, tokens, …"""
+    """What the groups can be judged by, the usual one first: at equal tokens, …; at the end and at their best where
+    that cost all of them about the same."""
     found = _with_rows(groups, metric)
     if not found:
         return []
-    return [FINAL, *([BEST] if METRICS[metric].better else []), *equal_places(found, metric)]
+    able = budget.measures(equal_places(found, metric), spent(found, metric))
+    return [*able, *([BEST] if METRICS[metric].better and FINAL in able else [])]
 
 
-def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> Standing:
-    """Who is best by `criterion`; groups without rows are left out.
+def spent(groups: Sequence[Group], metric: str) -> dict[str, dict[str, float]]:
+    """What the groups that have a row of the metric used up, see `budget`."""
+    return budget.spent_by({group.label: group.traces for group in _with_rows(groups, metric)})
+
+
+def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Standing:
+    """Who is best by `criterion`, the usual one if it is empty; groups without rows are left out.
 
     Raises:
         LabError: no group has a row, or they cannot be judged by this.
@@ -60,22 +71,35 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = FINAL) -> St
     found = _with_rows(groups, metric)
     if not found:
         raise LabError("There is nothing to compare yet: wait for the first steps.")
-    if criterion not in (able := criteria(found, metric)):
-        choices = ", ".join(AXES.get(each, each) for each in able)
+    able = criteria(found, metric)
+    criterion = criterion or next(iter(able), FINAL)
+    if criterion not in able:
+        choices = ", ".join(AXES.get(each, each) for each in able) or "none"
         raise LabError(f"These runs cannot be compared by {AXES.get(criterion, criterion)}: choose one of {choices}.")
     equal = equal_places(found, metric)
     values = {group.label: values_of(group, metric, equal)[criterion] for group in found}
     sign = -1 if METRICS[metric].better == "lower" else 1
     leader = max(values, key=lambda label: sign * float(np.mean(values[label])))
-    beats, ties, few = [], [], []
+    beats, ties, behind, few = [], [], [], []
     for label in values.keys() - {leader}:
         comparison = statistics.comparison(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
-        {"A": beats, "none": few}.get(comparison.verdict, ties).append(label)
+        {"A": beats, "tie": ties, "B": behind, "none": few}[comparison.verdict].append(label)
     order = list(values)
     return Standing(criterion, equal.get(criterion), values,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},
                     shares(values, sign), leader, *(tuple(sorted(each, key=order.index))
-                                                    for each in (beats, ties, few)))
+                                                    for each in (beats, ties, behind, few)),
+                    _updates(found, criterion, equal.get(criterion, np.inf)))
+
+
+def _updates(groups: Sequence[Group], axis: str, place: float) -> dict[str, float]:
+    """The updates that each group has made at a place of an axis; those at the end where it is no axis."""
+    def made(trace: Trace) -> float:
+        rows = trace.axes["updates"][trace.axes[axis] <= place] if axis in trace.axes else trace.axes["updates"]
+        return float(np.nanmax(rows))
+
+    return {group.label: float(np.mean([made(trace) for trace in group.traces])) for group in groups
+            if all("updates" in trace.axes for trace in group.traces)}
 
 
 def shares(values: Mapping[str, Sequence[float]], sign: int = 1) -> dict[str, float] | None:

@@ -17,8 +17,8 @@ from labcore.compare.traces import Trace
 
 @dataclass(frozen=True)
 class Point:
-    """A group at its end: mean cost and reward over its seeds, each run's own (cost, reward), and whether it is on
-    the front."""
+    """A group at its last rows: mean cost and reward over its seeds, each run's own (cost, reward), and whether it is
+    Pareto-optimal."""
 
     label: str
     cost: float
@@ -31,7 +31,8 @@ def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl",
            beside: Collection[str] = ()) -> list[Point]:
     """Where the groups end in the plane, with the front over the groups' means. Groups without both are left out.
 
-    The front is made without the groups of the labels `beside`.
+    Groups that are compared at equal tokens, say, are to be cut there first (`Group.until`). The front is made without
+    the groups of the labels `beside`.
     """
     found = []
     for group in groups:

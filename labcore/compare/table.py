@@ -16,15 +16,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare import statistics
+from labcore.compare import budget, statistics
+from labcore.compare.budget import EQUAL, FINAL
 from labcore.compare.statistics import Comparison, Mean
 from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
 from labcore.errors import LabError
 from labcore.spec.run_spec import RunSpec
 
 LAST = 5  # rows that a run's value is the mean of
-FINAL = "final"
-EQUAL = ("updates", "tokens", "env_steps", "seconds")  # what is made equal where groups are compared
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
 _NOT_KNOBS = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
@@ -50,13 +49,17 @@ class Group:
     def seeds(self) -> tuple[int, ...]:
         return tuple(trace.spec.seed for trace in self.traces if trace.spec)
 
+    def until(self, axis: str, place: float) -> Group:
+        """The same runs up to a place of an axis."""
+        return replace(self, traces=tuple(trace.until(axis, place) for trace in self.traces))
+
 
 @dataclass(frozen=True)
 class Row:
     """One group in numbers, each a mean over its seeds; None where it has no such number.
 
     `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `comparisons` are
-    against the baseline, this group being A.
+    against the baseline, this group being A. `spent` is what the group used up of each axis up to its end.
     """
 
     label: str
@@ -73,13 +76,15 @@ class Row:
     values: Mapping[str, tuple[float, ...]]
     deltas: Mapping[str, Mean]
     comparisons: Mapping[str, Comparison]
+    spent: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Table:
     """A comparison. `equal`: axis -> where on it all groups were compared. `config`: key -> its value in each group,
     only where they differ. `comparisons`: measure -> A -> B -> the comparison. `leaders`: measure -> the best group's
-    label, and the labels that it beats. `notes` say what a reader must know."""
+    label, and the labels that it beats. `verdicts`: the measures at which groups are judged, the leading one first (see
+    `budget`). `notes` say what a reader must know."""
 
     metric: str
     better: str
@@ -89,7 +94,13 @@ class Table:
     config: Mapping[str, tuple[Any, ...]]
     comparisons: Mapping[str, Mapping[str, Mapping[str, Comparison]]]
     leaders: Mapping[str, tuple[str, tuple[str, ...]]]
+    verdicts: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def spent(self) -> budget.Spent:
+        """What each group used up: label -> axis -> amount."""
+        return {row.label: row.spent for row in self.rows}
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -106,7 +117,7 @@ class Table:
                              deltas=_of(row.deltas, (*kept, "best")), comparisons=_of(row.comparisons, kept))
                      for row in self.rows)
         return replace(self, rows=rows, equal={axis: self.equal[axis]}, comparisons=_of(self.comparisons, kept),
-                       leaders=_of(self.leaders, kept))
+                       leaders=_of(self.leaders, kept), verdicts=tuple(each for each in self.verdicts if each in kept))
 
 
 def _of(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -155,13 +166,16 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     better = METRICS[key].better
     comparisons = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
              for measure in (FINAL, *equal)}
+    spent = budget.spent_by({group.label: group.traces for group in found})
+    verdicts = budget.measures(equal, spent)
     rows = tuple(_row(group, key, numbers, values[found.index(pinned)] if pinned and pinned is not group else None,
                       {measure: comparisons[measure][group.label][pinned.label] for measure in comparisons}
-                      if pinned and pinned is not group else {}) for group, numbers in zip(found, values, strict=True))
+                      if pinned and pinned is not group else {}, spent[group.label])
+                 for group, numbers in zip(found, values, strict=True))
     leaders = {measure: _leader(rows, measure, comparisons[measure], better) for measure in comparisons}
     left_out = [f"{trace.run} ({trace.state})" for trace in traces if trace not in with_rows]
     return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), comparisons, leaders,
-                 tuple(_notes(key, found, leaders, left_out)))
+                 tuple(verdicts), tuple(_notes(key, found, _of(leaders, verdicts), left_out)))
 
 
 def differing(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
@@ -286,7 +300,8 @@ def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: s
 
 
 def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
-         against: Mapping[str, tuple[float, ...]] | None, comparisons: Mapping[str, Comparison]) -> Row:
+         against: Mapping[str, tuple[float, ...]] | None, comparisons: Mapping[str, Comparison],
+         spent: Mapping[str, float]) -> Row:
     means = {measure: statistics.mean(np.array(numbers)) for measure, numbers in values.items()}
     deltas = {} if against is None else {
         measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
@@ -294,7 +309,7 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
                {axis: means[axis] for axis in AXES if axis in means}, _cost(group, "seconds"), _cost(group, "memory"),
-               spec.row.models if spec else (), values, deltas, comparisons)
+               spec.row.models if spec else (), values, deltas, comparisons, spent)
 
 
 def _cost(group: Group, key: str) -> Mean | None:

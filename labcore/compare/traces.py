@@ -59,6 +59,14 @@ class Trace:
         kept = there[last]
         return x[kept], y[kept], steps[kept]
 
+    def until(self, axis: str, place: float) -> Trace:
+        """The run up to a place of an axis, without the rows that lie beyond it; whole where it does not count that."""
+        if axis not in self.axes:
+            return self
+        kept = ~(self.axes[axis] > place)
+        return replace(self, axes={key: column[kept] for key, column in self.axes.items()},
+                       metrics={key: column[kept] for key, column in self.metrics.items()})
+
 
 def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), origin: str = "") -> Trace:
     """A run of the lab as a trace."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from labcore.catalog.knob import Value, shown
+from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs.knob_history import CHANGE, REFUSED, Change, Place
 from labcore.spec.run_spec import RunSpec, knobs_of, with_knobs
@@ -166,11 +166,16 @@ def stop_asked(store: Store, run_id: str) -> bool:
 
 
 def unusual(spec: RunSpec) -> list[str]:
-    """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"].
+    """The algorithm's knobs that are not at their defaults, as a person writes them: ["β 0.2"]."""
+    return [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in unusual_knobs(spec)]
+
+
+def unusual_knobs(spec: RunSpec) -> list[Knob]:
+    """The algorithm's knobs that are not at their defaults.
 
     A run that nobody watches has defaults of its own, which are left out as well.
     """
     own = {knob.key for knob in spec.row.knobs} - {
         key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}
-    return [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in knobs_of(spec.row, spec.task_row)
+    return [knob for knob in knobs_of(spec.row, spec.task_row)
             if knob.key in own and spec.knobs[knob.key] != knob.default]

@@ -23,7 +23,7 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
         "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
-        "parent": row.spec.parent[0] if row.spec.parent else None})
+        "number": next_number(connection), "parent": row.spec.parent[0] if row.spec.parent else None})
     mark(connection, row.id, tags=json.dumps(row.tags, ensure_ascii=False))
     connection.execute(steps.insert(), [
         {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
@@ -31,6 +31,11 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
     connection.execute(events.insert(), [
         {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
          "payload": json.dumps(each.payload, ensure_ascii=False)} for each in history])
+
+
+def next_number(connection: sa.Connection) -> int:
+    """The number of a run that is about to be added."""
+    return (connection.execute(sa.select(sa.func.max(runs.c.number))).scalar() or 0) + 1
 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
@@ -133,7 +138,7 @@ def move(connection: sa.Connection, run_id: str, state: str, message: str) -> No
     values: dict[str, Any] = {"state": state, "message": message}
     if state in ENDED:
         now = time.time()
-        values |= {"ended": now, "pid": None, "host": None, "process_started": None}
+        values |= {"ended": now, "pid": None, "process_started": None}  # its host says where its seconds were counted
         connection.execute(controls.update().where(controls.c.run_id == run_id, controls.c.state == "asked"), {
             "state": "refused", "settled": now, "refused": f"The run was {state} first."})
     connection.execute(runs.update().where(runs.c.id == run_id), values)

@@ -30,7 +30,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
              if meta.name in there else None)
     if found == VERSION:
         return
-    if found not in ("1", "2", "3"):
+    if found not in ("1", "2", "3", "4"):
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
@@ -38,10 +38,13 @@ def prepare(connection: sa.Connection, url: str) -> None:
         _add_parents(connection)
     if found in ("1", "2"):
         _add_columns(connection, "summary")
-    marks.create(connection)
+    if found != "4":
+        marks.create(connection)
     if found == "3":
         _take_over_marks(connection)
-    _take_over_imports(connection)
+    if found != "4":
+        _take_over_imports(connection)
+    _add_numbers(connection)
     connection.execute(meta.update().where(meta.c.key == "version"), {"value": VERSION})
 
 
@@ -51,6 +54,14 @@ def _add_parents(connection: sa.Connection) -> None:
     for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
         if parent := json.loads(spec).get("parent"):
             connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
+
+
+def _add_numbers(connection: sa.Connection) -> None:
+    """Since version 5 runs are numbered in the order in which they were made."""
+    _add_columns(connection, "number")
+    ids = connection.execute(sa.select(runs.c.id).order_by(runs.c.created, runs.c.id)).scalars().all()
+    for number, run_id in enumerate(ids, start=1):
+        connection.execute(runs.update().where(runs.c.id == run_id), {"number": number})
 
 
 def _take_over_marks(connection: sa.Connection) -> None:

@@ -49,7 +49,7 @@ class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
-    The last four are its `Marks`.
+    `number` counts the lab's runs in the order in which they were made. The last four are its `Marks`.
     """
 
     id: str
@@ -66,6 +66,7 @@ class RunRow:
     seconds: float
     base: str | None
     sweep: str | None = None
+    number: int = 0
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""

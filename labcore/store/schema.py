@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from labcore.errors import LabError, first_line
 
-VERSION = "4"
+VERSION = "5"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
 metadata = sa.MetaData()
@@ -37,6 +37,7 @@ runs = sa.Table(
     sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
     sa.Column("digest", sa.Text, key="summary"),  # since version 3: what a list shows of it
+    sa.Column("number", sa.Integer),  # since version 5: counts the lab's runs as they are made
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks

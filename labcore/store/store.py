@@ -66,7 +66,7 @@ class Store(Keeping):
                 if run_folder(run_id).exists() or changes.state(connection, run_id):
                     continue
                 uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
-                connection.execute(runs.insert(), {"id": run_id, **values})
+                connection.execute(runs.insert(), {"id": run_id, "number": changes.next_number(connection), **values})
                 changes.log(connection, run_id, "queued", {"warm_up": True} if warm_up else {}, at)
                 if parent:  # before any worker may see the run
                     checkpoint.take_along(run_folder(parent), at, run_folder(run_id))

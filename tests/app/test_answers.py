@@ -26,7 +26,7 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
     assert (spec["job"], spec["count"], spec["seed"]) == ("quiz", COUNT, 0)
     written = html(test)
     assert written.count("cba") == SHOWN and "64 of 64" in written and "0 of 64" in written
-    assert "GRPO, step 6" in written and "seed 3" in written and "Base, by SFT" in written
+    assert "GRPO sort #1" in written and "step 6 · seed 3" in written and "Base, by SFT" in written
     assert "says how sure" in said(test) and "other seeds" in said(test)
     ran(test)
     assert len(asked.asked) == 1
@@ -35,7 +35,7 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
 def test_runs_of_one_algorithm_are_told_apart_by_their_knobs(page, lab, asked):
     runs = [trained(lab.store), trained(lab.store, knobs={"beta": 0.2})]
     written = html(page("compare", runs=",".join(runs), view="answers"))
-    assert "<small>seed 0<br>" in written and "<small>β 0.2 · seed 0<br>" in written
+    assert "GRPO sort #1<" in written and "GRPO sort β 0.2 #2<" in written
 
 
 def checkpoint(run: str, step: int) -> None:
@@ -52,10 +52,10 @@ def test_newer_checkpoints_wait_until_the_answers_under_way_are_there_and_are_as
         ran(test)
     assert all(spec == first for spec in asked.asked) and not asked.cancelled  # it is not starved
     jobs._keep(jobs.job_id(first), answers(first))
-    assert "GRPO, step 6" in html(ran(test))
+    assert "step 6 · seed 0" in html(ran(test))
     asked.reply = answers
     next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
-    assert "GRPO, step 8" in html(ran(test)) and "Newer checkpoints: ask again" not in labels(test)
+    assert "step 8 · seed 0" in html(ran(test)) and "Newer checkpoints: ask again" not in labels(test)
 
 
 def test_what_is_asked_in_place_of_answers_under_way_stops_them(page, lab, asked):
@@ -74,7 +74,7 @@ def test_when_no_run_goes_the_newest_checkpoints_are_asked_unasked(page, lab, as
     run = trained(lab.store)
     test = page("compare", runs=run, view="answers")
     checkpoint(run, 7)
-    assert "GRPO, step 7" in html(ran(test))
+    assert "step 7 · seed 0" in html(ran(test))
 
 
 def test_a_base_that_is_gone_or_differs_is_no_column(page, lab, asked):
@@ -107,7 +107,7 @@ def test_marks_escapes_and_shares():
         return f"({name})"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.compare.answers.title", titled)
-        written = table(found, {"a": "seed 5"}, {"a": "#112233"})
+        written = table(found, {"a": ("GRPO sort #1", "seed 5")}, {"a": "#112233"})
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
     assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written
     assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")

@@ -63,7 +63,7 @@ def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, p
     test = page("compare", runs=f"{pair[0]},{pair[3]}")
     box, = test.multiselect
     assert box.value == [pair[0], pair[3]]
-    assert any(re.fullmatch(r"RLOO.* · sort · seed 2 · finished · \w{4}", option) for option in box.options)
+    assert any(re.fullmatch(r"RLOO sort SFT steps 0 #6 · seed 2 · finished · \w{4}", option) for option in box.options)
     box.set_value([pair[0], pair[3], pair[4]])
     assert link(ran(test))["runs"] == f"{pair[0]},{pair[3]},{pair[4]}"
 
@@ -97,7 +97,7 @@ def test_more_settings_than_fit(page, lab):
     runs = [tools.stored(lab.store, [0.5] * 2, beta=0.01 * number) for number in range(9)]
     test = page("compare", runs=",".join(runs))
     assert len(charts(test)["main"]["groups"]) == 8
-    assert warnings(test) == [f"8 settings fit on one picture: {runs[8]} is left out."]
+    assert warnings(test) == ["8 settings fit on one picture: GRPO sort β 0.08, SFT steps 0 #9 is left out."]
 
 
 def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
@@ -125,7 +125,8 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
     assert panel["key"] == "exact_match" and {"0:line", "1:line"} <= set(panel["lines"])
     mixed = page("compare", runs=f"{both},{dpo}", metric="reward")
     assert [group["note"] for group in charts(mixed)["main"]["groups"]] == ["1 seed: not evidence", "no reward"]
-    assert f"{dpo}: no reward, left out." in html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
+    shown = html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
+    assert f'<span title="{dpo}">DPO sort #2</span>: no reward, left out.' in shown
     none = page("compare", runs=dpo, metric="reward", view="table")
     assert none.info[0].value == "None of these runs logs reward: choose another metric."
     panel = charts(page("compare", runs=f"{both},{tools.stored(lab.store, [0.5] * 3)}"))["main"]["panels"][0]
@@ -167,7 +168,7 @@ def test_widgets_with_other_options_keep_one_name_in_the_session(page, lab, pair
     test.multiselect[0].set_value([pair[0], pair[3]])
     ran(test)
     after = {key for key in test.session_state if key.startswith("held:")}
-    assert after - names == {"held:compare:baseline"}  # one run has none
+    assert after - names == {"held:compare:baseline", "held:compare:by"}  # one run has none
 
 
 def test_a_baseline_that_is_not_compared(page, lab, pair):
@@ -178,7 +179,8 @@ def test_a_baseline_that_is_not_compared(page, lab, pair):
 def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
-    assert "At the end GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
+    assert "At equal tokens (800 each) GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
+    assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
     assert len(test.get("download_button")) == 3
@@ -202,7 +204,8 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
-    assert "So far GRPO leads (0.910). Some runs have not finished" in shown and "<th>So far</th>" in shown
+    assert "So far, at equal tokens (800 each), GRPO leads (0.910). Some runs have not finished" in shown
+    assert "Judged by the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
     assert "At the end" not in shown
 
 
@@ -237,8 +240,8 @@ def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draw
         values = [value for line in panel["lines"].values() for value in line[axis]]
         assert low < min(values) and high > max(values)
     assert panel["range"]["x"][1] == pytest.approx(1.08 * 0.8)  # GRPO's way leads further out than to its end
-    assert "front" in panel["lines"] and "dotted: the front" in panel["caption"]
-    assert any("dotted: the front" in each.value for each in test.caption)
+    assert "front" in panel["lines"] and "dotted: the Pareto front" in panel["caption"]
+    assert any("dotted: the Pareto front" in each.value for each in test.caption)
 
 
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):

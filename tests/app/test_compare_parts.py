@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app import link
-from app.compare import export, wording
+from app.compare import export, verdict, wording
 from app.compare.curves import Sent
 from app.compare.data import Chosen, look_of, note
 from app.compare.lines import Look, gap_of, lines_of, marks_of
@@ -160,6 +160,11 @@ def chosen_of(names, baseline="", **place):
                   tuple(traces), tuple(groups(traces)), "reward", "step", dict.fromkeys(names, frozenset({"reward"})))
 
 
+def said(chosen: Chosen) -> str:
+    """The page's verdict."""
+    return verdict.sentence(verdict.stand_of(chosen), chosen, verdict.names_of(chosen))
+
+
 @pytest.fixture
 def three():
     """GRPO and RLOO alike, PPO below them, three seeds each; REINFORCE with one."""
@@ -173,8 +178,8 @@ def three():
 def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     chosen = chosen_of(three)
     table = compare(chosen.traces, "reward")
-    assert wording.headline(table) == (
-        "At the end RLOO (0.925): beats PPO; tie with GRPO; too few seeds to compare with REINFORCE.")
+    assert said(chosen) == ("At equal tokens (600 each) RLOO (0.925): beats PPO; tie with GRPO; too few seeds to "
+                            "compare with REINFORCE.")
     looks = {look["label"]: look for look in look_of(chosen)}
     shown = wording.results(table, looks)
     for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no comparison from 1 seed", "not evidence",
@@ -191,7 +196,7 @@ def led(others: list[list[float]], leads: list[float]) -> str:
             for key, levels in (("grpo", leads), ("rloo", others)) for seed, level in enumerate(levels)]
     chosen = chosen_of(runs)
     table = compare(chosen.traces, "reward")
-    return wording.headline(table) + wording.results(table, {look["label"]: look for look in look_of(chosen)})
+    return said(chosen) + wording.results(table, {look["label"]: look for look in look_of(chosen)})
 
 
 def test_too_few_seeds_on_the_other_side_are_no_tie():
@@ -255,6 +260,7 @@ def test_the_table_as_a_file_has_no_verdict_where_the_page_has_none(three):
     chosen = chosen_of(three)
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))
     assert [row["verdict"] for row in rows] == ["tie", "", "is beaten", "no verdict"]  # REINFORCE has one seed
+    assert {row["verdict_at"] for row in rows} == {"600 tokens", ""}
     assert rows[3]["states"] == "finished"
     chosen = chosen_of([*three, tools.stored(Store(), [0.4], seed=9, algorithm="ppo", state="running")])
     rows = read(export.table(compare(chosen.traces, "reward"), chosen))

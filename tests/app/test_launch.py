@@ -1,13 +1,18 @@
 """Comparisons started from the page: which runs they have, and what the form says before."""
 
+import platform
+import re
+
 import pytest
 
-from app.compare.launch import planning
+from app.compare.launch import estimate, planning
 from labcore.catalog import kinds
 from labcore.errors import LabError
+from labcore.jobs import pace
 from labcore.runs import sweep
 from labcore.spec.run_spec import base_spec, knobs_of, make
-from tests.app.seeding import ran
+from tests.app.asking import Answering
+from tests.app.seeding import ran, seed
 
 
 def knob(key, algorithm="grpo", kind="llm"):
@@ -79,14 +84,44 @@ def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
     assert {run.spec.algorithm for run in started.runs} == {"grpo"}
 
 
-def test_a_cost_is_an_estimate_from_earlier_runs_of_the_same(lab):
-    from tests.app.seeding import seed
+def test_what_runs_take_is_estimated_from_earlier_ones_of_this_machine(lab, monkeypatch):
     seed(lab.store, "finished", steps=6)  # half a second a step
     spec = make(algorithm_key="grpo", task_key="sort", steps=10)
     other = make(algorithm_key="rloo", task_key="sort", steps=10)
-    found = planning.cost([spec, spec, other], lab.store.runs("finished"), 2)
-    assert found == planning.Cost(5.0, ("RLOO",))
-    assert planning.cost([spec] * 5, lab.store.runs("finished"), 2).seconds == 12.5
+    known, each = estimate.earlier(lab.store.runs("finished")), 5 + estimate.PER_RUN
+    assert estimate.estimate([spec, spec, other], known, {}, 2).unknown == ("RLOO",)
+    assert estimate.estimate([spec] * 5, known, {}, 2).seconds == pytest.approx(3 * each), "two at a time: three rounds"
+    faster = make(algorithm_key="grpo", task_key="sort", steps=10, knobs={"beta": 0.1, "learning_rate": 1e-4})
+    assert not estimate.unknown([faster], known), "a coefficient costs nothing"
+    larger = make(algorithm_key="grpo", task_key="sort", steps=10, knobs={"group_size": 16})
+    assert estimate.unknown([larger, spec, larger], known) == [larger], "a larger batch does"
+    measured = {pace.setting(larger): estimate.Pace(2.0, 1.0)}
+    found = estimate.estimate([larger, spec], known, measured, 2)
+    assert found.measured and found.seconds == pytest.approx(12 + estimate.PER_RUN) and not found.unknown
+    monkeypatch.setattr(platform, "node", lambda: "another machine")
+    assert not estimate.earlier(lab.store.runs("finished")), "its numbers say nothing of this one"
+
+
+def test_where_nothing_ran_this_machine_is_measured_once_and_the_page_says_so(page, lab):
+    asked = []
+
+    def measured(spec):
+        asked.append(spec)
+        return {"paces": [{"once": 0.0, "step": 0.1} for _ in spec["specs"]]}
+
+    assert any("Measuring this machine's speed" in each.value for each in page("compare").caption)
+    Answering(lab.launcher, measured)
+    said = " ".join(each.value for each in page("compare").caption)
+    assert re.search(r"About [\d hmins]+, estimated from a 2 s measurement on this machine\.", said)
+    assert "The base model's SFT comes first: at most 40 s." in said
+    page("compare")
+    assert len(asked) == 1 and asked[0]["seconds"] <= 3 and asked[0]["host"] == platform.node()
+
+
+def test_what_cannot_be_measured_is_said(page, lab):
+    Answering(lab.launcher, lambda spec: {"paces": [None, *({"once": 0.0, "step": 0.1} for _ in spec["specs"][1:])]})
+    said = " ".join(each.value for each in page("compare").caption)
+    assert "More than" in said and "no earlier PPO run to estimate from" in said
 
 
 def test_the_form_is_in_the_link_and_comes_back_from_it(page, lab):

@@ -1,5 +1,7 @@
 """What things are called on the pages: knobs by their signs, models and files without their folders."""
 
+from dataclasses import replace
+
 import pytest
 
 from app import naming
@@ -8,6 +10,7 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.knobs import LEARNING_RATE
 from labcore.files.paths import home
 from labcore.spec.run_spec import every_knob, make
+from labcore.store.store import Store
 
 
 @pytest.fixture
@@ -15,6 +18,24 @@ def folder(tmp_path, monkeypatch):
     """The lab's home."""
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     return tmp_path
+
+
+def test_a_run_is_called_by_what_it_is_and_a_number_of_its_own(folder):
+    store = Store()
+    knobs = ({}, {"beta": 0.1}, {"beta": 0.1, "clip_low": 0.3, "temperature": 0.9}, {"aggregation": "token_mean"})
+    runs = [store.run(store.create(make(algorithm_key="grpo", task_key="sort", knobs=each))) for each in knobs]
+    assert [naming.run_name(run) for run in runs] == [
+        "GRPO sort #1", "GRPO sort β 0.1 #2", "GRPO sort β 0.1, ε_low 0.3 … #3",
+        "GRPO sort mean over all tokens of… #4"]
+    store.trash([runs[1].id])
+    store.delete(runs[1].id)
+    fork = store.run(store.create(replace(runs[0].spec, parent=(runs[0].id, 0))))
+    assert naming.run_name(fork) == "GRPO sort fork #5" and naming.run_name(store.run(runs[2].id)).endswith("#3")
+
+
+def test_a_choice_is_called_by_its_words():
+    assert naming.written("aggregation", "sequence_mean_token_mean") == "mean over sequences of token means"
+    assert naming.written("aggregation", "of another lab") == "of another lab"
 
 
 def test_a_folder_elsewhere_is_called_by_its_name(folder):

@@ -178,22 +178,24 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
-    assert ("β 0.1: 0.810 [0.800, 0.820], 3 seeds; beats β 0 and β 0.2. Best in 100% of bootstrap resamples"
-            in told(test))
+    said = told(test)
+    assert "At equal tokens (300 each) GRPO β 0.1 (0.810): beats GRPO β 0 and GRPO β 0.2." in said
+    assert "Best in 100% of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
-    box = next(box for box in test.selectbox if box.label == "Judged")
-    assert len(box.options) == 5
-    box.select("tokens")
+    switch = next(each for each in test.button_group if each.label == "Compared at")
+    assert [option.content for option in switch.proto.options] == [
+        "Equal tokens", "Equal updates", "Equal seconds", "At the end", "At its best"]
+    switch.set_value("final")
     ran(test)
-    assert test.query_params["by"] in ("tokens", ["tokens"]) and "Reward at 300 tokens" in told(test)
+    assert test.query_params["by"] in ("final", ["final"]) and "Reward at the end" in told(test)
 
 
 def test_nothing_is_the_best_by_a_metric_that_has_no_better(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     said = told(page("compare", sweep=sweep_id, view="sweep", metric="updates"))
-    assert "Neither more nor less" in said and "best mean" not in said and "Best in" not in said
+    assert "neither more nor less" in said and "best mean" not in said and "Best in" not in said
     assert "has the best mean" in told(page("compare", sweep=sweep_id, view="sweep", metric="reward"))
 
 
@@ -210,10 +212,10 @@ def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page,
     done(lab.store, sweep_id)
     assert "Reward at its best" in told(page("compare", sweep=sweep_id, view="sweep", by="best"))
     test = page("compare", sweep=sweep_id, view="sweep", by="nonsense")
-    assert "Reward at the end" in told(test) and "'nonsense'" in test.warning[0].value
+    assert "Reward at equal tokens" in told(test) and "'nonsense'" in test.warning[0].value
     test = page("compare", sweep=sweep_id, view="sweep", by="env_steps")
     assert test.warning[0].value == (
-        "These runs cannot be compared at equal environment steps: they are compared at the end.")
+        "These runs cannot be compared at equal environment steps: they are compared at equal tokens.")
 
 
 def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
@@ -222,11 +224,15 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert "So far β 0: 0.500, 1 seed. Some runs have not finished: the comparison is not final." in said
-    assert "Reward so far" in said
+    assert "Reward at equal tokens (300 each)" in said and "leads" not in said, "nothing to compare with yet"
+    *_, last = lab.store.sweep_runs(sweep_id)
+    go(lab.store, last, 0.4)
+    said = told(page("compare", sweep=sweep_id, view="sweep"))
+    assert ("So far, at equal tokens (300 each), GRPO β 0 leads (0.500). Some runs have not finished: the comparison "
+            "is not final.") in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
-    assert "too few seeds to compare with β 0. One seed of a setting is no evidence." in told(
+    assert "Highest at equal tokens (300 each): GRPO β 0.1 (0.800); 1 seed: not evidence." in told(
         page("compare", sweep=alone, view="sweep"))
 
 
@@ -300,14 +306,19 @@ def test_a_map_and_dots_show_what_did_not_finish(lab):
 
 
 def test_hollow_and_the_front_are_explained_only_where_they_are_drawn(page, lab, half):
-    said = told(page("compare", sweep=half, view="sweep"))
-    assert said.count("hollow: not all of its runs finished") == 2 and "dotted: the front" in said
-    # at equal updates all are judged where all have been
-    assert told(page("compare", sweep=half, view="sweep", by="updates")).count("hollow") == 1
+    said = told(page("compare", sweep=half, view="sweep"))  # at equal tokens all are judged where all have been
+    assert "hollow" not in said and "No verdict at the end: GRPO β 0 used 300 tokens, GRPO β 0.2 150" in said
+    late = queued(lab.store, {"beta": list(REWARDS)}, seeds=[0])
+    for run in lab.store.sweep_runs(late):  # stopped so late that its end is compared
+        stopped = run.spec.knobs["beta"] == 0.0
+        go(lab.store, run, REWARDS[run.spec.knobs["beta"]], "stopped" if stopped else "finished", 19 if stopped else 20,
+           kl=0.3 - run.spec.knobs["beta"])
+    said = told(page("compare", sweep=late, view="sweep", by="final"))
+    assert said.count("hollow: not all of its runs finished") == 2 and "dotted: the Pareto front" in said
     whole = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, whole)
     said = told(page("compare", sweep=whole, view="sweep"))
-    assert "hollow" not in said and "dotted: the front" in said
+    assert "hollow" not in said and "dotted: the Pareto front" in said
     for run in lab.store.sweep_runs(whole):
         if run.spec.knobs["beta"] == 0.2:
             lab.store.delete(run.id)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from labcore.spec.record import Record
 from labcore.store.store import Store
@@ -52,9 +52,15 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     legend.filter(has_text="RLOO").dblclick()
     drawn(page, "GRPO,PPO,RLOO")
 
+    def said(at: str) -> Locator:
+        return page.get_by_text(re.compile(rf"{at} RLOO \(0\.\d+\): beats PPO; tie with GRPO\."))
+
+    expect(said(r"At equal tokens \(2,900 each\)")).to_be_visible(timeout=SLOW)
+    page.get_by_text("Equal seconds", exact=True).click()
+    expect(said(r"At equal seconds \(29 each\)")).to_be_visible(timeout=SLOW)
+    page.wait_for_url(re.compile("by=seconds"), timeout=SLOW)
     page.get_by_text("Table", exact=True).click()
-    said = page.get_by_text(re.compile(r"At the end RLOO \(0\.\d+\): beats PPO; tie with GRPO\."))
-    expect(said).to_be_visible(timeout=SLOW)
+    expect(said(r"At equal seconds \(29 each\)")).to_be_visible(timeout=SLOW)
     page.wait_for_url(re.compile("view=table"), timeout=SLOW)
     expect(page.locator(".rl-results tbody tr").nth(2)).to_contain_text("RLOO beats it, P 1.00")
     with page.expect_download(timeout=SLOW) as download:
@@ -66,6 +72,24 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     copied = page.get_by_test_id("stCode").inner_text(timeout=SLOW).strip()
     page.goto(copied)
     expect(page.locator(".rl-results tbody tr").nth(1)).to_contain_text("tie with RLOO, P 0.", timeout=SLOW)
+
+
+def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page: Page, server: Server,
+                                                                          store: Store) -> None:
+    run = tools.stored(store, [0.5] * 3)
+    tools.stored(store, [0.5] * 3, seed=1)
+    page.goto(f"{server.url}/compare?runs={run}")
+    page.get_by_role("button", name=re.compile("other seed")).hover(timeout=SLOW)
+    tip = page.get_by_test_id("stTooltipContent")
+    expect(tip).to_be_visible(timeout=SLOW)
+    page.wait_for_function("""() => document.querySelector('.stTooltipContent').getBoundingClientRect().top >
+        document.querySelector('header').getBoundingClientRect().bottom""", timeout=SLOW)
+    opened = page.get_by_test_id("stPopoverBody")
+    for name in ("tokens", "Link"):
+        page.get_by_test_id("stPopover").get_by_role("button", name=re.compile(name)).click()
+        expect(opened).to_be_visible(timeout=SLOW)
+        page.keyboard.press("Escape")
+        expect(opened).to_have_count(0, timeout=SLOW)
 
 
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
@@ -91,7 +115,7 @@ def test_a_fork_grows_from_its_parent_with_the_difference_below(page: Page, serv
     for step in (4, 5, 6):
         store.append(child, Record(step, 100 * step, {"reward": rewards[step - 1] + 0.05 * (step - 3),
                                                       "updates": float(step)}), float(step))
-    page.goto(f"{server.url}/compare?runs={parent},{child}")
+    page.goto(f"{server.url}/compare?runs={parent},{child}&x=updates")
     page.wait_for_function("() => document.querySelector('.rl-plot')?.data?.some(trace => trace.yaxis === 'y2')",
                            timeout=SLOW)
     traces = page.evaluate("""() => document.querySelector('.rl-plot').data.map(

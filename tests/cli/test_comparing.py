@@ -29,7 +29,7 @@ def test_a_comparison_in_words(capsys):
     assert head.splitlines()[0] == "reward (reward, higher is better)"
     assert [line.split()[:2] for line in head.splitlines()[2:]] == [["GRPO", "3"], ["RLOO", "3"]]
     assert "at 800 tokens" in head and "policy + reference" in head
-    assert verdicts.splitlines()[:2] == ["at the end, GRPO against",
+    assert verdicts.splitlines()[:2] == ["at equal tokens (800 each), GRPO against",
                                          "RLOO  P(A>B) 1.00 [1.00, 1.00], p = 0.10: GRPO wins"]
     assert plane.splitlines()[1].split() == ["RLOO", "0.150", "0.0200", "Pareto-optimal"]
     assert ["advantage", "group_standardised", "leave_one_out"] in [line.split() for line in settings.splitlines()]
@@ -42,7 +42,7 @@ def test_a_comparison_against_a_baseline_at_one_axis(capsys):
     assert main(["compare", *good, *bad, "--baseline", good[0], "--axis", "seconds"]) == 0
     said = capsys.readouterr().out
     assert "GRPO *" in said and "* the baseline" in said and "tokens" not in said.split("\n\n")[1]
-    assert "at equal seconds, against GRPO" in said and "Δ -0.5" in said and "GRPO wins" in said
+    assert "at equal seconds (8 each), against GRPO" in said and "Δ -0.5" in said and "GRPO wins" in said
 
 
 def test_one_seed_is_called_no_evidence(capsys):

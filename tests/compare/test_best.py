@@ -50,8 +50,9 @@ def test_it_says_what_the_table_says():
         stand = standing(found, "reward", measure)
         assert (stand.leader, stand.beats) == (leader, beaten)
         assert [stand.values[row.label] for row in table.rows] == [row.values[measure] for row in table.rows]
-    assert criteria(found, "reward") == ["final", "best", "updates", "tokens", "seconds"]
-    assert standing(found, "reward", "tokens").place == 300
+    assert criteria(found, "reward") == ["tokens", "updates", "seconds", "final", "best"]
+    assert standing(found, "reward").criterion == "tokens" and standing(found, "reward").place == 300
+    assert tuple(criteria(found, "reward")[:-1]) == table.verdicts, "the table judges by the same, in the same order"
 
 
 def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said():
@@ -63,7 +64,7 @@ def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said():
     assert list(stand.means) == [found[0].label] and stand.means[stand.leader].count == 1 and stand.shares is None
     with pytest.raises(LabError, match="nothing to compare yet"):
         standing(found[1:], "reward")
-    with pytest.raises(LabError, match="environment steps: choose one of final, best, updates, tokens, seconds"):
+    with pytest.raises(LabError, match="environment steps: choose one of tokens, updates, seconds, final, best"):
         standing(found, "reward", "env_steps")
 
 

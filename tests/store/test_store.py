@@ -321,7 +321,7 @@ def test_a_forked_child_uses_connections_of_its_own(store):
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
         connection.execute(schema.meta.update(), {"value": "7"})
-    with pytest.raises(LabError, match="format is 7, this lab's is 4"):
+    with pytest.raises(LabError, match="format is 7, this lab's is 5"):
         Store()
 
 

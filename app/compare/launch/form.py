@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import link, naming, session
-from app.compare.launch import planning
+from app.compare.launch import estimate, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
 from app.lab import lab
@@ -22,6 +22,7 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
+from labcore.jobs import jobs, pace
 from labcore.runs import sweep
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
@@ -228,12 +229,44 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
 
 
 def _about(specs: list[RunSpec], places: int) -> str:
-    found = planning.cost(specs, lab().store.runs("finished", limit=EARLIER), places)
-    estimate = f"{places} at a time, the others wait in a queue."
-    if found.seconds:
-        estimate += (f" More than {duration(found.seconds)}: nothing like {', '.join(found.unknown)} has run here yet."
-                 if found.unknown else f" About {duration(found.seconds)} (estimate from earlier runs here).")
-    return estimate
+    """How many go at once, and how long all of them will take."""
+    said = f"{places} at a time, the others wait in a queue. " if len(specs) > places else ""
+    known = estimate.earlier(lab().store.runs("finished", limit=EARLIER))
+    wanted = estimate.unknown(specs, known) and [*estimate.unknown(specs, known), *estimate.bases(specs)]
+    measured = _measured(wanted) if wanted else {}
+    if measured is None:
+        return f"{said}Measuring this machine's speed …"
+    found = estimate.estimate(specs, known, measured, places)
+    least = f": at most {duration(found.before)}" if found.before else ""
+    before = f" The base model's SFT comes first{least}." if estimate.bases(specs) else ""
+    if found.unknown:
+        short = f"More than {duration(found.seconds)}: no" if len(found.unknown) < len({*map(_label, specs)}) else "No"
+        return f"{said}{short} earlier {', '.join(found.unknown)} run to estimate from.{before}"
+    source = f"a {pace.SECONDS:g} s measurement on this machine" if found.measured else "earlier runs here"
+    return f"{said}About {duration(found.seconds)}, estimated from {source}.{before}"
+
+
+def _label(spec: RunSpec) -> str:
+    return spec.row.label
+
+
+def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:
+    """The paces of some runs, measured once off the page; None until that is done."""
+    wanted = pace.asked(specs)
+    try:
+        job = lab().launcher.compute(wanted)
+    except LabError:  # the button will say so
+        return {}
+    found = jobs.outcome(job)
+    if found is None:
+        st.fragment(_await, run_every=0.5, key="launch:measuring")(job)
+        return None
+    return estimate.of_job(wanted["specs"], found.result) if found.result else {}
+
+
+def _await(job: str) -> None:
+    if jobs.ended(job):
+        st.rerun()
 
 
 def _launch(specs: list[RunSpec], view: str) -> None:

@@ -6,14 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
-from labcore.store.rows import RunRow
 
 MOST_SEEDS = 20
 SUGGESTED = 5  # values of a knob that a sweep starts from
@@ -66,33 +64,6 @@ def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
     """The runs of several settings, all settings of the first seed first: a comparison that is cut short still has
     whole seeds."""
     return [spec for seed in zip(*settings, strict=True) for spec in seed]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """How long a comparison will take, in seconds: an estimate from earlier runs; `unknown` names the algorithms of
-    which there are none."""
-
-    seconds: float
-    unknown: tuple[str, ...]
-
-
-def cost(specs: Sequence[RunSpec], earlier: Iterable[RunRow], places: int) -> Cost:
-    """What the runs will take, `places` of them at a time, at the pace of the newest earlier run like each.
-
-    Left out: that runs slow each other down, and that a lab with a full queue has to wait first.
-    """
-    pace: dict[tuple[str, ...], float] = {}
-    for run in earlier:
-        if run.step and run.seconds:
-            pace.setdefault(_like(run.spec), run.seconds / run.step)
-    seconds = [pace.get(_like(spec), 0.0) * spec.steps for spec in specs]
-    unknown = dict.fromkeys(spec.row.label for spec in specs if _like(spec) not in pace)
-    return Cost(max(sum(seconds) / places, max(seconds, default=0.0)), tuple(unknown))
-
-
-def _like(spec: RunSpec) -> tuple[str, ...]:
-    return spec.kind, spec.algorithm, spec.task, spec.model
 
 
 def start_of(specs: Sequence[RunSpec]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, theme
+from app import jobs, link, naming, theme
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
@@ -20,6 +20,7 @@ from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.jobs.models import offered, spec_of
 from labcore.spec.model_names import BASE, Model, parse
+from labcore.store.rows import RunRow
 
 BATCH = Param("batch", "")
 CSS = """
@@ -61,8 +62,7 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
         link.put(BATCH, replace(now, **looked, **changes).to_text())
 
     with above:
-        _controls(batch, [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)],
-                  to)
+        _controls(batch, runs, to)
     if found is None:
         return
     st.html(CSS)
@@ -85,16 +85,24 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
     _effects(found, kind, hues)
 
 
-def _controls(batch: Batch, names: Sequence[str], to: Callable[..., None]) -> None:
+def _called(name: str, runs: Sequence[RunRow]) -> str:
+    """A model by its run's name: "GRPO sort #3, step 40"."""
+    model = parse(name)
+    run = next((naming.run_name(run) for run in runs if run.id == model.run), model.run)
+    return f"{title(name)} of {run}" if model.stage else f"{run}, step {model.step or 0:,}"
+
+
+def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> None:
     """Which batch, and how many steps are taken on it before it is looked at.
 
     A checkpoint that was chosen stays the one that is looked at, also when its run makes newer ones.
     """
+    names = [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)]
     names = names if batch.model in names else [*names, batch.model]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
         model = held("one_batch:model", batch.model, tuple(names))
         st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
-                     format_func=lambda each: f"{title(each)} · {parse(each).run}",
+                     format_func=lambda each: _called(each, runs),
                      on_change=lambda: to(model=model.taken()))
         updates = held("one_batch:updates", batch.updates)
         st.segmented_control("Updates on it before", UPDATES, default=updates.value, key=updates.key, required=True,

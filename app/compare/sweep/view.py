@@ -8,33 +8,29 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import theme
-from app.compare import wording
+from app.compare import verdict, wording
 from app.compare.curves import resync, sent, version
 from app.compare.data import Chosen, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
-from app.compare.place import change
 from app.compare.plane import COST, Plane, earned, has_front, payload
 from app.compare.sweep import figures
 from app.compare.sweep.grid import Grid, grid_of, words
 from app.compare.sweep.multiples import Look, common_note, multiples
 from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
-from app.held import held
 from app.status import STATES
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
-from labcore.compare.best import BEST, Standing, criteria, standing
+from labcore.compare.best import Standing
 from labcore.compare.frontier import Point
-from labcore.compare.table import FINAL, Group
+from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 from labcore.runs.sweep import Sweep
 from labcore.store.rows import RunRow
 
 MOST = 120  # points of a line in a small chart
-NAMED = 4  # settings that a sentence names
 UNFINISHED = ": not all of its runs finished"
-WAYS = {FINAL: "at the end", BEST: "at its best"}
 
 
 def fits(chosen: Chosen) -> bool:
@@ -48,26 +44,20 @@ def show(chosen: Chosen, full: bool) -> None:
     chosen = _with_plane(chosen)
     grid = grid_of(chosen.groups, Sweep(chosen.place.sweep, tuple(runs)).axes)
     looks, kind = look_of(chosen), theme.ground()
-    able = criteria(chosen.groups, chosen.metric)
-    criterion = chosen.place.by if chosen.place.by in able else FINAL
-    if able and chosen.place.by not in ("", *able) and not chosen.active:
-        st.warning(f"These runs cannot be compared {WAYS.get(chosen.place.by) or judged(chosen.place.by)}: they are "
-                   f"compared {WAYS[FINAL]}.", icon=":material/error:")
-    stand = standing(chosen.groups, chosen.metric, criterion) if able else None
+    stand = verdict.stand_of(chosen)
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
-    _verdict(chosen, stand, names, able, criterion)
     _multiples(chosen, grid, looks, kind)
     if stand is None:
         return
-    hollow = figures.unfinished(chosen.groups)
-    points = frontier.points(chosen.groups, earned(chosen), COST, beside=hollow)
+    # At equal tokens, say, all are judged where all have been: there what did not finish is no worse off.
+    hollow = figures.unfinished(chosen.groups) if stand.place is None else {}
+    points = frontier.points(verdict.at_the_same(chosen).groups, earned(chosen), COST, beside=hollow)
     left, right = st.columns(2, gap="large") if points else (st.container(), None)
     with left:
-        # At equal tokens, say, all are judged where all have been: there what did not finish is no worse off.
-        _values(chosen, grid, looks, stand, names, kind, hollow if stand.place is None else {})
+        _values(chosen, grid, looks, stand, names, kind, hollow)
     if right:
         with right:
-            _front(chosen, points, names, hollow, full)
+            _front(verdict.at_the_same(chosen), points, names, hollow, wording.way(stand), full)
     st.html(wording.CSS + table(chosen, stand, names, looks))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 
@@ -82,59 +72,6 @@ def _with_plane(chosen: Chosen) -> Chosen:
 def name_of(grid: Grid, group: Group, look: Look) -> str:
     """A setting by its values on the axes: "β 0.02 · ε 0.2"; by its group's name where there are none."""
     return " · ".join(words(knob, group.config[knob.key]) for knob in grid.knobs) or look["short"]
-
-
-def way(stand: Standing, going: bool) -> str:
-    """What the settings are judged by: "at the end", "so far" while they go, "at 12,000 tokens"."""
-    if stand.place is None:
-        return "so far" if going and stand.criterion == FINAL else WAYS[stand.criterion]
-    return f"at {stand.place:,.0f} {AXES[stand.criterion]}" if stand.place >= 100 else \
-        f"at {stand.place:.3g} {AXES[stand.criterion]}"
-
-
-def _verdict(chosen: Chosen, stand: Standing | None, names: Mapping[str, str], able: Sequence[str],
-             criterion: str) -> None:
-    """What the settings are judged by, and who is best by it."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="sweep_verdict"):
-        if able:
-            shown = held("sweep:by", criterion, tuple(able))
-            st.selectbox("Judged", able, able.index(shown.value), key=shown.key, width=230,
-                         label_visibility="collapsed", format_func=lambda key: f"Best {WAYS.get(key) or judged(key)}",
-                         on_change=lambda: change(by="" if shown.taken() == FINAL else shown.value))
-        st.html(f'<div class="rl-status">{html.escape(verdict(stand, chosen, names))}</div>', width="stretch")
-
-
-def judged(axis: str) -> str:
-    return f"at equal {AXES[axis]}"
-
-
-def verdict(stand: Standing | None, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """Who is best, with the uncertainty of that; ties are called ties."""
-    if stand is None:
-        return "Nothing to compare yet: wait for the first steps." if chosen.active else \
-            "None of these runs made a step."
-    metric, mean = METRICS[chosen.metric], stand.means[stand.leader]
-    value = wording.mean(mean, metric.digits)
-    count = wording.seeds(mean.count)
-    if not metric.better:
-        return f"Neither more nor less {metric.inline} is better: {names[stand.leader]} has the most, {value}."
-    who = f"{names[stand.leader]}: {value}, {count}"
-    if chosen.active:
-        return f"So far {who}. Some runs have not finished: the comparison is not final."
-    if len(stand.means) == 1:
-        return f"{who}."
-    parts = [f"{said} {_some([names[label] for label in labels])}" for said, labels in (
-        ("beats", stand.beats), ("tie with", stand.ties), ("too few seeds to compare with", stand.few)) if labels]
-    sure = f" Best in {stand.shares[stand.leader]:.0%} of bootstrap resamples of the seeds." if stand.shares else \
-        " One seed of a setting is no evidence."
-    short = sum(trace.state != "finished" for trace in chosen.traces)
-    return f"{who}; {'; '.join(parts)}.{sure}" + (f" {short} of {len(chosen.traces)} runs did not finish." if short
-                                                  else "")
-
-
-def _some(names: list[str]) -> str:
-    return wording.listed(names) if len(names) <= NAMED else \
-        f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
 
 
 def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> None:
@@ -163,7 +100,7 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
             kind: str, hollow: figures.Hollow) -> None:
     """What came of each value."""
     metric = METRICS[chosen.metric]
-    title = f"{metric.label} {way(stand, chosen.active)}"
+    title = f"{metric.label} {wording.way(stand)}"
     caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
         "mean over seeds with its 95 % interval, and single seeds"
     if any(label in hollow for label in stand.means):
@@ -175,11 +112,12 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
                      stand.means.items()))
 
 
-def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, full: bool) -> None:
+def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, at: str,
+           full: bool) -> None:
     reward = METRICS[earned(chosen)]
-    title, caption = f"{reward.label} against KL", "at the end"
+    title, caption = f"{reward.label} against KL", at
     if has_front(points):
-        caption += "; dotted: the front, which no other beats at both"
+        caption += "; dotted: the Pareto front"
     if any(point.label in hollow for point in points):
         caption += f"; hollow{UNFINISHED}"
     _head(title, caption)
@@ -205,7 +143,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
                  f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
     head = '<th title="How often its mean is the best when the seeds are drawn again">Best in</th>' if better else ""
     return ('<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Setting</th>'
-            f"<th>{html.escape(metric.label)} {html.escape(way(stand, chosen.active))}</th>"
+            f"<th>{html.escape(metric.label)} {html.escape(wording.way(stand))}</th>"
             f'{head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
 
 

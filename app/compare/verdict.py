@@ -1,0 +1,109 @@
+"""The line above every view that judges: who is ahead, and at which cost that is said. The link keeps the choice."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import replace
+
+import streamlit as st
+
+from app.compare import wording
+from app.compare.data import Chosen, look_of
+from app.compare.place import change
+from app.held import held
+from labcore.catalog.metrics import METRICS
+from labcore.compare import budget
+from labcore.compare.best import BEST, Standing, criteria, spent, standing
+from labcore.store.rows import ACTIVE
+
+
+def line(chosen: Chosen) -> None:
+    """The verdict, the cost to compare at, and where there is no verdict at the end, why not."""
+    able, found, names = offered(chosen), stand_of(chosen), names_of(chosen)
+    if found is None:
+        _say("Nothing to compare yet: wait for the first steps." if chosen.active else
+             why_not_at_the_end(chosen, names) or "None of these runs made a step.")
+        return
+    if len(found.means) < 2:
+        return
+    if chosen.place.by not in ("", budget.FINAL, *able) and not chosen.active:
+        st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}: they are compared "
+                   f"{wording.judged(found.criterion)}.", icon=":material/error:")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
+        shown = held("compare:by", found.criterion, tuple(able))
+        if len(able) > 1:
+            st.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
+                                 label_visibility="collapsed", format_func=wording.switch,
+                                 on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
+        _say(sentence(found, chosen, names), asides(found, chosen, names))
+
+
+def _say(said: str, aside: str = "") -> None:
+    below = f'<div class="rl-muted" style="margin:0">{html.escape(aside)}</div>' if aside else ""
+    st.html(f'<div class="rl-status" role="status"><b>{html.escape(said)}</b>{below}</div>', width="stretch")
+
+
+def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """What a reader must know beside the verdict."""
+    sure = f"Best in {stand.shares[stand.leader]:.0%} of bootstrap resamples of the seeds." if (
+        chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
+    return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names))))
+
+
+def judged(chosen: Chosen) -> Chosen:
+    """The runs that a verdict is of: while some go, only those that have ended, once every group has one.
+
+    Else a run that has just begun would have all others judged at its first step.
+    """
+    ended = [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
+                                          and trace.axes["step"].size))
+             for group in chosen.groups]
+    if not chosen.active or not all(group.traces for group in ended):
+        return chosen
+    return replace(chosen, groups=tuple(ended), traces=tuple(trace for group in ended for trace in group.traces))
+
+
+def offered(chosen: Chosen) -> list[str]:
+    """What the groups can be judged by, the usual one first; "at its best" only of a sweep that has ended."""
+    able = criteria(judged(chosen).groups, chosen.metric)
+    return [each for each in able if each != BEST or chosen.place.sweep]
+
+
+def stand_of(chosen: Chosen) -> Standing | None:
+    """Where the groups stand by the criterion of the link, or by the usual one where it does not fit; None where
+    nothing can be judged."""
+    able = offered(chosen)
+    by = chosen.place.by if chosen.place.by in able else ""
+    return standing(judged(chosen).groups, chosen.metric, by) if able else None
+
+
+def names_of(chosen: Chosen) -> dict[str, str]:
+    """What the groups are called in a sentence, by label."""
+    return {look["label"]: look["short"] for look in look_of(chosen)}
+
+
+def sentence(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """The verdict, and how many of the runs it knows only in part."""
+    said = wording.headline(stand, METRICS[chosen.metric], names, chosen.active)
+    of, count = len(chosen.traces), len(judged(chosen).traces)
+    if chosen.active:
+        return f"{said} Judged by the {count} of {of} runs that have ended." if count < of else said
+    short = sum(trace.state not in ("finished", "imported") for trace in chosen.traces)
+    return f"{said} {short} of {of} runs did not finish." if short else said
+
+
+def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
+    """The sentence where the groups' costs differ too much; none while runs go, whose costs still grow."""
+    if chosen.active:
+        return ""
+    used = spent(chosen.groups, chosen.metric)
+    return budget.why_not_at_the_end({names[label]: amounts for label, amounts in used.items()})
+
+
+def at_the_same(chosen: Chosen) -> Chosen:
+    """The runs cut where they are judged at equal tokens, say, so that other views show what the verdict is of."""
+    found, chosen = stand_of(chosen), judged(chosen)
+    if found is None or found.place is None:
+        return chosen
+    return replace(chosen, groups=tuple(group.until(found.criterion, found.place) for group in chosen.groups))
