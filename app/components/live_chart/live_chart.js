@@ -29,6 +29,7 @@ function build(chart, data) {
 
 function boxOf(chart, panel) {
   const box = panel.box = document.createElement("figure");
+  box.dataset.panel = panel.key;
   const keys = panel.metrics.map((metric, place) => `<button type="button" data-metric="${metric.key}" ` +
     `title="Hide or show ${metric.label}">${swatch(place)}${metric.short}</button>`).join("");
   box.innerHTML = `<figcaption><span class="rl-name" title="${panel.help}"><b>${panel.title}</b> ` +

@@ -1,0 +1,146 @@
+"""The numbers of an equation's terms at a step: knobs, metrics, and what each is of the tokens of one completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app import tokens
+from app.theme import number, symbol
+from app.tokens import View
+from app.training import files, terms
+from app.training.feed import Feed
+from app.training.terms import Term
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.metrics import METRICS
+
+MOST = 48  # tokens of the completion that is drawn
+SAID = 3  # metrics beside a term
+
+
+def _k1(completion: dict) -> list[float | None]:
+    """log π − log π_ref of each token."""
+    return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
+                                          strict=False)]
+
+
+def _own_ratio(completion: dict) -> list[float | None]:
+    """The ratio as the algorithm takes it: of the whole sequence where it does."""
+    return completion.get("own_ratio") or completion.get("ratio") or []
+
+
+VIEWS: Mapping[str, View] = {**tokens.VIEWS, "k3": tokens.VIEWS["kl"], "k1": View("KL, k1", "nats", _k1, signed=True),
+                             "ratio": View("Ratio", "π/π_old", _own_ratio, signed=True, centre=1.0)}
+
+
+def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any] | None,
+            step: int) -> dict[str, Any]:
+    """What the component gets: each term with its numbers at `step`, knobs beside the equation, and the tokens.
+
+    `samples` are those of `step` or of an earlier one, which is then named.
+    """
+    samples, found = samples or {}, terms.of(row)
+    group, completion = loudest(samples)
+    strips = _strips(found, completion)
+    shown = [{**_term(term, row, feed, values, samples, step), "colour": terms.colour(place)}
+             for place, term in enumerate(found)]
+    return {"step": step, "terms": shown, "beside": [_beside(knob, values) for knob in terms.knobs_beside(row)],
+            "strips": strips, "pair": _pair(samples), "source": _source(samples, group, completion, step)}
+
+
+def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any],
+          step: int) -> dict[str, Any]:
+    """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
+    knob = next((each for each in row.knobs if each.key == term.knob), None)
+    own, about = ([metric for metric in some if feed.value(metric, at=step) is not None]
+                  for some in (term.own, term.about))
+    now = (_knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else
+           _metric(own[0], feed, step) if own else "")
+    return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
+            "panel": term.panel(row),
+            "view": term.view, "more": [f"{METRICS[each].label} {_metric(each, feed, step)}" for each in about[:SAID]]}
+
+
+def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:
+    """A knob without a letter in the equation."""
+    return {"key": knob.key, "sign": symbol(knob.symbol), "label": knob.title, "now": _knob(knob, values),
+            "knob": knob.key}
+
+
+def _knob(knob: Knob, values: Mapping[str, Value]) -> str:
+    """A knob's value with its unit."""
+    return f"{plain(values.get(knob.key, knob.default))} {knob.unit}".strip()
+
+
+def plain(value: Value) -> str:
+    """A knob's value as a plain number or word.
+
+    >>> plain(10.0), plain(2e-05), plain("reward_to_go"), plain(2000)
+    ('10', '2e−5', 'reward to go', '2,000')
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return shown(value).replace("_", " ").replace("e-0", "e−") if isinstance(value, str | float) else shown(value)
+
+
+def _metric(key: str, feed: Feed, step: int) -> str:
+    """A metric's value at a step with its unit."""
+    metric = METRICS[key]
+    value = feed.value(key, at=step)
+    return f"{number(value, metric.digits)} {metric.unit}".strip()
+
+
+def _reach(samples: dict[str, Any], view: View) -> str:
+    """The range of a token's number over all completions that were kept of a step; empty where it has none."""
+    found = [value for each in _completions(samples) for value in view.values(each) if value is not None]
+    if not found:
+        return ""
+    low, high = number(min(found), 2), number(max(found), 2)
+    unit = f" {view.unit}" if view.unit and not view.centre else ""
+    return (low if low == high else f"{low} to {high}") + unit
+
+
+def _completions(samples: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    return (each for group in samples.get("groups", []) for each in group["completions"])
+
+
+def loudest(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The completion with the most signal, and its group: the largest advantage, then the ratio farthest from 1, then
+    the least probable token. Both empty where there is none."""
+    found = [(group, each) for group in samples.get("groups", []) for each in group["completions"]
+             if each.get("tokens")]
+    return max(found, key=lambda pair: _signal(pair[1]), default=({}, {}))
+
+
+def _signal(completion: dict[str, Any]) -> tuple[float, float, float]:
+    largest = (max((abs(value - centre) for value in completion.get(key) or [] if value is not None), default=0.0)
+               for key, centre in (("advantages", 0.0), ("ratio", 1.0), ("logprobs", 0.0)))
+    return tuple(largest)
+
+
+def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, str]:
+    """The completion's tokens coloured by each number that a term of the equation is of them; HTML by view."""
+    part = {**completion, "tokens": completion.get("tokens", [])[:MOST]}
+    wanted = dict.fromkeys(term.view for term in found if term.view)
+    return {view: tokens.strip(part, VIEWS[view]) for view in wanted
+            if any(value is not None for value in VIEWS[view].values(completion))}
+
+
+def _pair(samples: dict[str, Any]) -> str:
+    """The preference pair that the loss pulls at most: the one with the smallest margin. HTML."""
+    pairs = samples.get("pairs")
+    return tokens.pair_table([min(pairs, key=lambda pair: pair["margin"])]) if pairs else ""
+
+
+def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str, Any], step: int) -> str:
+    """Where the tokens are from, as HTML."""
+    if samples.get("pairs"):
+        return f"{files.of_step(samples['step'], step)}: the pair with the smallest margin, where the loss pulls most"
+    if not completion:
+        return ""
+    count, reward = len(completion["tokens"]), completion.get("reward")
+    scored = f", reward {number(reward, 2)}" if reward is not None else ""
+    cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
+    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{tokens.readable(group['prompt'])}</code>"
+            f"{scored}{cut}")
