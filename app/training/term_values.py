@@ -17,6 +17,7 @@ from labcore.catalog.metrics import METRICS
 
 MOST = 48  # tokens of the completion that is drawn
 SAID = 3  # metrics beside a term
+DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them: side by side they would not agree
 
 
 def _k1(completion: dict) -> list[float | None]:
@@ -53,8 +54,8 @@ def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], s
           step: int) -> dict[str, Any]:
     """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
     knob = next((each for each in row.knobs if each.key == term.knob), None)
-    own, about = ([metric for metric in some if feed.value(metric, at=step) is not None]
-                  for some in (term.own, term.about))
+    own, about = ([metric for metric in some if feed.value(metric, at=step) is not None and
+                   not (term.ranges and metric in DURING_UPDATES)] for some in (term.own, term.about))
     now = (_knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else
            _metric(own[0], feed, step) if own else "")
     return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
@@ -85,10 +86,11 @@ def plain(value: Value) -> str:
 
 
 def _metric(key: str, feed: Feed, step: int) -> str:
-    """A metric's value at a step with its unit."""
-    metric = METRICS[key]
-    value = feed.value(key, at=step)
-    return f"{number(value, metric.digits)} {metric.unit}".strip()
+    """A metric's value at a step with its unit; shares in percent."""
+    metric, value = METRICS[key], feed.value(key, at=step)
+    if metric.unit.startswith("share"):
+        return f"{number(100 * value, 1)} %"
+    return f"{number(value, metric.digits)} {'' if metric.unit == metric.label.lower() else metric.unit}".strip()
 
 
 def _reach(samples: dict[str, Any], view: View) -> str:
@@ -119,12 +121,18 @@ def _signal(completion: dict[str, Any]) -> tuple[float, float, float]:
     return tuple(largest)
 
 
-def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, str]:
-    """The completion's tokens coloured by each number that a term of the equation is of them; HTML by view."""
+def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, list[str]]:
+    """The completion's tokens coloured by each number that goes with a term: by view the HTML, and what is seen."""
     part = {**completion, "tokens": completion.get("tokens", [])[:MOST]}
     wanted = dict.fromkeys(term.view for term in found if term.view)
-    return {view: tokens.strip(part, VIEWS[view]) for view in wanted
+    return {view: [tokens.strip(part, VIEWS[view]), _seen(VIEWS[view], part)] for view in wanted
             if any(value is not None for value in VIEWS[view].values(completion))}
+
+
+def _seen(view: View, completion: dict[str, Any]) -> str:
+    """What a strip shows."""
+    cut = "; dashed: clipped" if any(completion.get("cut") or []) else ""
+    return f"{view.label}{f', {view.unit},' if view.unit else ''} of each token{cut}. "
 
 
 def _pair(samples: dict[str, Any]) -> str:

@@ -158,11 +158,12 @@ function show(equation) {
   const more = term ? [term.now, ...(term.more ?? [])].filter(Boolean).join(" · ") : "";
   equation.words.innerHTML = term ? `<b>${term.label}</b> ${more}`
     : "Hover or tap an underlined term: its tokens, its chart and its knob light up.";
-  const html = pair || strips[term?.view] || Object.values(strips)[0] || "";
+  const [strip, seen] = strips[term?.view] ?? [Object.values(strips)[0]?.[0] ?? "", ""];
+  const html = pair || strip;
   if (html !== equation.strip) equation.tokens.innerHTML = html;
   equation.strip = html;
-  equation.tokens.dataset.of = pair ? key ?? "" : strips[term?.view] ? "view" : "";
-  equation.source.innerHTML = source;
+  equation.tokens.dataset.of = pair ? key ?? "" : seen && "view";
+  equation.source.innerHTML = `${pair ? "" : seen}${source}`;
   equation.source.parentElement.toggleAttribute("data-tokens", Boolean(html));
   light(term?.knob);
 }
