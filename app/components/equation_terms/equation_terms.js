@@ -6,7 +6,7 @@
 
 const equations = new WeakMap();
 
-const SIZES = { large: 17, small: 12 }; // px: as large as fits in the width; below the small one it is scrolled
+const SIZES = { large: 17, small: 12, wrapped: 15 }; // px
 
 const sourceOf = (root) => root.closest(".st-key-equation")?.querySelector(".st-key-equation_written .katex-display");
 const said = (term) => [term.label, term.now].filter(Boolean).join(", ");
@@ -77,12 +77,20 @@ function copy(equation) {
   show(equation);
 }
 
+// As large as fits in the width; where that is too small, on several lines, and scrolled where it has no place to break.
 function fit({ formula }) {
-  formula.style.fontSize = `${SIZES.large}px`;
   const drawn = formula.querySelector(".katex");
+  const set = (size, wraps) => {
+    formula.style.fontSize = `${size}px`;
+    formula.toggleAttribute("data-wraps", wraps);
+  };
+  set(SIZES.large, false);
   if (!drawn || !formula.clientWidth) return;
-  const share = formula.clientWidth / drawn.getBoundingClientRect().width;
-  formula.style.fontSize = `${Math.max(SIZES.small, Math.min(SIZES.large, SIZES.large * share * 0.99))}px`;
+  const fits = SIZES.large * formula.clientWidth / drawn.getBoundingClientRect().width * 0.99;
+  set(Math.min(SIZES.large, fits), false);
+  if (fits >= SIZES.small) return;
+  set(SIZES.wrapped, true);
+  if (formula.scrollWidth > formula.clientWidth) set(SIZES.small, true);
 }
 
 // What KaTeX drew of the terms: element -> key. It colours the signs only, so what has no others belongs to them, such
