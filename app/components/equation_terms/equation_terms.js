@@ -165,7 +165,7 @@ function show(equation) {
     each.toggleAttribute("data-lit", each.dataset.term === key));
   const more = term ? [term.now, ...(term.more ?? [])].filter(Boolean).join(" · ") : "";
   equation.words.innerHTML = term ? `<b>${term.label}</b> ${more}`
-    : "Hover or tap an underlined term: its tokens, its chart and its knob light up.";
+    : `Hover or tap an underlined term: its ${pair || Object.keys(strips).length ? "tokens, " : ""}chart and knob light up.`;
   const [strip, seen] = strips[term?.view] ?? [Object.values(strips)[0]?.[0] ?? "", ""];
   const html = pair || strip;
   if (html !== equation.strip) equation.tokens.innerHTML = html;
@@ -176,8 +176,10 @@ function show(equation) {
   light(term?.knob);
 }
 
+// The widgets of a knob; one that is folded away has the head of what it is folded into.
 const knobsOf = (knob) => (knob ? [...document.querySelectorAll(".st-key-knobs [class*=st-key-knob-]")].filter((each) =>
-  [...each.classList].some((name) => name.startsWith("st-key-knob-") && name.includes(`-${knob}-`))) : []);
+  [...each.classList].some((name) => name.startsWith("st-key-knob-") && name.includes(`-${knob}-`))) : [])
+  .map((each) => (each.checkVisibility() ? each : each.closest("details")?.querySelector("summary") ?? each));
 
 function light(knob) {
   document.querySelectorAll("[data-rl-lit]").forEach((each) => each.removeAttribute("data-rl-lit"));
