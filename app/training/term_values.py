@@ -15,7 +15,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.metrics import METRICS
 
-MOST = 48  # tokens of the completion that is drawn
+MOST = 32  # tokens of the completion that is drawn
 SAID = 3  # metrics beside a term
 DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them: side by side they would not agree
 
@@ -54,13 +54,13 @@ def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], s
           step: int) -> dict[str, Any]:
     """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
     knob = next((each for each in row.knobs if each.key == term.knob), None)
-    own, about = ([metric for metric in some if feed.value(metric, at=step) is not None and
-                   not (term.ranges and metric in DURING_UPDATES)] for some in (term.own, term.about))
-    now = (_knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else
-           _metric(own[0], feed, step) if own else "")
+    told = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
+            not (term.ranges and metric in DURING_UPDATES)}
+    own = next((told[metric] for metric in term.own if metric in told), "")
+    now = _knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else own
     return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
-            "panel": term.panel(row),
-            "view": term.view, "more": [f"{METRICS[each].label} {_metric(each, feed, step)}" for each in about[:SAID]]}
+            "panel": term.panel(row), "view": term.view,
+            "more": [f"{METRICS[metric].label} {told[metric]}" for metric in term.about if metric in told][:SAID]}
 
 
 def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:
@@ -86,8 +86,10 @@ def plain(value: Value) -> str:
 
 
 def _metric(key: str, feed: Feed, step: int) -> str:
-    """A metric's value at a step with its unit; shares in percent."""
+    """A metric's value at a step with its unit, shares in percent; empty where it has none."""
     metric, value = METRICS[key], feed.value(key, at=step)
+    if value is None:
+        return ""
     if metric.unit.startswith("share"):
         return f"{number(100 * value, 1)} %"
     return f"{number(value, metric.digits)} {'' if metric.unit == metric.label.lower() else metric.unit}".strip()
@@ -115,10 +117,9 @@ def loudest(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return max(found, key=lambda pair: _signal(pair[1]), default=({}, {}))
 
 
-def _signal(completion: dict[str, Any]) -> tuple[float, float, float]:
-    largest = (max((abs(value - centre) for value in completion.get(key) or [] if value is not None), default=0.0)
-               for key, centre in (("advantages", 0.0), ("ratio", 1.0), ("logprobs", 0.0)))
-    return tuple(largest)
+def _signal(completion: dict[str, Any]) -> list[float]:
+    return [max((abs(value - centre) for value in completion.get(key) or [] if value is not None), default=0.0)
+            for key, centre in (("advantages", 0.0), ("ratio", 1.0), ("logprobs", 0.0))]
 
 
 def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, list[str]]:

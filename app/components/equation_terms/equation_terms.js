@@ -139,7 +139,6 @@ function name(equation) {
   const seen = new Set();
   equation.formula.querySelectorAll("[data-term]").forEach((each) => {
     const key = each.dataset.term, term = equation.terms.get(key);
-    each.title = "";
     if (seen.has(key)) {
       each.setAttribute("aria-hidden", "true");
       return;
