@@ -1,4 +1,4 @@
-"""The algorithm as it is written and as it is coded: LaTeX, knob values, and the maths functions its row names.
+"""The algorithm as it is written and as it is coded: LaTeX with its numbers, and the maths functions its row names.
 
 The source is read with `ast`, never imported: the page's process must not load torch.
 """
@@ -13,9 +13,13 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.components.equation_terms import BOX, WRITTEN, equation_terms
+from app.training import files, term_values, terms
+from app.training.feed import Feed
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Value
+from labcore.store.rows import RunRow
 
 ROOT = Path(__file__).resolve().parents[2]
 MATHS = ROOT / "labcore" / "maths"
@@ -65,25 +69,19 @@ def _source(name: str, title: str = "") -> Source:
     return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
 
 
-def terms(row: Algorithm, values: Mapping[str, Value]) -> list[tuple[Knob, Value]]:
-    """The knobs that stand in the equation, with their present values."""
-    return [(knob, values.get(knob.key, knob.default)) for knob in row.knobs
-            if knob.symbol and (knob.symbol in row.latex or not knob.advanced)]
-
-
-def _written(value: Value) -> str:
-    """A knob's value in LaTeX."""
-    return rf"\text{{{value.replace('_', ' ')}}}" if isinstance(value, str) else f"{value:g}"
-
-
-def show(row: Algorithm, values: Mapping[str, Value]) -> None:
-    """The equation, its numbers, its code."""
-    st.latex(row.latex)
-    shown = [f"${knob.symbol} = {_written(value)}$" for knob, value in terms(row, values)]
-    st.markdown("With now: " + ",&nbsp; ".join(shown) + f". :gray[{row.paper}]")
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """The equation with its numbers at a step, and its code."""
+    row, step = run.spec.row, min(step, feed.last_step)  # none yet where the page shows the base that is made first
+    values = feed.knobs(step if step < feed.last_step else None)
+    samples = files.newest(run.id, "samples", step)
+    with st.container(key=BOX):
+        with st.container(key=WRITTEN):
+            st.latex(terms.coloured(row))
+        equation_terms(term_values.payload(row, feed, values, samples, step), key="equation_terms")
+    st.caption(row.paper)
     found = sources(row, values)
     for start in range(0, len(found), 2):
         for column, source in zip(st.columns(2), found[start:start + 2], strict=False):
             with column:
                 st.caption(f"**{source.title}** · {source.file}, line {source.line}")
-                st.code(source.text, language="python")
+                st.code(source.text, language="python", wrap_lines=True)

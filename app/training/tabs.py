@@ -36,10 +36,6 @@ def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
                 offered[name](run, feed, step)
 
 
-def _equation(run: RunRow, feed: Feed, step: int) -> None:
-    equation.show(run.spec.row, feed.knobs(step if step < feed.last_step else None))
-
-
 def _events(run: RunRow, feed: Feed, step: int) -> None:
     knobs = knobs_of(run.spec.row, run.spec.task_row)
     rows = [{"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
@@ -68,6 +64,6 @@ def _export(run: RunRow, feed: Feed, step: int) -> None:
 
 
 TABS: Tabs = {
-    "Equation": (_equation, lambda run: True), "Events": (_events, lambda run: True),
+    "Equation": (equation.show, lambda run: True), "Events": (_events, lambda run: True),
     "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),
 }

@@ -80,6 +80,50 @@ def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, tmp_pa
     assert {"events.csv", "spec.json"} <= {path.name for path in tmp_path.rglob("*")}
 
 
+def test_a_term_of_the_equation_shows_its_number_its_tokens_its_chart_and_its_knob(page: Page, server: Server) -> None:
+    start_run(page, server, "?steps=2000&tab=Equation")
+    page.get_by_role("button", name=re.compile("^Pause")).wait_for(timeout=SLOW)
+    formula, reading, tokens = (page.locator(f".rl-{name}") for name in ("formula", "reading p", "tokens"))
+    beta = formula.get_by_role("button", name="KL coefficient β, 0.04 reward/nat")
+    ratio = formula.get_by_role("button", name=re.compile("Probability ratio .*, [0-9.]+"))
+    expect(ratio).to_be_visible(timeout=SLOW)  # the first samples are there
+    lit = page.locator("figure[data-lit]")
+
+    beta.hover()
+    expect(reading).to_contain_text(re.compile(r"β\s*0\.04 reward/nat · KL to the reference [0-9.]+ nats"))
+    knob = page.locator("[data-rl-lit]")
+    expect(knob).to_have_count(1)
+    expect(knob).to_contain_text("KL coefficient")
+    expect(lit).to_contain_text("KL to the reference")
+    shown = page.locator(".rl-values small").inner_text()
+    expect(page.locator(".rl-values small")).not_to_have_text(shown, timeout=SLOW)  # the page was drawn anew
+    expect(knob).to_have_count(1)
+    expect(beta).to_have_attribute("data-lit", "")
+
+    ratio.hover()
+    expect(knob).to_have_count(0)
+    expect(tokens.locator(".rl-strip > span small").first).to_have_text(re.compile("^[0-9.]+$"))
+    expect(page.locator(".rl-reading > small")).to_contain_text(re.compile("^Ratio, .* of each token.*Step "))
+
+    page.mouse.move(0, 0)
+    expect(lit).to_have_count(0)
+    formula.get_by_role("button").first.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(reading).to_contain_text("Probability ratio")
+    page.keyboard.press("Escape")
+    expect(reading).to_contain_text("Hover or tap")
+
+    beta.click()  # stays, wherever the mouse is, until it is clicked again
+    page.mouse.move(0, 0)
+    expect(beta).to_have_attribute("aria-pressed", "true")
+    expect(knob).to_have_count(1)
+    beta.click()
+    page.mouse.move(0, 0)
+    expect(knob).to_have_count(0)
+    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("where", ["", "llm", "runs"])
 def test_no_page_scrolls_sideways(page: Page, server: Server, where: str, width: int) -> None:

@@ -23,6 +23,7 @@ function build(chart, data) {
 
 function boxOf(panel) {
   const box = panel.box = document.createElement("figure");
+  box.dataset.panel = panel.key;
   box.innerHTML = `<figcaption><span class="rl-name" title="${panel.help}"><b>${panel.title}</b> ` +
     `<i>${panel.symbol}</i> <small>${panel.unit}</small></span><output></output></figcaption>` +
     `<div class="rl-stage"><div class="rl-plot" role="img"></div>` +

@@ -1,0 +1,155 @@
+"""The numbers of an equation's terms at a step: knobs, metrics, and what each is of the tokens of one completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app import tokens
+from app.theme import number, symbol
+from app.tokens import View
+from app.training import files, terms
+from app.training.feed import Feed
+from app.training.terms import Term
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.metrics import METRICS
+
+MOST = 32  # tokens of the completion that is drawn
+SAID = 3  # metrics beside a term
+DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them: side by side they would not agree
+
+
+def _k1(completion: dict) -> list[float | None]:
+    """log π − log π_ref of each token."""
+    return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
+                                          strict=False)]
+
+
+def _own_ratio(completion: dict) -> list[float | None]:
+    """The ratio as the algorithm takes it: of the whole sequence where it does."""
+    return completion.get("own_ratio") or completion.get("ratio") or []
+
+
+VIEWS: Mapping[str, View] = {**tokens.VIEWS, "k3": tokens.VIEWS["kl"], "k1": View("KL, k1", "nats", _k1, signed=True),
+                             "ratio": View("Ratio", "π/π_old", _own_ratio, signed=True, centre=1.0)}
+
+
+def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any] | None,
+            step: int) -> dict[str, Any]:
+    """What the component gets: each term with its numbers at `step`, knobs beside the equation, and the tokens.
+
+    `samples` are those of `step` or of an earlier one, which is then named.
+    """
+    samples, found = samples or {}, terms.of(row)
+    group, completion = loudest(samples)
+    strips = _strips(found, completion)
+    shown = [{**_term(term, row, feed, values, samples, step), "colour": terms.colour(place)}
+             for place, term in enumerate(found)]
+    return {"step": step, "terms": shown, "beside": [_beside(knob, values) for knob in terms.knobs_beside(row)],
+            "strips": strips, "pair": _pair(samples), "source": _source(samples, group, completion, step)}
+
+
+def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any],
+          step: int) -> dict[str, Any]:
+    """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
+    knob = next((each for each in row.knobs if each.key == term.knob), None)
+    told = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
+            not (term.ranges and metric in DURING_UPDATES)}
+    own = next((told[metric] for metric in term.own if metric in told), "")
+    now = _knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else own
+    return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
+            "panel": term.panel(row), "view": term.view,
+            "more": [f"{METRICS[metric].label} {told[metric]}" for metric in term.about if metric in told][:SAID]}
+
+
+def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:
+    """A knob without a letter in the equation."""
+    return {"key": knob.key, "sign": symbol(knob.symbol), "label": knob.title, "now": _knob(knob, values),
+            "knob": knob.key}
+
+
+def _knob(knob: Knob, values: Mapping[str, Value]) -> str:
+    """A knob's value with its unit."""
+    return f"{plain(values.get(knob.key, knob.default))} {knob.unit}".strip()
+
+
+def plain(value: Value) -> str:
+    """A knob's value as a plain number or word.
+
+    >>> plain(10.0), plain(2e-05), plain("reward_to_go"), plain(2000)
+    ('10', '2e−5', 'reward to go', '2,000')
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return shown(value).replace("_", " ").replace("e-0", "e−") if isinstance(value, str | float) else shown(value)
+
+
+def _metric(key: str, feed: Feed, step: int) -> str:
+    """A metric's value at a step with its unit, shares in percent; empty where it has none."""
+    metric, value = METRICS[key], feed.value(key, at=step)
+    if value is None:
+        return ""
+    if metric.unit.startswith("share"):
+        return f"{number(100 * value, 1)} %"
+    return f"{number(value, metric.digits)} {'' if metric.unit == metric.label.lower() else metric.unit}".strip()
+
+
+def _reach(samples: dict[str, Any], view: View) -> str:
+    """The range of a token's number over all completions that were kept of a step; empty where it has none."""
+    found = [value for each in _completions(samples) for value in view.values(each) if value is not None]
+    if not found:
+        return ""
+    low, high = number(min(found), 2), number(max(found), 2)
+    unit = f" {view.unit}" if view.unit and not view.centre else ""
+    return (low if low == high else f"{low} to {high}") + unit
+
+
+def _completions(samples: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    return (each for group in samples.get("groups", []) for each in group["completions"])
+
+
+def loudest(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The completion with the most signal, and its group: the largest advantage, then the ratio farthest from 1, then
+    the least probable token. Both empty where there is none."""
+    found = [(group, each) for group in samples.get("groups", []) for each in group["completions"]
+             if each.get("tokens")]
+    return max(found, key=lambda pair: _signal(pair[1]), default=({}, {}))
+
+
+def _signal(completion: dict[str, Any]) -> list[float]:
+    return [max((abs(value - centre) for value in completion.get(key) or [] if value is not None), default=0.0)
+            for key, centre in (("advantages", 0.0), ("ratio", 1.0), ("logprobs", 0.0))]
+
+
+def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, list[str]]:
+    """The completion's tokens coloured by each number that goes with a term: by view the HTML, and what is seen."""
+    part = {**completion, "tokens": completion.get("tokens", [])[:MOST]}
+    wanted = dict.fromkeys(term.view for term in found if term.view)
+    return {view: [tokens.strip(part, VIEWS[view]), _seen(VIEWS[view], part)] for view in wanted
+            if any(value is not None for value in VIEWS[view].values(completion))}
+
+
+def _seen(view: View, completion: dict[str, Any]) -> str:
+    """What a strip shows."""
+    cut = "; dashed: clipped" if any(completion.get("cut") or []) else ""
+    return f"{view.label}{f', {view.unit},' if view.unit else ''} of each token{cut}. "
+
+
+def _pair(samples: dict[str, Any]) -> str:
+    """The preference pair that the loss pulls at most: the one with the smallest margin. HTML."""
+    pairs = samples.get("pairs")
+    return tokens.pair_table([min(pairs, key=lambda pair: pair["margin"])]) if pairs else ""
+
+
+def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str, Any], step: int) -> str:
+    """Where the tokens are from, as HTML."""
+    if samples.get("pairs"):
+        return f"{files.of_step(samples['step'], step)}: the pair with the smallest margin, where the loss pulls most"
+    if not completion:
+        return ""
+    count, reward = len(completion["tokens"]), completion.get("reward")
+    scored = f", reward {number(reward, 2)}" if reward is not None else ""
+    cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
+    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{tokens.readable(group['prompt'])}</code>"
+            f"{scored}{cut}")

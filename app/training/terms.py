@@ -1,0 +1,181 @@
+r"""What the letters of an equation stand for: which knob, which metrics, which number of a token.
+
+Each term that is found in a row's LaTeX gets a \textcolor of its own, by which the browser knows it again: KaTeX
+trusts nothing else. The colours are all but the same grey, which can be read on either ground until then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from app.theme import symbol
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob
+from labcore.catalog.metrics import PANELS
+
+
+@dataclass(frozen=True)
+class Term:
+    """A letter of the equation.
+
+    `written` are its spellings in LaTeX; a letter in it takes its sub- and superscript along. `own` are the metrics
+    that measure it, `about` those that it moves or that tell of it. `view` (of `app.training.term_values`) is the
+    number of a token that goes with it; where it `ranges`, that number is the term itself. `knob` is the key of the
+    knob that sets it.
+    """
+
+    key: str
+    label: str
+    sign: str
+    written: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    view: str = ""
+    ranges: bool = False
+    knob: str = ""
+
+    def panel(self, row: Algorithm) -> str:
+        """The chart of a row that shows it; empty where none does."""
+        return next((panel for metric in (*self.own, *self.about) for panel in row.panels
+                     if metric in PANELS[panel].metrics), "")
+
+
+QUANTITIES = (
+    Term("loss", "Loss", "L", ("L",), own=("loss", "policy_loss")),
+    Term("critic_loss", "Critic loss", "L^V", ("L^V",), own=("value_loss",)),
+    Term("ratio", "Probability ratio of new to old policy", "ρ", (r"\rho", "s_i"), view="ratio", ranges=True,
+         about=("clip_frac/region", "surrogate/soft_gate", "ratio/max")),
+    Term("gate", "Gate, by the sign of the advantage", "τ", (r"\tau",), view="ratio",
+         about=("surrogate/soft_gate", "ratio/max")),
+    Term("advantage", "Advantage", "Â", (r"\hat A", "A_t"), view="advantage", ranges=True,
+         about=("frac_reward_zero_std", "explained_variance")),
+    Term("k3", "KL estimate k3", "k_3", ("k_3",), own=("kl",), view="k3"),
+    Term("k1", "KL estimate k1", "k_1", ("k_1", "k_{1,i}"), own=("kl/k1",), about=("kl",), view="k1"),
+    Term("step_kl", "KL of old and new policy", "KL", (r"\overline{KL}", "KL"), own=("kl/step",)),
+    Term("entropy", "Entropy", "H", ("H", r"\bar H"), own=("entropy", "entropy/action"), view="entropy"),
+    Term("logprob", "Log-probability", "log π_θ", (
+        r"\log\pi_\theta(y_{i,t})", r"\log\pi_\theta(a_t\mid s_t)", r"\log\pi_\theta(a\mid s)"),
+         about=("mean_token_accuracy", "entropy", "entropy/action"), view="logprob", ranges=True),
+    Term("chosen", "Log-ratio of the chosen answer", "log π_θ/π_{ref}(y_w)", (
+        r"\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}",), about=("logps/chosen", "rewards/chosen")),
+    Term("rejected", "Log-ratio of the rejected answer", "log π_θ/π_{ref}(y_l)", (
+        r"\log\tfrac{\pi_\theta(y_l)}{\pi_{ref}(y_l)}",), about=("logps/rejected", "rewards/rejected")),
+    Term("reward", "Reward", "R", ("R", "R'"), own=("reward",), about=("reward_std", "exact_match"),
+         view="advantage"),
+    Term("group_mean", "Mean reward of a group", r"\bar R", (r"\bar R",), about=("reward",), view="advantage"),
+    Term("group_std", "Standard deviation of a group's rewards", "s_g", ("s_g",),
+         about=("frac_reward_zero_std", "reward_std"), view="advantage"),
+    Term("value", "Value, by the critic", "V", ("V", "V(s)"), about=("explained_variance", "value_error", "value_loss"),
+         view="value", ranges=True),
+    Term("target", "Return, the target of the critic", "R̂", (r"\hat R",), about=("explained_variance",), view="value"),
+    Term("action_value", "Action value", "Q", ("Q", "Q(s,a)"), own=("q/mean",), about=("q_error",)),
+    Term("td_error", "TD error", "δ", (r"\delta",), own=("td_error",)),
+    Term("return", "Return", "G", ("G_t", "G_{t+1}", r"\bar G"), own=("episode_return",)),
+    Term("length", "Completion length", "T", ("T_i",), own=("completions/mean_length",)),
+    Term("limit", "Length limit", "L_{max}", ("L_{max}",), about=("completions/mean_length",), knob="max_new_tokens"),
+)
+
+# What a knob acts on: metrics, and the number of a token.
+ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
+    "beta": (("rewards/margins", "kl", "kl/step"), "k3"),
+    "clip_low": (("clip_frac/low", "clip_frac/region"), "ratio"),
+    "clip_high": (("clip_frac/high", "clip_frac/region"), "ratio"),
+    "clip_range": (("clip_frac/region",), "ratio"),
+    "ratio_cap": (("clip_frac/region",), "ratio"),
+    "gate_positive": (("ratio/max", "surrogate/soft_gate"), "ratio"),
+    "gate_negative": (("ratio/max", "surrogate/soft_gate"), "ratio"),
+    "entropy_coef": (("entropy", "entropy/action"), "entropy"),
+    "group_size": (("frac_reward_zero_std",), "advantage"),
+    "gamma": (("explained_variance", "value_error"), "advantage"),
+    "gae_lambda": (("explained_variance", "value_error"), "advantage"),
+    "lambda": (("value_error",), ""),
+    "value_clip": (("value_loss",), "value"),
+    "alpha": (("td_error",), ""),
+    "value_alpha": (("value_error",), ""),
+    "tolerance": (("value_change",), ""),
+    "delta": (("kl/step",), ""),
+    "psi": (("gradient_variance/advantage",), ""),
+})
+
+ELSEWHERE = ("temperature",)  # knobs whose letter, in an equation, is another quantity
+
+_ARGUMENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|\\[A-Za-z]+|[^\s{}\\])"
+_SCRIPTS = rf"(?:[_^]{_ARGUMENT}|'(?=_))*"
+# What is never coloured: words, an argument without braces (\textcolor cannot be one), and the names of commands.
+_LEFT_ALONE = (r"\\(?:text|operatorname|begin|end)\{[^}]*\}|[_^](?:\\[A-Za-z]+|[^{\\])|"
+               r"\\(?:hat|bar|mathbb)\s*\w|\\t?frac\s*\d(?:\\[A-Za-z]+|\w)?|\\[A-Za-z]+")
+
+
+def of(row: Algorithm) -> list[Term]:
+    """The terms of a row's equation that have a knob or a chart, in the order in which they first stand there."""
+    known = _known(row)
+    found = dict.fromkeys(name for name, _ in _pieces(row.latex, known) if name)
+    return [known[name] for name in found]
+
+
+def knobs_beside(row: Algorithm) -> list[Knob]:
+    """The knobs with a letter that the equation does without, but the settings that few people touch."""
+    inside = {term.knob for term in of(row)}
+    return [knob for knob in row.knobs if knob.symbol and knob.key not in inside and not knob.advanced]
+
+
+def coloured(row: Algorithm) -> str:
+    """The row's LaTeX with each term in its own colour."""
+    known = _known(row)
+    places = {term.key: place for place, term in enumerate(of(row))}
+    return "".join(rf"\textcolor{{{_hex(places[name])}}}{{{text}}}" if name else text
+                   for name, text in _pieces(row.latex, known))
+
+
+def colour(place: int) -> str:
+    """The colour of the term at `place` as a browser writes it.
+
+    >>> colour(0)
+    'rgb(118, 118, 96)'
+    """
+    return f"rgb(118, 118, {96 + place})"
+
+
+def _hex(place: int) -> str:
+    return f"#7676{96 + place:02x}"
+
+
+def _known(row: Algorithm) -> dict[str, Term]:
+    """The terms that a row may have. A knob's letter is the knob: of TRPO's δ too, which elsewhere is the TD error."""
+    knobs = [_of_knob(knob) for knob in row.knobs if knob.symbol and knob.key not in ELSEWHERE]
+    keys = {knob.key for knob in row.knobs}
+    taken = {spelling for term in knobs for spelling in term.written}
+    others = [term for term in QUANTITIES if not taken & set(term.written) and (term.knob in keys or term.panel(row))]
+    return {term.key: term for term in (*knobs, *others)}
+
+
+def _of_knob(knob: Knob) -> Term:
+    about, view = ACTS_ON.get(knob.key, ((), ""))
+    return Term(f"knob_{knob.key}", knob.title, knob.symbol, (knob.symbol,), about=about, view=view, knob=knob.key)
+
+
+def _pieces(latex: str, known: Mapping[str, Term]) -> Iterator[tuple[str, str]]:
+    """The LaTeX cut into (key of its term or "", text)."""
+    spellings = [(text, term) for term in known.values() for text in term.written]
+    owners = [(_pattern(text, term), term.key) for text, term in sorted(spellings, key=lambda each: -len(each[0]))]
+    cut = re.compile("|".join((*(f"({pattern})" for pattern, _ in owners), _LEFT_ALONE, ".")), re.DOTALL)
+    for found in cut.finditer(latex):
+        yield (owners[found.lastindex - 1][1] if found.lastindex else ""), found[0]
+
+
+def _pattern(text: str, term: Term) -> str:
+    """A spelling as a pattern. A knob's letter with a subscript is another letter: α_V is no α."""
+    if term.knob:
+        return rf"{re.escape(text)}(?![A-Za-z_])(?:\^{_ARGUMENT})?"
+    if "_" in text or "(" in text:
+        return rf"{re.escape(text)}(?![A-Za-z])"
+    return rf"{re.escape(text)}(?![A-Za-z]){_SCRIPTS}"
+
+
+def html(term: Term) -> str:
+    """The term's letter as HTML."""
+    return symbol(term.sign)
+
