@@ -8,6 +8,7 @@ import pytest
 from app.compare.launch import estimate, planning
 from labcore.catalog import kinds
 from labcore.errors import LabError
+from labcore.files import bases
 from labcore.jobs import pace
 from labcore.runs import sweep
 from labcore.spec.run_spec import base_spec, knobs_of, make
@@ -113,9 +114,16 @@ def test_where_nothing_ran_this_machine_is_measured_once_and_the_page_says_so(pa
     Answering(lab.launcher, measured)
     said = " ".join(each.value for each in page("compare").caption)
     assert re.search(r"About [\d hmins]+, estimated from a 2 s measurement on this machine\.", said)
-    assert "The base model's SFT comes first: at most 40 s." in said
+    assert "SFT comes first" not in said, "the base of the default task comes with the lab"
     page("compare")
     assert len(asked) == 1 and asked[0]["seconds"] <= 3 and asked[0]["host"] == platform.node()
+
+
+def test_the_sft_of_a_base_that_does_not_come_with_the_lab_is_said(page, lab, monkeypatch):
+    monkeypatch.setattr(bases, "shipped", lambda name: False)
+    Answering(lab.launcher, lambda spec: {"paces": [{"once": 0.0, "step": 0.1} for _ in spec["specs"]]})
+    said = " ".join(each.value for each in page("compare").caption)
+    assert "The base model's SFT comes first: at most 40 s." in said
 
 
 def test_what_cannot_be_measured_is_said(page, lab):

@@ -29,6 +29,7 @@ from labcore.exports.folder import export_run
 from labcore.exports.handover.plan import plan_of
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
+from labcore.llm import experience
 from labcore.runs.fork import fork_spec, steps_to_fork
 from labcore.runs.steering import Steering
 from labcore.spec.run_spec import RunSpec, make
@@ -52,7 +53,7 @@ class Watched:
     """
 
     def __init__(self, monkeypatch, spec: RunSpec):
-        self.spec, self.steps, self.completions, self.scored = spec, {}, {}, 0
+        self.spec, self.steps, self.completions, self.sampled = spec, {}, {}, 0
         self.at: dict[tuple[int, int], Callable[[], None]] = {}
         watched, session = self, resolve_name(KINDS[spec.kind].session)
         optimise = session.optimise
@@ -67,24 +68,22 @@ class Watched:
 
         monkeypatch.setattr(session, "optimise", optimising)
         if spec.kind == "llm":
-            monkeypatch.setattr(resolve_name(spec.task_row.source), "score", self.scoring(spec))
+            sample_round = experience.sample_round
 
-    def scoring(self, spec: RunSpec) -> Callable:
-        score = resolve_name(spec.task_row.source).score
+            def sampling(session, round):
+                sampled = sample_round(session, round)
+                self.sampled += len(sampled.texts)
+                return sampled
 
-        def scoring(task, problem, completion):
-            self.scored += 1
-            return score(task, problem, completion)
-
-        return scoring
+            monkeypatch.setattr(experience, "sample_round", sampling)
 
     def on_record(self, run_id, record, seconds) -> None:
-        self.completions[record.step], self.scored = self.scored, 0
+        self.completions[record.step], self.sampled = self.sampled, 0
 
     def back_to(self, step: int) -> None:
         """The run goes back: what it used beyond `step` is history of no run any more."""
         self.steps = {at: made for at, made in self.steps.items() if at <= step}
-        self.completions, self.scored = {at: n for at, n in self.completions.items() if at <= step}, 0
+        self.completions, self.sampled = {at: n for at, n in self.completions.items() if at <= step}, 0
 
     def last(self, step: int) -> dict[str, Any]:
         """The knobs of the last update of a step; before the first those of the spec."""

@@ -30,7 +30,7 @@ def test_a_capsule_holds_everything_with_its_hash(store, packed):
     manifest = json.loads(files.pop("manifest.json"))
     assert {name: seal["sha256"] for name, seal in manifest["files"].items()} == {
         name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
-    seen = {"lines/step-000020.json", *(f"samples/step-{step:06d}.json" for step in (5, 10, 15, 20, 25))}
+    seen = {"lines/step-000020.json", "lines/step-000025.json", *(f"samples/step-{step:06d}.json" for step in (5, 10, 15, 20, 25))}
     assert set(files) == {"README.txt", "spec.json", "metrics.csv", "events.csv", "knobs.csv", *seen, *(
         f"checkpoints/step-{step:06d}/{name}" for step in (0, 25) for name in ("state.json", "policy/state.json"))}
     run = store.run(manifest["run"])
@@ -112,7 +112,7 @@ def test_of_what_there_is_to_look_at_the_newest_is_taken(store, tmp_path, monkey
     monkeypatch.setattr(packing, "MOST_SEEN", 60)  # two of these samples
     names = set(content(packing.write(store, faked(store), tmp_path / "c.zip")))
     assert {name for name in names if name.startswith(packing.SEEN)} == {
-        "samples/step-000025.json", "samples/step-000020.json"}
+        "samples/step-000025.json", "lines/step-000025.json"}
 
 
 def test_a_newest_checkpoint_deleted_meanwhile_is_replaced_by_the_next(store, tmp_path, monkeypatch):
