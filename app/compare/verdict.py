@@ -88,7 +88,7 @@ def sentence(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     said = wording.headline(stand, METRICS[chosen.metric], names, chosen.active)
     of, count = len(chosen.traces), len(judged(chosen).traces)
     if chosen.active:
-        return f"{said} Judged by the {count} of {of} runs that have ended." if count < of else said
+        return f"{said} Based on the {count} of {of} runs that have ended." if count < of else said
     short = sum(trace.state not in ("finished", "imported") for trace in chosen.traces)
     return f"{said} {short} of {of} runs did not finish." if short else said
 

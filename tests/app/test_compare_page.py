@@ -205,7 +205,7 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
     assert "So far, at equal tokens (800 each), GRPO leads (0.910). Some runs have not finished" in shown
-    assert "Judged by the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
+    assert "Based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
     assert "At the end" not in shown
 
 

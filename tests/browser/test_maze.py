@@ -91,10 +91,10 @@ def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(page: Pa
     expect(page.locator(".rl-episode p")).to_contain_text(re.compile(r"row 1, column 1, \w+.*Q\(s,.\) ← .* = "))
     page.get_by_label("Play the episode").click()
     expect(count).to_have_text(re.compile(r"^move (\d+) of \1$"), timeout=SLOW)
-    page.get_by_label("One step earlier").click()
-    expect(page.locator(".rl-step")).to_have_text("step 5 of 6", timeout=SLOW)
-    page.get_by_role("button", name="Newest", exact=True).click()
-    expect(page.locator(".rl-step")).to_have_text("step 6 of 6", timeout=SLOW)
+    page.get_by_label("One step back").click()
+    expect(page.locator(".rl-episode p")).to_contain_text("The episode of step 5", timeout=SLOW)
+    page.get_by_role("button", name="Latest", exact=True).click()
+    expect(page.locator(".rl-episode p")).to_contain_text("The episode of step 6", timeout=SLOW)
 
 
 def test_what_is_painted_is_in_the_link_and_in_the_run(page: Page, server: Server) -> None:
