@@ -46,7 +46,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 @media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
   .stColumn:has(.st-key-side){min-width:14.5rem}}
 @media (max-width:640px){.st-key-bar{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
-  .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:58vw}
+  .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:44vw}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);
     border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
   .st-key-show_knobs{display:block;bottom:0;width:100%;padding:10px 14px;z-index:61}
@@ -56,8 +56,8 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
   div:has(>.st-key-clock){bottom:46px}}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
-.rl-status[role=status]{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-@media (max-width:640px){.rl-status[role=status]{height:calc(2.9em + 2px);white-space:normal}}
+.rl-run{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+@media (max-width:640px){.rl-run{height:calc(2.9em + 2px);white-space:normal}}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}

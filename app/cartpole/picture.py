@@ -16,6 +16,7 @@ from labcore.errors import LabError
 from labcore.store.rows import RunRow
 
 PATIENCE = 200  # steps of an episode of random actions
+WAITS = ("paused", "stepped", "stopped")  # events of a run that waits or ends at their step
 READS = 200  # files that one refresh reads: a long run's episodes come over several
 
 
@@ -56,8 +57,9 @@ def film(run: RunRow, feed: Feed, step: int, part: str = "evaluation") -> dict[s
 
     Evaluations have a number in their row, and where a run waited or ended, one was filmed without.
     """
-    due = [each.step for each in feed.steps if "eval_return" in each.metrics and each.step < step]
-    return next(filter(None, (_film(run, each, part) for each in (step, *reversed(due)))), None)
+    due = {each.step for each in feed.steps if "eval_return" in each.metrics}
+    due |= {step, *(event.step for event in feed.events if event.kind in WAITS)}
+    return next(filter(None, (_film(run, each, part) for each in sorted(due, reverse=True) if each <= step)), None)
 
 
 def _film(run: RunRow, step: int, part: str = "evaluation") -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ ROWS = 6  # of single answers
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
-APART = "Not watched: only this step's batch."
+APART = "No history: this prompt was only in this step's batch."
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
@@ -44,8 +44,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     chosen = pinned if pinned in groups else telling(groups, kept.get(run.id))
     kept[run.id] = chosen
     columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
-    story_strip(payload(groups, chosen, columns, at, step) | {"run": run.id, "pinned": pinned == chosen},
-                key="story_strip", on_chosen=_choose)
+    story_strip(payload(groups, chosen, columns, at, step) | {
+        "run": run.id, "pinned": pinned == chosen, "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
 
 
 def _choose(prompt: str) -> None:

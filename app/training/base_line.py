@@ -44,7 +44,7 @@ def _switch(draft: Draft) -> None:
         draft.fields["warm_up"] = shown.taken()
 
     st.checkbox("Show the warm-up", shown.value, key=shown.key, on_change=changed,
-                help="Train the base by SFT in front of you first, from random weights. The base is the same.")
+                help="Train the base by SFT in front of you first, from random weights. RL starts from the kept one.")
 
 
 def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "",

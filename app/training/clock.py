@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import streamlit as st
+
 from app import link
 from app.components.scrubber import scrubber
 from app.lab import active
@@ -15,9 +17,23 @@ AT = Param("at", 0, link.whole())  # 0: always the newest
 
 
 def chosen(feed: Feed) -> int | None:
-    """The earlier step that the user looks at; None while the page shows the newest one."""
+    """The earlier step that the user looks at; None while the page shows the newest one.
+
+    Of a long run only every so many steps are drawn: then it is the drawn one at or before.
+    """
     at = link.get(AT)
-    return max(at, feed.steps[0].step) if feed.steps and 0 < at < feed.last_step else None
+    if not feed.steps or not 0 < at < feed.last_step:
+        return None
+    return max(at - at % feed.stride, feed.steps[0].step)
+
+
+def of(run: RunRow, shown: RunRow, feed: Feed) -> int | None:
+    """The earlier step of `shown`, which is the run or its SFT stage; a step of the one is none of the other."""
+    before = st.session_state.get("clock:of", (run.id, shown.id))
+    st.session_state["clock:of"] = run.id, shown.id
+    if before[0] == run.id and before[1] != shown.id:
+        live()
+    return chosen(feed)
 
 
 def live() -> None:

@@ -59,7 +59,7 @@ def _room(look: Look, spec: RunSpec) -> Finding | None:
 
 
 def _fits(longest: int, limit: int, context: int, where: str = "") -> Finding:
-    said = f"The longest prompt{where} has {longest:,} tokens of the model's context of {context:,}"
+    said = f"The longest prompt{where} has {longest:,} tokens; the model's context is {context:,}"
     if longest + limit <= context:
         return Finding("good", f"{said}.")
     return Finding("warning", f"{said}: with a length limit of {limit:,} it does not fit. Shorten it, or lower the "

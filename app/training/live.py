@@ -57,7 +57,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     if run.state != state or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     st.html(line(shown, feed, stage))
-    at = clock.chosen(feed)
+    at = clock.of(run, shown, feed)
     step = at or feed.last_step
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed, at))

@@ -45,7 +45,7 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running":
         rest = ""
-        words = progress(run, feed) if feed.steps else f"{message(run) or 'the first step is on its way'} · {waited}"
+        words = progress(run, feed) if feed.steps else f"{message(run) or 'waiting for the first step'} · {waited}"
     elif run.state in ("queued", "starting"):
         words = f"{message(run) or _waking(run)} · {waited}"
         rest = f'<span class="rl-muted">{ink(following if run.message else "")}</span>'
@@ -56,9 +56,9 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
         rest = f'<span class="rl-muted">{ink(following)}</span>'
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
-        rest = '<span class="rl-muted">Knobs take effect once RL starts.</span>'
+        rest = ""
     whole = re.sub(r"<[^>]+>", "", f"{head}{name} {ink(words)}")  # where it is longer than its one line
-    return (f'<div class="rl-status" role="status" title="{whole}">'
+    return (f'<div class="rl-status rl-run" role="status" title="{whole}">'
             f'<span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')

@@ -99,6 +99,8 @@ class Training:
             if self.step < last:
                 self._apply_controls()
             else:  # nothing can take effect any more
+                self._save()
+                self._clock.stop()
                 self._draw_newest()
         self._save()
         raise Ended("finished", self._session.finished_because)
@@ -180,8 +182,8 @@ class Training:
         if not self._steering.waiting:
             return
         self._save()
-        self._draw_newest()
         self._clock.stop()
+        self._draw_newest()
         while self._steering.waiting:
             time.sleep(PAUSE_POLL_SECONDS)
             self._beat()

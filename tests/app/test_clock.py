@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from app.training import files
+from app.training import clock, files
+from app.training.feed import MOST, Feed
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
+from labcore.store.rows import Step
 from tests.app.seeding import html, link, ran, samples, seed
 
 
@@ -88,3 +91,26 @@ def test_the_newest_file_at_or_before_a_step(lab):
 def test_a_run_without_rows_has_no_scrubber(page, lab):
     test = page("llm", run=seed(lab.store, "starting"), at="3")
     assert not any("marks" in json.loads(each.proto.json) for each in test.get("bidi_component"))
+
+
+def test_a_step_of_the_sft_stage_is_none_of_the_run_itself(monkeypatch):
+    link_at = {"at": 3}
+    monkeypatch.setattr(clock.link, "get", lambda param: link_at["at"])
+    monkeypatch.setattr(clock.link, "put", lambda param, value: link_at.update(at=value))
+    monkeypatch.setattr(clock.st, "session_state", {})
+    spec = make(algorithm_key="grpo", task_key="sort", steps=10)
+    feed = Feed(spec)
+    feed.take([Step(step, 0, 0, 0.0, {}) for step in range(1, 9)], [])
+    run, base = SimpleNamespace(id="run"), SimpleNamespace(id="base")
+    assert [clock.of(run, base, feed), clock.of(run, base, feed), clock.of(run, run, feed)] == [3, 3, None]
+    link_at["at"] = 5  # of another run, which a link opens
+    assert clock.of(base, base, feed) == 5
+
+
+def test_of_a_long_run_it_is_a_step_that_is_drawn(monkeypatch):
+    feed = Feed(make(algorithm_key="grpo", task_key="sort", steps=10))
+    feed.take([Step(step, 0, 0, 0.0, {}) for step in range(1, 4 * MOST)], [])
+    drawn = {row[0] for row in feed.rows(0)}
+    for at in (2, 1001, 4 * MOST - 2):
+        monkeypatch.setattr(clock.link, "get", lambda param, at=at: at)
+        assert clock.chosen(feed) in drawn | {1} and clock.chosen(feed) <= at

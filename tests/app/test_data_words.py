@@ -38,7 +38,7 @@ def of(spec, **changed):
 def test_a_file_without_a_fault_is_two_good_sentences(spec):
     found = of(spec())
     assert said(found) == ("100 prompts; answers have 1 to 9 characters, median 4. The longest prompt (line 7) has 80 "
-                           "tokens of the model's context of 2,048.")
+                           "tokens; the model's context is 2,048.")
     assert {finding.level for finding in found} == {"good"} and not proposals(found)
     assert said(of(spec(), lines=1, answers=(1, 1, 1))).startswith("1 prompt; answers have 1 character each.")
 
@@ -105,7 +105,7 @@ def test_a_shaped_reward_is_proposed_where_the_task_has_one(spec):
 
 def test_a_model_of_the_user_s_is_called_by_its_name_and_can_be_taught(spec):
     found = of_trial(result(), spec(model="org/model"), False)
-    assert said(found).startswith("The longest prompt has 40 tokens of the model's context of 512.")
+    assert said(found).startswith("The longest prompt has 40 tokens; the model's context is 512.")
     assert "org/model answered 0 of 16; with" in said(found) and proposals(found)["Switch to SFT"].algorithm == "sft"
     assert "does not fit" in said(of_trial(result(longest=500), spec(model="org/model"), False), "warning")
 

@@ -2,6 +2,7 @@
 
 import platform
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,9 @@ def test_what_runs_take_is_estimated_from_earlier_ones_of_this_machine(lab, monk
     measured = {pace.setting(larger): estimate.Pace(2.0, 1.0)}
     found = estimate.estimate([larger, spec], known, measured, 2)
     assert found.measured and found.seconds == pytest.approx(12 + estimate.PER_RUN) and not found.unknown
+    run = lab.store.runs("finished")[0]
+    fork = replace(run, spec=replace(run.spec, parent=("parent", 3)))
+    assert not estimate.earlier([fork]), "its steps and seconds are its parent's too"
     monkeypatch.setattr(platform, "node", lambda: "another machine")
     assert not estimate.earlier(lab.store.runs("finished")), "its numbers say nothing of this one"
 

@@ -95,7 +95,7 @@ def test_a_run_that_makes_its_base_shows_the_sft_run(page, lab):
     base = seed(lab.store, "running", algorithm="sft")
     lab.store.set_base(run_id, base, cached=False)
     test = page("llm", run=run_id)
-    assert "Stage 1 of 2: SFT, then GRPO" in html(test) and "Knobs take effect once RL starts." in html(test)
+    assert "Stage 1 of 2: SFT, then GRPO" in html(test)
     assert "step 6 of 10" in html(test)
 
 

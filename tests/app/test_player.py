@@ -13,7 +13,7 @@ from app.components.world_player import PLAYER, episodes
 from app.training.feed import Feed, payload
 from labcore.catalog.cartpole import TASKS
 from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.store.rows import Event, Step
 
 
 def samples(step: int, path: list[list[float]], returns: list[float], **more) -> dict:
@@ -110,9 +110,10 @@ def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
 def test_where_a_run_waited_its_film_is_shown_though_no_evaluation_was_due(monkeypatch):
     run = SimpleNamespace(id="a", spec=SimpleNamespace(task="CartPole-v1"))
     found = feed({"eval_return": 5.0}, {}, {})
+    found.events = [Event(1, 2, "paused", {}, 0.0)]
     there = {1: {"step": 1, "evaluation": {}}, 2: {"step": 2, "evaluation": {}}, 3: {"step": 3, "episodes": []}}
     monkeypatch.setattr(picture.files, "read", lambda run, kind, step: there.get(step))
-    assert [picture.film(run, found, step)["step"] for step in (1, 2, 3)] == [1, 2, 1]
+    assert [picture.film(run, found, step)["step"] for step in (1, 2, 3)] == [1, 2, 2]
 
 
 def test_single_episodes_lie_behind_their_mean():

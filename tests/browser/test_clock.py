@@ -59,10 +59,10 @@ def test_one_step_everywhere(page: Page, server: Server) -> None:
     expect(page.get_by_text("α = 0 is the policy before").first).to_be_visible(timeout=SLOW)
     page.get_by_text("α = 0 is the policy before").first.scroll_into_view_if_needed()
     for each in (page.get_by_role("button", name=re.compile("^Resume")), page.locator(".rl-scrubber"),
-                 page.get_by_role("slider", name=re.compile("KL coefficient"))):
+                 page.locator(".st-key-knobs .stSlider").filter(has_text="KL coefficient")):
         expect(each).to_be_in_viewport(ratio=1)
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_text("Show the knobs").click()
-    for each in (page.locator(".rl-scrubber"), page.locator(".st-key-knobs").get_by_role("slider").first):
+    for each in (page.locator(".rl-scrubber"), page.locator(".st-key-knobs .stSlider").first):
         expect(each).to_be_in_viewport(ratio=1, timeout=SLOW)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -37,10 +37,13 @@ class Estimate:
 
 
 def earlier(runs: Iterable[RunRow]) -> dict[str, Pace]:
-    """By setting, the mean pace of the newest runs that were made on this machine; `runs` come newest first."""
+    """By setting, the mean pace of the newest runs that were made on this machine; `runs` come newest first.
+
+    A fork's steps and seconds are its parent's too, whose pace may be another.
+    """
     found: dict[str, list[float]] = {}
     for run in runs:
-        if run.step and run.seconds and run.host == platform.node():
+        if run.step and run.seconds and run.host == platform.node() and not run.spec.parent:
             found.setdefault(setting(run.spec), []).append(run.seconds / run.step)
     return {text: Pace(0.0, mean(steps[:NEWEST])) for text, steps in found.items()}
 

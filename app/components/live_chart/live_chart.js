@@ -108,7 +108,8 @@ export async function update(component) {
     hearSteps(chart);
   }
   if (fresh) {
-    Object.assign(chart, { key: data.key, runs: {}, said: undefined, xmax: undefined, unfolded: undefined });
+    Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined,
+      at: null, xmax: undefined, unfolded: undefined });
     chart.scene.zoom = null;
   }
   if (!takeRows(chart, data.runs)) { // rows are missing: start anew with everything

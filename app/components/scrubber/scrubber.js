@@ -91,6 +91,10 @@ export function update(component) {
     build(bar);
   }
   const other = bar.data.run !== data.run;
+  if (other) {
+    clearTimeout(bar.asking);
+    bar.asking = null;
+  }
   Object.assign(bar, { component, data });
   const answered = data.at === bar.step || Date.now() - bar.waits > SETTLE;
   if (other || answered) Object.assign(bar, { step: data.at, waits: 0 });

@@ -65,6 +65,7 @@ function prompts(strip) {
   }
   strip.select.value = pinned ? chosen : "";
   strip.pin.setAttribute("aria-pressed", String(pinned));
+  strip.pin.disabled = !strip.data.lasting; // a prompt of a batch is in the next one no more
   strip.pin.title = pinned ? "Let the strip choose the prompt whose rewards differ most" : "Keep showing this prompt";
 }
 

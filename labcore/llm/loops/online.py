@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -41,8 +42,9 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         samples = view.groups(session, batch.batch, rollout) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None
+        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
-            _look, session, batch, rollout, before, samples is not None, line is not None))
+            _look, as_it_is, batch, rollout, before, samples is not None, line is not None))
 
 
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, before: Mapping[str, Tensor] | None, has_samples: bool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -49,8 +50,9 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
         if watching:
             samples |= _groups(session, seen) | {"watched": watching.after(session)}
+        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
-                     look=None if due else partial(_look, session, samples, seen, before))
+                     look=None if due else partial(_look, as_it_is, samples, seen, before))
 
 
 def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:

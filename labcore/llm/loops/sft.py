@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
         yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
-                     look=None if samples else partial(_look, session, before))
+                     look=None if samples else partial(_look, replace(session, knobs=dict(session.knobs)), before))
 
 
 def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:

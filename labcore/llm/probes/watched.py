@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.batch import Completions, Prompts, encode_completions
+from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.experience import answered, rollout_of
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.nets.forward import Network
@@ -112,7 +112,7 @@ class Before:
 def of(session: LlmSession) -> tuple[Watched, ...]:
     """The prompts that the session watches: chosen at the first call, and the same ones after a resume."""
     if session.watched is None:
-        session.watched = _choose(apart(session))
+        session.watched = _choose(replace(apart(session), knobs=dict(session.spec.knobs)))
     return session.watched
 
 
@@ -162,12 +162,14 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
     asked = _asked(alone, max(1, min(PROMPTS, _batch(alone) // BATCH_SHARE)))
     problems = [problem for problem, _ in asked]
+    prompts = encode_prompts(alone.tokenizer, [problem.prompt for problem in problems], alone.context - 1, alone.device)
+    room = alone.context - prompts.ids.shape[1]  # as the loops cut an answer: beside the longest prompt
     own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
     watched = []
     for (problem, pair), frequent in zip(asked, own, strict=True):
-        sides = pair and (_given(alone, pair.chosen, pair.chosen_truncated),
-                          _given(alone, pair.rejected, pair.rejected_truncated))
-        right = [_given(alone, problem.answer)] if _is_right(alone, problem) else []
+        sides = pair and (_given(alone, pair.chosen, room, pair.chosen_truncated),
+                          _given(alone, pair.rejected, room, pair.rejected_truncated))
+        right = [_given(alone, problem.answer, room)] if _is_right(alone, problem) else []
         watched.append(Watched(problem, (*(sides or ()), *right, *frequent), sides or None))
     return tuple(watched)
 
@@ -217,9 +219,9 @@ def _learns_pairs(session: LlmSession) -> bool:
     return "pairs" in session.knobs
 
 
-def _given(session: LlmSession, text: str, truncated: bool = False) -> Answer:
-    """A text as tokens, with the end token where it was not cut."""
-    completions = encode_completions(session.tokenizer, [text], session.context - 1, session.device, [truncated])
+def _given(session: LlmSession, text: str, room: int, truncated: bool = False) -> Answer:
+    """A text as at most `room` tokens, with the end token where it was not cut."""
+    completions = encode_completions(session.tokenizer, [text], room, session.device, [truncated])
     return Answer(text, tuple(completions.ids[0].tolist()), not truncated)
 
 

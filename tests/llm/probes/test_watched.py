@@ -12,7 +12,7 @@ from labcore.llm.batch import encode_prompts
 from labcore.llm.loops import online
 from labcore.llm.probes import view, watched
 from labcore.llm.session import LlmSession
-from labcore.tasks.task import Pair
+from labcore.tasks.task import Pair, Problem
 from tests.llm.tools import alone, every_completion, records, session, weights
 
 ALGORITHMS = ["grpo", "ppo", "dapo", "remax", "dpo", "online_dpo", "sft"]
@@ -220,3 +220,28 @@ def test_a_large_network_is_not_copied_at_every_step(monkeypatch):
     assert view.kept(started) is None and view.kept(started, due=True)
     samples, line = next(online.run(session("grpo", steps=1))).look()
     assert samples is None and line is None, "the first step has both already"
+
+
+def test_a_look_has_the_knobs_of_its_step(monkeypatch):
+    """A knob may be set between the step and the look at it: what is drawn is of the step as it was made."""
+    started = session("grpo", steps=3, beta=0.04)
+    for record in started.run():
+        if record is not None and record.step == 2:
+            expected, _ = record.look()
+            started.knobs |= {"beta": 0.5, "clip_low": 0.01, "group_size": 2, "temperature": 2.0}
+            assert record.look()[0] == expected and expected["beta"] == 0.04
+            break
+
+
+def test_what_is_watched_does_not_depend_on_a_knob_that_was_moved():
+    plain, moved = session("ppo"), session("ppo")
+    moved.knobs["group_size"] = 16
+    assert watched.of(plain) == watched.of(moved)
+
+
+def test_answers_fit_beside_the_longest_prompt(monkeypatch):
+    """Longer ones are cut, as the loops cut them."""
+    started = session("sft")
+    long = [Problem("a" * (started.context - 5), "b" * 40), Problem("c", "d" * 40)]
+    monkeypatch.setattr(watched, "_asked", lambda alone, count: [(problem, None) for problem in long])
+    assert {len(answer.ids) for each in watched.of(started) for answer in each.known} == {5}
