@@ -15,6 +15,7 @@ from labcore.envs.gym_env import make_environments
 from labcore.errors import LabError
 from labcore.store.rows import RunRow
 
+GOING = ("starting", "running")  # states in which newer films come
 PATIENCE = 200  # steps of an episode of random actions
 WAITS = ("paused", "stepped", "stopped")  # events of a run that waits or ends at their step
 READS = 200  # files that one refresh reads: a long run's episodes come over several
@@ -49,7 +50,8 @@ def picture(run: RunRow, feed: Feed, step: int) -> None:
     take_episodes(run, feed)
     newest, best = film(run, feed, step), next(filter(None, map(partial(_film, run), best_first(feed, step))), None)
     if newest and best:
-        world_player(episodes.payload(run.id, run.spec.task, newest, best), key="world_player")
+        settled = step < feed.last_step or run.state not in GOING
+        world_player(episodes.payload(run.id, run.spec.task, newest, best, settled), key="world_player")
 
 
 def film(run: RunRow, feed: Feed, step: int, part: str = "evaluation") -> dict[str, Any] | None:

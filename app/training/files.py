@@ -53,9 +53,9 @@ def of_step(found: int, step: int) -> str:
     return f"Step {found:,}" + (f", the nearest before step {step:,}" if found != step else "")
 
 
-def newest(run_id: str, kind: str, step: int, steps: list[int] | None = None) -> dict[str, Any] | None:
-    """The file of `step`, or the nearest earlier one (of `steps`, if given); None where there is none."""
-    steps = steps_of(run_id, kind) if steps is None else steps
+def newest(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
+    """The file of `step`, or the nearest earlier one; None where there is none."""
+    steps = steps_of(run_id, kind)
     for found in reversed(steps[:bisect_right(steps, step)]):
         if (content := read(run_id, kind, found)) is not None:
             return content

@@ -96,15 +96,16 @@ def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
     drawn = []
     monkeypatch.setattr(picture, "take_episodes", lambda run, feed: None)
     monkeypatch.setattr(picture, "world_player", lambda data, key: drawn.append(data))
-    monkeypatch.setattr(picture.episodes, "payload", lambda run, task, newest, best: (newest["step"], best["step"]))
-    run = SimpleNamespace(id="a", spec=SimpleNamespace(task="CartPole-v1"))
+    monkeypatch.setattr(picture.episodes, "payload", lambda run, task, newest, best, settled: (
+        newest["step"], best["step"], settled))
+    run = SimpleNamespace(id="a", state="running", spec=SimpleNamespace(task="CartPole-v1"))
     found = feed({"eval_return": 5.0}, {"eval_return": 9.0}, {"eval_return": 8.0}, {"eval_return": 7.0})
     for there in ({1, 2, 3, 4}, {1, 3}, set()):
         monkeypatch.setattr(picture.files, "read", lambda run, kind, step, there=there: (
             {"step": step, "evaluation": {}} if step in there else None))
         picture.picture(run, found, 4)
         picture.picture(run, found, 2)
-    assert drawn == [(4, 2), (2, 2), (3, 3), (1, 1)]
+    assert drawn == [(4, 2, False), (2, 2, True), (3, 3, False), (1, 1, True)]
 
 
 def test_where_a_run_waited_its_film_is_shown_though_no_evaluation_was_due(monkeypatch):

@@ -20,6 +20,7 @@ from app.training.knobs import model_label, widgets_of
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
 from labcore.jobs import jobs, pace
@@ -232,8 +233,8 @@ def _about(specs: list[RunSpec], places: int) -> str:
     """How many go at once, and how long all of them will take."""
     said = f"{places} at a time, the others wait in a queue. " if len(specs) > places else ""
     known = estimate.earlier(lab().store.runs("finished", limit=EARLIER))
-    wanted = estimate.unknown(specs, known) and [*estimate.unknown(specs, known), *estimate.bases(specs)]
-    measured = _measured(wanted) if wanted else {}
+    unknown = [spec for spec in estimate.unknown(specs, known) if _quick(spec)]
+    measured = _measured([*unknown, *estimate.bases(specs)]) if unknown else {}
     if measured is None:
         return f"{said}Measuring this machine's speed …"
     found = estimate.estimate(specs, known, measured, places)
@@ -248,6 +249,11 @@ def _about(specs: list[RunSpec], places: int) -> str:
 
 def _label(spec: RunSpec) -> str:
     return spec.row.label
+
+
+def _quick(spec: RunSpec) -> bool:
+    """Whether its first steps may be made unasked: a model of the user's own may take minutes to load."""
+    return spec.model in MODELS or len(spec.kind_row.models) < 2
 
 
 def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:

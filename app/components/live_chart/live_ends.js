@@ -1,6 +1,6 @@
 // Colours of lines, and their names at their right ends: a click hides or shows one.
 
-const INK = [[27, 31, 36], [231, 234, 238]], GROUND = [[255, 255, 255], [14, 17, 22]]; // light, dark
+const INK = [[27, 31, 36], [231, 234, 238]], GROUND = [[255, 255, 255], [20, 23, 27]]; // light, dark
 const SHADES = [[INK, 0], [INK, 0.55], [GROUND, 0.35], [INK, 0.8]]; // of the lines of one chart, in their order
 
 function mixed(colour, other, share) {

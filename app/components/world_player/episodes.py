@@ -110,10 +110,15 @@ def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, A
     return episode(title, about, world, samples["evaluation"], samples["step"])
 
 
-def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
-    """What the player gets: the newest greedy policy and the best one so far, in the same world."""
+def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any],
+            settled: bool = False) -> dict[str, Any]:
+    """What the player gets: the greedy policy of the step that is shown and the best one up to there, in one world.
+
+    `settled`: the page stays at that step, so the film is shown at once. Else one that plays is played to its end.
+    """
     world = fitting(task, newest["evaluation"]["path"])
-    return _data(run_id, task, world, [of_step("Newest policy", world, newest), of_step("Best so far", world, best)])
+    seats = [of_step("Newest policy", world, newest), of_step("Best so far", world, best)]
+    return _data(run_id, task, world, seats) | {"settled": settled}
 
 
 def at_random(task: str, shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -188,8 +188,9 @@ export function update({ data, parentElement }) {
   const shown = player.data && keyOf(player.data) === keyOf(data);
   wait(player, shown && !fresh ? null : data);
   const resting = !player.playing && player.time === 0;
-  if (fresh || resting) {
-    if (fresh) player.time = 0;
+  const moved = data.settled && !shown; // the page stands at another step: its film is no longer wanted
+  if (fresh || resting || moved) {
+    if (fresh || moved) player.time = 0;
     take(player);
     if (fresh) play(player, !calm.matches);
   }

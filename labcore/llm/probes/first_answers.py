@@ -58,4 +58,4 @@ def _longest(session: LlmSession) -> int:
 
 
 def _tokens(session: LlmSession, prompt: str) -> int:
-    return len(session.tokenizer(prompt)["input_ids"])
+    return len(session.tokenizer(prompt, add_special_tokens=False)["input_ids"])
