@@ -113,11 +113,12 @@ def test_only_the_tokens_that_count_are_counted():
 
 
 @pytest.mark.parametrize("rewards", [[nan, 1.0, 0.0], [1.0, nan, 0.0], [0.0, 1.0, nan], [nan, 0.0, nan, 1.0]])
-def test_pairs_made_once_leave_out_what_could_not_be_scored(rewards, monkeypatch):
-    started = session("dpo", pair_prompts=1, group_size=len(rewards))
+def test_pairs_made_once_are_the_references_and_leave_out_what_could_not_be_scored(rewards, monkeypatch):
+    started, asked = session("dpo", pair_prompts=1, group_size=len(rewards)), []
     texts, mask = [f"{place}" for place in range(len(rewards))], torch.ones(len(rewards), 2, dtype=torch.bool)
-    monkeypatch.setattr(pairs, "generate", lambda *_: Generated(
+    monkeypatch.setattr(pairs, "generate", lambda session, model, *_: asked.append(model) or Generated(
         None, Completions(mask.long(), mask, mask[:, 0], torch.zeros(mask.shape)), texts))
     monkeypatch.setattr(started.task, "score", lambda problem, text: Score(rewards[int(text)], False), raising=False)
     [pair] = pairs.sample_once(started)
     assert (rewards[int(pair.chosen)], rewards[int(pair.rejected)]) == (1.0, 0.0)
+    assert asked == [started.reference] and started.reference is not started.policy
