@@ -31,7 +31,6 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     return re.search(r"run=([\w-]+)", page.url)[1]
 
 
-
 def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, server: Server) -> None:
     run_id = start_run(page, server, "?steps=2000")
     page.get_by_role("button", name=re.compile("^Pause")).wait_for(timeout=SLOW)  # SFT is over, RL is running
@@ -141,7 +140,7 @@ def test_a_first_run_begins_with_rl_and_another_base_shows_both_stages(page: Pag
     expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
 
     for warm_up in "", "&warm_up=1":  # trained since there is none, then once more since that is to be seen
-        page.goto(f"{server.url}/llm?letters=5&sft_steps=20&steps=3{warm_up}")
+        page.goto(f"{server.url}/llm?letters=5&sft_steps=400&steps=3{warm_up}")
         page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
         expect(page.get_by_text("Stage 2 of 2: GRPO")).to_be_visible(timeout=SLOW)
         expect(page.get_by_text("They take effect once GRPO starts.")).to_be_visible(timeout=SLOW)
