@@ -1,4 +1,4 @@
-"""A real lab in a real browser: one server for all browser tests, one fresh page for each."""
+"""A real lab in a real browser: a server and a tab for all browser tests of a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Error, Page, sync_playwright
 
 from tests.browser.chromium import find
 
@@ -71,22 +71,31 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The one tab of all tests of a process: a page opened again in it compiles no script a second time."""
     path = find()
     assert path, "there is no Chromium: python -m tests.browser.chromium installs one"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
+        yield context.pages[0]
+        context.close()
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page that fails its test on any error in the browser, and is closed after it."""
-    context = browser.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
-    page = context.new_page()
+def page(tab: Page) -> Iterator[Page]:
+    """The tab as a new one is. Any error in the browser fails the test."""
+    tab.set_viewport_size({"width": 1280, "height": 720})
+    tab.emulate_media(reduced_motion="no-preference")
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
+
+    def failed(error: Error) -> None:
+        errors.append(str(error))
+
+    tab.on("pageerror", failed)
+    yield tab
+    if tab.url.startswith("http"):
+        tab.evaluate("() => { sessionStorage.clear(); localStorage.clear(); }")
+    tab.goto("about:blank")
+    tab.remove_listener("pageerror", failed)
     assert not errors

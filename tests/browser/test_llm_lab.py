@@ -151,13 +151,13 @@ def test_a_first_run_begins_with_rl_and_another_base_shows_both_stages(page: Pag
 
 def test_charts_without_a_point_ask_for_the_first_one_early(page: Page, server: Server,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    page.add_init_script("""window.delays = []; const later = window.setTimeout;
-        window.setTimeout = (what, after, ...more) => { delays.push(after); return later(what, after, ...more); };""")
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
     store = Store()
     run_id = store.create(make(algorithm_key="grpo", task_key="sort"), mine=True)  # this process makes no step
-    page.goto(f"{server.url}/llm?run={run_id}")
-    page.wait_for_function("() => [150, 350, 650, 850].every((after) => delays.includes(after))", timeout=SLOW)
+    with page.add_init_script("""window.delays = []; const later = window.setTimeout;
+            window.setTimeout = (what, after, ...more) => { delays.push(after); return later(what, after, ...more); }"""):
+        page.goto(f"{server.url}/llm?run={run_id}")
+        page.wait_for_function("() => [150, 350, 650, 850].every((after) => delays.includes(after))", timeout=SLOW)
     store.set_state(run_id, "stopped")
 
 
