@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Compiled modules are kept: the tests start some hundred processes. pip compiles none, as most are never imported.
+unexport PYTHONDONTWRITEBYTECODE
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 .PHONY: run test lint mutants clean
 
 run: $(VENV)/run.stamp
@@ -26,11 +30,11 @@ $(VENV)/run.stamp: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RL Visual Lab needs Python 3.11 or newer.")'
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing what requirements.txt pins into $(VENV): a minute or two."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(PIP) -r requirements.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-dev.txt
+	$(PIP) -r requirements.txt -r requirements-dev.txt
 	touch $@
 
 clean:
