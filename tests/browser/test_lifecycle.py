@@ -16,7 +16,7 @@ from labcore.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW, start_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]  # four labs one after the other
 
 
 def family(server: Server) -> list[psutil.Process]:
@@ -24,30 +24,29 @@ def family(server: Server) -> list[psutil.Process]:
     return psutil.Process(server.process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path, how: int) -> None:
-    first = Server(tmp_path)
-    try:
-        run_id = start_run(page, first, "?steps=5000&sft_steps=0")
-        started = family(first)
-        assert len(started) >= 2  # the supervisor and a worker
-    finally:
-        first.stop(how)
-    _, alive = psutil.wait_procs(started, timeout=20)
-    assert not alive
+def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
+    """One run through four labs: each is stopped in another way, and the next one resumes it from Home."""
     store = Store(f"sqlite:///{tmp_path / 'lab.db'}")
-    row = store.run(run_id)
-    assert row.state == "interrupted", row
-    assert [step.step for step in store.steps_after(run_id)] == list(range(1, row.step + 1))
-
-    second = Server(tmp_path)
+    lab = Server(tmp_path)
     try:
-        page.goto(second.url)
-        page.get_by_role("button", name=re.compile("Resume")).first.click(timeout=SLOW)
-        wait_for(lambda: store.run(run_id).step > row.step and store.run(run_id).state in GOING)
-        expect(page.locator("[data-testid=stException]")).to_have_count(0)
+        run_id = start_run(page, lab, "?steps=5000&sft_steps=0")
+        for how in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
+            started = family(lab)
+            assert len(started) >= 2  # the supervisor and a worker
+            lab.stop(how)
+            _, alive = psutil.wait_procs(started, timeout=20)
+            assert not alive, how
+            row = store.run(run_id)
+            assert row.state == "interrupted", (how, row)
+            assert [step.step for step in store.steps_after(run_id)] == list(range(1, row.step + 1)), how
+
+            lab = Server(tmp_path)
+            page.goto(lab.url)
+            page.get_by_role("button", name=re.compile("Resume")).first.click(timeout=SLOW)
+            wait_for(lambda reached=row.step: store.run(run_id).step > reached and store.run(run_id).state in GOING)
+            expect(page.locator("[data-testid=stException]")).to_have_count(0)
     finally:
-        second.stop()
+        lab.stop()
 
 
 def wait_for(true, seconds: float = 60.0) -> None:

@@ -55,10 +55,17 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, tmp_path: Path) -> None:
-    start_run(page, server, "?steps=60")
-    expect(page.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
-    page.get_by_role("tab", name="Export").click()
+@pytest.fixture(scope="module")
+def finished(tab: Page, server: Server) -> str:
+    """A run of 60 steps that was started on the page and is over."""
+    run_id = start_run(tab, server, "?steps=60")
+    expect(tab.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
+    return run_id
+
+
+def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finished: str, tmp_path: Path) -> None:
+    page.goto(f"{server.url}/llm?run={finished}")
+    page.get_by_role("tab", name="Export").click(timeout=SLOW)
     with page.expect_download(timeout=SLOW) as download:
         page.get_by_role("button", name=re.compile("zip", re.IGNORECASE)).click(timeout=SLOW)
     packed = tmp_path / "run.zip"
@@ -177,11 +184,11 @@ def test_an_upload_is_looked_at_and_tried_and_its_button_sets_the_verifier(page:
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(page: Page, server: Server) -> None:
-    start_run(page, server, "?steps=40")
-    expect(page.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
+def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(page: Page, server: Server,
+                                                                               finished: str) -> None:
+    page.goto(f"{server.url}/llm?run={finished}")
     strip = page.locator(".rl-story-strip")
-    expect(strip.locator(".rl-story-step")).to_have_text("answers of step 40", timeout=SLOW)
+    expect(strip.locator(".rl-story-step")).to_have_text("answers of step 60", timeout=SLOW)
     expect(strip.locator("li").first).to_have_attribute("aria-label", re.compile(r"right, .*%"))
     expect(strip.locator(".rl-story-says")).to_contain_text("After the update the right one")
     height = strip.bounding_box()["height"]
