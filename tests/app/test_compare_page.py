@@ -335,7 +335,7 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
 
 
 def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkeypatch):
-    def broken(chosen, full):
+    def broken(chosen, stand, full):
         raise ValueError("nobody thought of this")
 
     monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(broken))
