@@ -140,9 +140,12 @@ export async function update(component) {
     Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined,
       at: null, xmax: undefined, unfolded: undefined });
     chart.scene.zoom = null;
+    build(chart);
   }
-  if (!takeRows(chart, data.runs)) { // rows are missing: start anew with everything
-    chart.key = "";
+  if (!takeRows(chart, data.runs)) { // rows are missing: wait for all of them; what is open or zoomed stays so
+    Object.values(chart.runs).forEach((run) => Object.assign(run, { rows: [], last: 0, dots: new Map() }));
+    chart.panels.forEach((panel) => { panel.made = undefined; });
+    clearTimeout(chart.later);
     setTriggerValue("resync", Date.now());
     return;
   }
@@ -150,7 +153,6 @@ export async function update(component) {
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
     smooth: data.smooth, theme: theme(parentElement) });
   takeStep(chart, data.at);
-  if (fresh) build(chart);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);
   chart.unfolded = data.unfolded;
