@@ -13,6 +13,7 @@ from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.compare.place import change
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
+from labcore.compare.best import Standing
 from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 
@@ -74,7 +75,7 @@ def family_version(chosen: Chosen, group: Group) -> tuple:
                  for trace in group.traces)
 
 
-def show(chosen: Chosen, full: bool) -> None:
+def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     """Draw the curves; the big chart goes to the browser before the rows of the others are read."""
     left, right = st.columns([1.5, 1], gap="medium")
     with left:

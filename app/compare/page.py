@@ -16,31 +16,32 @@ from app.compare.sweep import view as sweep_view
 from app.components.compare_chart import CHART
 from app.theme import ground
 from app.tokens import literal
+from labcore.compare.best import Standing
 from labcore.errors import LabError
 from labcore.store.rows import RunRow
 
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at the runs. `draw` gets them, and whether the browser may have lost what it was given; `every`
-    so many seconds it is drawn again while they go. `below` is drawn once, beneath it. `judges` says whether it is of
-    the chosen metric, baseline and axis."""
+    """One way to look at the runs. `draw` gets them, where they stand, and whether the browser may have lost what it
+    was given; `every` so many seconds it is drawn again while they go. `below` is drawn once, beneath it. `judges` says
+    whether it is of the chosen metric, baseline and axis: only then it is found out where they stand."""
 
-    draw: Callable[[Chosen, bool], None]
+    draw: Callable[[Chosen, Standing | None, bool], None]
     every: float = 1.0
     fits: Callable[[Chosen], bool] = lambda chosen: True
     below: Callable[[Chosen], None] = lambda chosen: None
     judges: bool = True
 
 
-def _answers(chosen: Chosen, full: bool) -> None:
+def _answers(chosen: Chosen, stand: None, full: bool) -> None:
     looks = data.look_of(chosen)
     dark = ground() == "dark"
     answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
                   polled=chosen.active)
 
 
-def _one_batch(chosen: Chosen, full: bool) -> None:
+def _one_batch(chosen: Chosen, stand: None, full: bool) -> None:
     algorithms = [group.traces[0].spec.algorithm if group.traces[0].spec else "" for group in chosen.groups]
     one_batch_view.panel(chosen.run_ids, chosen.active, {key: place for place, key in enumerate(algorithms)
                                                          if algorithms.count(key) == 1})
@@ -99,9 +100,10 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
         if not st.session_state.pop("compare:new", False):
             chosen = _again(chosen, seen, query)
         curves.sent().begin(chosen.place)
+        stand = verdict.stand_of(chosen) if view.judges else None  # once: it reads every row of every run
         if view.judges:
-            verdict.line(chosen)
-        view.draw(chosen, full)
+            verdict.line(chosen, stand)
+        view.draw(chosen, stand, full)
     except LabError as error:  # what was there a moment ago is gone
         st.error(literal(str(error)), icon=":material/error:")
 

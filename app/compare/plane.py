@@ -15,10 +15,11 @@ from app.compare import wording
 from app.compare.curves import Sent, family_version, resync, sent, version
 from app.compare.data import Chosen, look_of
 from app.compare.lines import Lines, digits
-from app.compare.verdict import at_the_same, stand_of
+from app.compare.verdict import at_the_same
 from app.components.compare_chart import compare_chart
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
+from labcore.compare.best import Standing
 from labcore.compare.frontier import Point
 from labcore.compare.table import LAST, Group
 
@@ -37,11 +38,10 @@ def earned(chosen: Chosen) -> str:
     return chosen.metric if METRICS[chosen.metric].better == "higher" else "reward"
 
 
-def show(chosen: Chosen, full: bool) -> None:
+def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     """The plane, and its groups as numbers beside it."""
     reward = earned(chosen)
-    chosen = chosen.with_metrics([chosen.metric, reward, COST])
-    stand, chosen = stand_of(chosen), at_the_same(chosen)
+    chosen = at_the_same(chosen.with_metrics([chosen.metric, reward, COST]), stand)
     points, at = frontier.points(chosen.groups, reward, COST), wording.way(stand) if stand else "at the end"
     left, right = st.columns([1.9, 1], gap="medium")
     with left:

@@ -15,13 +15,14 @@ from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
+from labcore.compare.best import Standing
 from labcore.compare.table import Table, compare
 from labcore.errors import LabError
 
 
-def show(chosen: Chosen, full: bool) -> None:
+def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     """The whole view; where nothing can be judged yet, a sentence that says so."""
-    going, found = chosen.active, verdict.stand_of(chosen)
+    going = chosen.active
     try:
         chosen, table = table_of(chosen)
     except LabError as error:
@@ -32,7 +33,7 @@ def show(chosen: Chosen, full: bool) -> None:
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
             f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span></div>'
-            + wording.results(table, looks, found.criterion if found else "", going))
+            + wording.results(table, looks, stand.criterion if stand else "", going))
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")

@@ -18,9 +18,9 @@ from labcore.compare.best import BEST, Standing, criteria, spent, standing
 from labcore.store.rows import ACTIVE
 
 
-def line(chosen: Chosen) -> None:
-    """The verdict, the cost to compare at, and where there is no verdict at the end, why not."""
-    able, found, names = offered(chosen), stand_of(chosen), names_of(chosen)
+def line(chosen: Chosen, found: Standing | None) -> None:
+    """The verdict on where they stand, the cost to compare at, and where there is no verdict at the end, why not."""
+    able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare yet: wait for the first steps." if chosen.active else
              why_not_at_the_end(chosen, names) or "None of these runs made a step.")
@@ -101,9 +101,9 @@ def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
     return budget.why_not_at_the_end({names[label]: amounts for label, amounts in used.items()})
 
 
-def at_the_same(chosen: Chosen) -> Chosen:
+def at_the_same(chosen: Chosen, found: Standing | None) -> Chosen:
     """The runs cut where they are judged at equal tokens, say, so that other views show what the verdict is of."""
-    found, chosen = stand_of(chosen), judged(chosen)
+    chosen = judged(chosen)
     if found is None or found.place is None:
         return chosen
     return replace(chosen, groups=tuple(group.until(found.criterion, found.place) for group in chosen.groups))

@@ -5,6 +5,7 @@ how likely each answer is before and after the update; beside it how likely it w
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from math import exp, floor, inf, log
 from typing import Any
 
@@ -213,15 +214,24 @@ def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str,
 
 
 def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
-    """All other answers together, of which `count` were sampled: what the rows leave of the probability."""
-    def left(shares: list[float | None]) -> float | None:
-        known = [share for share in shares if share is not None]
-        return round(max(0.0, 1 - sum(known)), 5) if known else None
-    before, after = (left([row[when] for row in drawn]) for when in ("before", "after"))
-    words = _said([None if share is None else percent(share) for share in (before, after)])
+    """All other answers together, of which `count` were sampled: what the rows leave of the probability.
+
+    None where a row has no value; its words then say the most that can be left after the update.
+    """
+    before, after = ([row[when] for row in drawn] for when in ("before", "after"))
+    words = _said([None if share is None else percent(share) for share in map(_left, (before, after))])
+    known = [share for share in after if share is not None]
+    if not words and known:
+        words = [f"≤ {percent(_left(known))}"]
     return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
-            "advantage": None, "before": before, "after": after, "said": words,
-            "cells": [left(list(cells)) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
+            "advantage": None, "before": _left(before), "after": _left(after), "said": words,
+            "cells": [_left(cells) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
+
+
+def _left(shares: Sequence[float | None]) -> float | None:
+    """What the shares leave of 1; None where one of them is not known, or there are none."""
+    known = [share for share in shares if share is not None]
+    return round(max(0.0, 1 - sum(known)), 5) if known and len(known) == len(shares) else None
 
 
 def _said(words: list[str | None]) -> list[str]:

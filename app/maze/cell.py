@@ -10,9 +10,11 @@ from app.theme import number
 from labcore.envs.maze import ACTIONS, Maze
 
 ARROWS = "↑→↓←"
+HINT = "<small>Click a cell to see its actions</small>"  # in the head, so that the charts below it lie higher
 CSS = """
 <style>
 .rl-cell h4{font-size:15px;font-weight:600;margin:0 0 2px;padding:0}
+.rl-cell h4 small{float:right;font-size:13px;line-height:inherit;font-weight:400;opacity:.72}
 .rl-cell table{width:100%;border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums;margin:2px 0 4px}
 .rl-cell td,.rl-cell th{border:0;padding:1px 8px 1px 0;line-height:1.5;text-align:right;white-space:nowrap}
 .rl-cell th{font-weight:500;opacity:.72;font-size:13px}.rl-cell th:first-child,.rl-cell td:first-child{text-align:left}
@@ -27,12 +29,13 @@ CSS = """
 </style>"""
 
 
-def panel(maze: Maze, sample: dict[str, Any], state: int) -> str:
-    """Everything that the sample knows of a state, as HTML."""
+def panel(maze: Maze, sample: dict[str, Any], picked: int | None) -> str:
+    """Everything that the sample knows of the state that was picked, else of the start, as HTML."""
+    state = maze.start if picked is None else picked
     row, column = maze.place(state)
     cell = maze.cells[row][column]
     pays = f" · reward {number(cell.reward, 2)}" if cell.reward is not None else ""
-    head = f"<h4>Row {row + 1}, column {column + 1} · {cell.kind}{pays}</h4>"
+    head = f"<h4>Row {row + 1}, column {column + 1} · {cell.kind}{pays}{HINT if picked is None else ''}</h4>"
     if cell.kind == "wall":
         return _box(f"{head}<p>Nothing is learnt here: a step into it stays where it is.</p>")
     if cell.kind in ("goal", "trap"):

@@ -58,8 +58,8 @@ def picture(run: RunRow, feed: Feed, step: int) -> DeltaGenerator | None:
                    on_picked=lambda state: link.put(CELL, state))
     with right:
         if sample:
-            st.html(cell.panel(maze, sample, maze.start if picked is None else picked))
-            st.caption(_words(sample, picked))
+            swept = f'<div class="rl-muted">{_words(**sample["sweep"])}</div>' if sample["sweep"] else ""
+            st.html(cell.panel(maze, sample, picked) + swept)
         else:
             st.caption("Values, arrows and the path appear here with the first step." if active(run)
                        else "This run ended before its first step.")
@@ -80,14 +80,10 @@ def _picked(maze: Maze) -> int | None:
     return state if state is not None and state < maze.height * maze.width else None
 
 
-def _words(sample: dict[str, Any], picked: int | None) -> str:
-    """What the step was, and what can be done."""
-    sweep = sample["sweep"]
-    sweep_text = ""
-    if sweep:
-        change = f", largest change {sweep['change']:.3g}" if sweep["change"] is not None else ""
-        sweep_text = f"Sweep {sweep['number']}{change}{'; the policy was improved' if sweep['improved'] else ''}. "
-    return sweep_text + ("Click a cell to see its actions and its last update." if picked is None else "")
+def _words(number: int, change: float | None, improved: bool) -> str:
+    """What a sweep was."""
+    largest = f", largest change {change:.3g}" if change is not None else ""
+    return f"Sweep {number}{largest}{'; the policy was improved' if improved else ''}."
 
 
 def _view(sample: dict[str, Any]) -> drawing.View:

@@ -29,11 +29,11 @@ def show(draft: Draft, spec: RunSpec) -> None:
         st.caption(literal(words(spec, None)))
         return
     name = sft.hash()
-    there, lab_s = bases.folder(name).exists(), bases.shipped(name)
-    trained = draft.fields["warm_up"] or not (there or lab_s)
+    there = bases.there(name)
+    trained = draft.fields["warm_up"] or not there
     cost = time_of(lab().store.runs("finished", limit=RECENT, kind=spec.kind), sft) if trained else ""
-    st.caption(literal(words(spec, sft, trained, cost, comes_with_lab=lab_s)))
-    if there or lab_s:
+    st.caption(literal(words(spec, sft, trained, cost, comes_with_lab=bases.shipped(name))))
+    if there:
         _switch(draft)
 
 
@@ -82,5 +82,4 @@ def waits_for_sft(run: RunRow, store: Store) -> bool:
     if sft is None:
         return False
     shown = any(event.payload.get("warm_up") for event in store.events_after(run.id) if event.kind == "queued")
-    name = sft.hash()
-    return shown or not (bases.folder(name).exists() or bases.shipped(name))
+    return shown or not bases.there(sft.hash())

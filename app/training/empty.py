@@ -28,13 +28,17 @@ CSS = """
   min-width:0}
 .rl-steps h4{font-size:15px;font-weight:600;margin:0 0 4px;padding:0}.rl-steps p{font-size:14px;margin:0;opacity:.8}
 .rl-steps .rl-mono{font-size:15px;margin:10px 0 2px;line-height:1.7;overflow-wrap:anywhere}
+@media (max-width:640px){.rl-steps{grid-template-columns:minmax(0,1fr)}}
+</style>"""
+# The frames of charts that have nothing to draw yet.
+TILES = """
+<style>
 .rl-tiles{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:10px 18px;margin-top:.2rem}
 .rl-tiles div{min-width:0}.rl-tiles b{font-size:14px;font-weight:600}.rl-tiles small{font-size:12px;opacity:.72}
 .rl-tiles .rl-frame{height:104px;border-bottom:1px solid color-mix(in srgb,currentColor 30%,transparent);
   background:repeating-linear-gradient(color-mix(in srgb,currentColor 11%,transparent) 0 1px,transparent 1px 35px)}
-@media (max-width:640px){.rl-steps,.rl-tiles{grid-template-columns:minmax(0,1fr)}}
+@media (max-width:640px){.rl-tiles{grid-template-columns:minmax(0,1fr)}}
 </style>"""
-GRID = '<div class="rl-frame"></div>'
 
 
 def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
@@ -47,13 +51,19 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
             f"<span>{missing if fault else ready}</span></div>")
     if scene:
         scene()
-    panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
-    tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
-                    f"<small>{METRICS[panel.metrics[0]].unit}</small>{GRID}</div>" for panel in panels)
     sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft))]
     steps = f'<div class="rl-steps">{"".join(sections)}</div>' if sections else ""
-    st.html(f'{CSS}{steps}<div class="rl-tiles">{tiles}</div>')
+    st.html(f"{CSS}{steps}{frames(row, task)}")
     st.caption(f"Watch: {row.watch}")
+
+
+def frames(row: Algorithm, task: Task) -> str:
+    """The large charts of a run without anything in them, as HTML."""
+    panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
+    tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
+                    f'<small>{METRICS[panel.metrics[0]].unit}</small><div class="rl-frame"></div></div>'
+                    for panel in panels)
+    return f'{TILES}<div class="rl-tiles">{tiles}</div>'
 
 
 def _section(title: str, example: str, words: str) -> str:

@@ -212,12 +212,10 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         if root:
             markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})
-    drawn = panels(specs[0], feeds.values(), ended)
-    key = "+".join([*feeds, *(f"{chart['key']}:{chart['title']}:{len(chart['metrics'])}" for chart in drawn)])
     axis = next(iter(feeds.values())).axes()[x].lower()
     awaited = not ended and not any(feed.steps for feed in feeds.values())
-    return {"key": key, "awaited": awaited, "panels": drawn, "runs": runs, "markers": markers, "x": x, "axis": axis,
-            "smooth": smooth, "at": at, "unfolded": unfolded}
+    return {"key": "+".join(feeds), "awaited": awaited, "panels": panels(specs[0], feeds.values(), ended), "runs": runs,
+            "markers": markers, "x": x, "axis": axis, "smooth": smooth, "at": at, "unfolded": unfolded}
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:

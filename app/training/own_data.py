@@ -106,7 +106,7 @@ def asked_of(spec: RunSpec) -> dict[str, Any]:
     sampler = make(kind=spec.kind, algorithm_key=_sft(spec), task_key=spec.task, model=spec.model, data=spec.data,
                    threads=spec.threads, knobs=_counting(spec))
     return {"job": VIEW, "spec": sampler.to_json(), "count": PROMPTS,
-            "base": name if name and (bases.folder(name).exists() or bases.shipped(name)) else None}
+            "base": name if name and bases.there(name) else None}
 
 
 def _sft(spec: RunSpec) -> str:

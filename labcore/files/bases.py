@@ -28,6 +28,11 @@ def shipped(name: str) -> bool:
     return (SHIPPED / name).is_dir()
 
 
+def there(name: str) -> bool:
+    """Whether a run can start from the base at once: it is in the lab's folder, or comes with the lab."""
+    return folder(name).exists() or shipped(name)
+
+
 def take(name: str) -> Path | None:
     """The folder of the base, copied from the package where it comes with the lab; None where it must be made.
 

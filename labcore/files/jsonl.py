@@ -9,26 +9,66 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
 
 LIMIT = 64 * 2**20  # bytes
+MOST_TOLD = 3  # lines whose fault is told
+HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Fields = tuple[str | tuple[str, ...], ...]
+Check = Callable[[int, list[str]], None]
 
 
-def read_rows(path: Path, fields: Fields) -> Iterator[tuple[int, list[str]]]:
+def read_rows(path: Path, fields: Fields, check: Check | None = None) -> list[tuple[int, list[str]]]:
     """(line number, the texts of `fields`) of every line that is not blank; a tuple of names means any of them.
 
-    Numbers are taken as they would be written. Raises:
-        LabError: the file cannot be read, or a line is not a JSON object with all the fields as texts.
+    Numbers are taken as they would be written. `check` gets the number and the texts of a line, and raises LabError
+    where it cannot be used.
+
+    Raises:
+        LabError: the file cannot be read; or lines are no JSON objects with all the fields as texts, or fail the check.
+            Then it names the first of them, and says how many lines are good.
     """
     lines = read_bytes(path).split(b"\n")
+    rows: list[tuple[int, list[str]]] = []
+    bad, faults = 0, {}  # the first ones by their lines
     for index, raw in enumerate(lines, start=1):
-        if raw.strip():
-            yield index, _fields(_object(path, index, raw, last=index == len(lines)), fields, path, index)
+        if not raw.strip():
+            continue
+        try:
+            texts = _fields(_object(path, index, raw, last=index == len(lines)), fields, path, index)
+            if check:
+                check(index, texts)
+            rows.append((index, texts))
+        except LabError as error:
+            bad += 1
+            if bad <= MOST_TOLD:
+                faults[index] = str(error)
+            if bad == HOPELESS and not rows:
+                break
+    if faults:
+        raise LabError(_unusable(path.name, faults, bad, len(rows)))
+    return rows
+
+
+def _unusable(name: str, faults: dict[int, str], bad: int, good: int) -> str:
+    """What to say of a file of so many bad and good lines, the first `faults` by their lines; without a good line that
+    of the first alone."""
+    first = min(faults)
+    if not good:
+        return faults[first]
+    if bad == 1:
+        return f"{faults[first]} {_other_lines(good)} can be used."
+    told = " ".join(fault.replace(f" of {name}", "", 1) for fault in faults.values())
+    more = f" And {bad - len(faults):,} more." if bad > len(faults) else ""
+    return f"{bad:,} of {bad + good:,} lines of {name} cannot be used, the first is line {first:,}. {told}{more}"
+
+
+def _other_lines(count: int) -> str:
+    return "The other line" if count == 1 else f"The other {count:,} lines"
 
 
 def read_text(path: Path) -> str:

@@ -90,7 +90,8 @@ def name_of_model(model: str) -> str:
 def model_of_name(name: str) -> str:
     """The folder of the model that is called so, for a run alone the newest it left; any other text as it is.
 
-    What comes with the lab goes first: a run that was brought in may be called like it.
+    What comes with the lab goes first: a run that was brought in may be called like it. Raises LabError where a base
+    that comes with the lab cannot be copied into the lab's folder.
     """
     model = None if name in built_in() else read(name)
     folder = model and _folder(model)
@@ -140,10 +141,19 @@ def _model(found: re.Match[str]) -> Model:
 def _folder(model: Model) -> Path | None:
     """The model's Hugging Face folder, where it has one."""
     if model.sft:
-        folder = bases.folder(model.sft) / "model"
-        return folder if folder.is_dir() else None
+        return _base(model.sft)
     policies = {} if model.stage else _policies(model.run)
     return policies.get(max(policies, default=0) if model.step is None else model.step)
+
+
+def _base(name: str) -> Path | None:
+    """The folder of a base's weights, also of one that comes with the lab and was never wanted yet."""
+    try:
+        found = bases.take(name)
+    except OSError as error:
+        raise LabError(f"The base model {name} cannot be copied to {home()} ({error.strerror}): free some space, or "
+                       "check the folder's permissions.") from error
+    return found / "model" if found and (found / "model").is_dir() else None
 
 
 def _policies(run: str) -> dict[int, Path]:

@@ -15,7 +15,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.files.paths import is_import
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, RunRow, Step
-from labcore.store.schema import controls, events, marks, runs, steps
+from labcore.store.schema import controls, events, marks, meta, runs, steps
 
 
 def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
@@ -34,8 +34,12 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
 
 
 def next_number(connection: sa.Connection) -> int:
-    """The number of a run that is about to be added."""
-    return (connection.execute(sa.select(sa.func.max(runs.c.number))).scalar() or 0) + 1
+    """The number of a run that is about to be added; no other run had it, or gets it while this transaction lasts."""
+    of_row = meta.c.key == "number"
+    last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
+    number = int(last) + 1
+    connection.execute(meta.update().where(of_row), {"value": str(number)})
+    return number
 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:

@@ -23,14 +23,14 @@ def prepare(connection: sa.Connection, url: str) -> None:
     there = set(sa.inspect(connection).get_table_names())
     if meta.name not in there and runs.name not in there:
         metadata.create_all(connection)
-        connection.execute(meta.insert(), {"key": "version", "value": VERSION})
+        connection.execute(meta.insert(), [{"key": "version", "value": VERSION}, {"key": "number", "value": "0"}])
         _take_over_imports(connection)
         return
     found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
              if meta.name in there else None)
     if found == VERSION:
         return
-    if found not in ("1", "2", "3", "4"):
+    if found not in ("1", "2", "3", "4", "5"):
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
@@ -38,13 +38,15 @@ def prepare(connection: sa.Connection, url: str) -> None:
         _add_parents(connection)
     if found in ("1", "2"):
         _add_columns(connection, "summary")
-    if found != "4":
+    if found in ("1", "2", "3"):
         marks.create(connection)
     if found == "3":
         _take_over_marks(connection)
-    if found != "4":
+    if found in ("1", "2", "3"):
         _take_over_imports(connection)
-    _add_numbers(connection)
+    if found != "5":
+        _add_numbers(connection)
+    _keep_number(connection)
     connection.execute(meta.update().where(meta.c.key == "version"), {"value": VERSION})
 
 
@@ -62,6 +64,12 @@ def _add_numbers(connection: sa.Connection) -> None:
     ids = connection.execute(sa.select(runs.c.id).order_by(runs.c.created, runs.c.id)).scalars().all()
     for number, run_id in enumerate(ids, start=1):
         connection.execute(runs.update().where(runs.c.id == run_id), {"number": number})
+
+
+def _keep_number(connection: sa.Connection) -> None:
+    """Since version 6 the highest number that a run was given is kept, whatever becomes of the run."""
+    highest = connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0
+    connection.execute(meta.insert(), {"key": "number", "value": str(highest)})
 
 
 def _take_over_marks(connection: sa.Connection) -> None:

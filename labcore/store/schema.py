@@ -12,11 +12,12 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from labcore.errors import LabError, first_line
 
-VERSION = "5"
+VERSION = "6"
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
 metadata = sa.MetaData()
 
+# version, and since version 6 number: the highest that a run was given, which no other run gets, whatever is deleted.
 meta = sa.Table("lab_meta", metadata, sa.Column("key", sa.String(40), primary_key=True),
                 sa.Column("value", sa.String(200), nullable=False))
 

@@ -19,14 +19,16 @@ class Preferences:
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
-        self.rows: list[Pair] = []
-        for line, (prompt, chosen, rejected) in read_rows(data, (("prompt", "question"), "chosen", "rejected")):
-            if not prompt:
+
+        def check(line: int, texts: list[str]) -> None:
+            if not texts[0]:
                 raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-            if chosen == rejected:
+            if texts[1] == texts[2]:
                 raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or "
                                "make them differ.")
-            self.rows.append(Pair(prompt, chosen, rejected, line))
+
+        self.rows = [Pair(prompt, chosen, rejected, line) for line, (prompt, chosen, rejected) in read_rows(
+            data, (("prompt", "question"), "chosen", "rejected"), check)]
         self.size = len(self.rows)
         texts = (row.prompt + row.chosen + row.rejected for row in self.rows)
         self.characters = "".join(sorted(set().union(*texts)))

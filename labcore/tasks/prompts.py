@@ -21,14 +21,16 @@ class Prompts:
         if data is None:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
         self._verify = verifier(knobs)
-        self.rows: list[Problem] = []
-        for line, (prompt, answer) in read_rows(data, (("prompt", "question"), "answer")):
-            if not prompt:
+
+        def check(line: int, texts: list[str]) -> None:
+            if not texts[0]:
                 raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-            if fault := answer_fault(knobs, answer):
+            if fault := answer_fault(knobs, texts[1]):
                 raise LabError(f"The answer in line {line} of {data.name} {fault}: correct it, or choose another "
                                "verifier.")
-            self.rows.append(Problem(prompt, answer, line))
+
+        self.rows = [Problem(prompt, answer, line) for line, (prompt, answer) in read_rows(
+            data, (("prompt", "question"), "answer"), check)]
         self.size = len(self.rows)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
 

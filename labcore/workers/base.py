@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, run_folder
@@ -45,7 +45,7 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
                 _make(store, run_id, sft, folder, train)
                 return folder / "model"
     maker = bases.maker(folder.name)
-    if maker and store.run(run_id).base is None and _exists(store, maker):
+    if store.run(run_id).base is None and maker and _state(store, maker) in ("finished", *RESUMABLE):
         store.set_base(run_id, maker, cached=True)
     return folder / "model"
 
@@ -53,7 +53,7 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
 def _warm_up(store: Store, run_id: str) -> bool:
     """Whether the user asked to see the SFT of this run, and has not yet seen it to its end."""
     asked = any(event.payload.get("warm_up") for event in store.events_after(run_id) if event.kind == "queued")
-    return asked and store.run(run_id).base not in {row.id for row in store.runs("finished")}
+    return asked and _state(store, store.run(run_id).base) != "finished"
 
 
 def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable[[str], str]) -> None:
@@ -74,17 +74,18 @@ def _make(store: Store, run_id: str, sft: RunSpec, folder: Path, train: Callable
 
 def _unfinished(store: Store, maker: str | None, sft: RunSpec) -> str | None:
     """The SFT run that was begun for this base and can be resumed, now in this process."""
-    if maker is None or not _exists(store, maker):
-        return None
-    row = store.run(maker)
-    if row.spec != sft or row.state not in RESUMABLE:
+    if maker is None or _state(store, maker) not in RESUMABLE or store.run(maker).spec != sft:
         return None
     store.requeue(maker, mine=True)
     return maker
 
 
-def _exists(store: Store, run_id: str) -> bool:
-    return run_id in {row.id for row in store.runs("finished", *RESUMABLE)}
+def _state(store: Store, run_id: str | None) -> str | None:
+    """The state of a run; None where there is none, or it is in the trash."""
+    try:
+        return store.run(run_id).state if run_id else None
+    except NoSuchRun:
+        return None
 
 
 @contextmanager

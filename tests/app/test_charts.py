@@ -39,6 +39,13 @@ def test_three_large_charts_tell_the_story(algorithm):
     assert tuple(key for key, panel in drawn(feed(algorithm=algorithm)).items() if panel["large"]) == STORY[algorithm]
 
 
+def test_a_new_metric_makes_no_new_charts_of_those_that_are_there():
+    def shown(*rows):
+        return payload({"run": feed(*rows)}, full=False, x="step", smooth=0.0, ended=False)
+    before, after = shown({"reward": 0.5}), shown({"reward": 0.5}, {"reward": 0.6, "kl": 0.1, "kl/k1": 0.2})
+    assert before["key"] == after["key"] == "run" and before["panels"] != after["panels"]
+
+
 def test_every_algorithm_of_every_kind_has_three_charts_of_which_each_has_the_hue_of_its_family():
     for kind in KINDS.values():
         for row in kind.algorithms.values():

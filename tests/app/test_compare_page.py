@@ -6,7 +6,7 @@ import re
 import pytest
 import streamlit as st
 
-from app.compare import curves, data, export, table
+from app.compare import curves, data, export, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
 from labcore.compare import imported
@@ -51,6 +51,14 @@ def test_nothing_chosen_offers_what_there_is(page, lab, pair):
     assert "GRPO, RLOO" in html(test) or "RLOO, GRPO" in html(test)
     test.button(key="compare:task:sort").click()
     assert set(link(ran(test))["runs"].split(",")) == set(pair)
+
+
+@pytest.mark.parametrize("view", ["curves", "table", "plane"])
+def test_where_the_runs_stand_is_found_once_for_all_of_a_page(view, page, lab, pair, monkeypatch):
+    found, standing = [], verdict.standing
+    monkeypatch.setattr(verdict, "standing", lambda *of: found.append(of) or standing(*of))
+    page("compare", runs=",".join(pair), view=view)
+    assert len(found) == 1
 
 
 def test_an_empty_lab_leads_to_an_action(page, lab):
@@ -281,7 +289,7 @@ def ticks(monkeypatch):
     found.drawn = []
     monkeypatch.setattr(st, "fragment", found.fragment)
     monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(
-        lambda chosen, full: found.drawn.append((chosen, full))))
+        lambda chosen, stand, full: found.drawn.append((chosen, full))))
     return found
 
 
@@ -318,7 +326,7 @@ def test_a_metric_that_is_logged_once_long_ago_or_late_is_offered(page, lab, tic
 
 
 def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeypatch):
-    def gone(chosen, full):
+    def gone(chosen, stand, full):
         raise LabError("The checkpoint [x] is gone: choose another one.")
 
     monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(gone))
@@ -327,7 +335,7 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
 
 
 def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkeypatch):
-    def broken(chosen, full):
+    def broken(chosen, stand, full):
         raise ValueError("nobody thought of this")
 
     monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(broken))

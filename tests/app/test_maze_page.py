@@ -82,7 +82,8 @@ def test_the_board_and_every_cell_of_every_method(algorithm):
                 assert [value is None for value in data["heat"]["values"]] == blank.tolist()
         assert (data["episode"] is None) == (not sample["moves"])
         for state in range(maze.states):
-            assert "Row " in cell.panel(maze, sample, state)
+            assert "Row " in cell.panel(maze, sample, state) and cell.HINT not in cell.panel(maze, sample, state)
+        assert f"start{cell.HINT}" in cell.panel(maze, sample, None)
 
 
 def test_what_colours_the_cells():

@@ -111,9 +111,16 @@ def test_rows_are_the_step_s_answers_and_those_that_were_ever_likely():
     assert [row["text"] for row in shown["rows"]] == ["ab", "once", "bb", ""], "the right one first, then the likeliest"
     assert shown["rows"][1]["cells"] == [0.4, None, None] and shown["rows"][1]["before"] is None
     rest = shown["rows"][-1]
-    assert rest["rest"] and rest["cells"] == pytest.approx([0.3, 0.49, 0.38]) and rest["said"] == ["49 %", "38 %"]
+    assert rest["rest"] and rest["cells"] == [None] * 3 and rest["before"] is None and rest["said"] == ["≤ 38 %"]
     assert (shown["late"], shown["columns"], shown["low"]) == (2, [0, 5, 10], 0)
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+
+
+def test_all_others_have_a_value_only_where_every_row_has_one():
+    over = columns({"ab": 0.3}, {"ab": 0.31, "bb": 0.2}, {"ab": 0.47, "bb": 0.15})
+    rest = story.payload({"w0": group()}, "w0", over, 10, 10)["rows"][-1]
+    assert rest["cells"] == [None, pytest.approx(0.49), pytest.approx(0.38)], "bb was not measured at first: not 0"
+    assert (rest["before"], rest["after"]) == pytest.approx((0.49, 0.38)) and rest["said"] == ["49 %", "38 %"]
 
 
 def test_more_samples_than_rows_are_counted_with_the_others():

@@ -55,12 +55,17 @@ def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, step
     return run_id
 
 
+def opened(page: Page, server: Server, run_id: str, query: str = "") -> None:
+    """Open the run's page and wait until all its charts are drawn."""
+    page.goto(f"{server.url}/llm?run={run_id}{query}")
+    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
+    page.wait_for_function(DRAWN, timeout=SLOW)
+
+
 def test_three_large_charts_show_one_step_and_fold_their_markers(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo")
-    page.goto(f"{server.url}/llm?run={run_id}&smooth=0.8")
-    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
-    page.wait_for_function(DRAWN, timeout=SLOW)
+    opened(page, server, run_id, "&smooth=0.8")
     assert page.evaluate(TITLES) == ["Reward (exact match)", "KL to the reference", "Zero-variance groups"]
 
     newest = ["0.850", "0.060", "0.600"]  # never the smoothed ends of the lines
@@ -92,9 +97,7 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
 def test_a_researcher_sees_all_charts_and_the_link_says_so(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "ppo")
-    page.goto(f"{server.url}/llm?run={run_id}")
-    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
-    page.wait_for_function(DRAWN, timeout=SLOW)
+    opened(page, server, run_id)
     assert page.evaluate(TITLES) == ["Reward (exact match)", "Clipped", "Explained variance"]
     low, high = page.evaluate(f"() => {SHOWN}[1].querySelector('.rl-plot')._fullLayout.yaxis.range")
     assert low < 0 and 0.08 <= high <= 0.11  # an axis that shows shares of a few per cent
@@ -108,10 +111,15 @@ def test_a_researcher_sees_all_charts_and_the_link_says_so(
     assert {"Entropy", "KL to the reference"} <= set(page.evaluate(TITLES))
 
 
-def test_a_chart_without_values_has_no_axes(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_charts_have_no_axes_before_their_first_values_and_stay_open_when_these_come(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo", steps=0)
     page.goto(f"{server.url}/llm?run={run_id}")
     expect(page.locator(".rl-none").first).to_be_visible(timeout=SLOW)
     page.wait_for_timeout(1000)
     assert page.locator(".rl-live-chart .xtick, .rl-live-chart .ytick").count() == 0
+    page.get_by_role("button", name=re.compile("more charts")).click()
+    Store().append(run_id, Record(1, 100, {"reward": 0.5, "exact_match": 0.5}), 0.5)  # fewer lines than were expected
+    page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
+    assert page.evaluate(TITLES)[0] == "Reward (exact match)" and len(page.evaluate(TITLES)) > 3
     Store().set_state(run_id, "stopped")

@@ -63,6 +63,27 @@ def test_bad_files(tmp_path, content, words):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(("bad", "words"), [
+    ([b'{"prompt": "a"}'], "Line 31 of my.jsonl has no field 'answer': add it. The other 30 lines can be used."),
+    ([b'{"prompt": "a"}', b"oops"], "2 of 32 lines of my.jsonl cannot be used, the first is line 31. Line 31 has no "
+     "field 'answer': add it. Line 32 is not JSON (Expecting value at place 1): write one JSON object per line."),
+    ([b'{"prompt": "a"}'] * 1200, "1,200 of 1,230 lines of my.jsonl cannot be used, the first is line 31. Line 31 has "
+     "no field 'answer': add it. Line 32 has no field 'answer': add it. Line 33 has no field 'answer': add it. And "
+     "1,197 more.")])
+def test_bad_lines_among_good_ones_are_counted_and_the_first_are_named(tmp_path, bad, words):
+    with pytest.raises(LabError) as caught:
+        read(tmp_path, GOOD * 30 + b"\n".join(bad) + b"\n")
+    assert str(caught.value) == words
+
+
+def test_a_file_of_something_else_is_not_read_to_its_end(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(jsonl, "_object", lambda path, index, *_, **__: seen.append(index) or {})
+    with pytest.raises(LabError, match=r"^Line 1 of my\.jsonl has no field 'prompt' or 'question': add it\.$"):
+        read(tmp_path, b"{}\n" * 3000)
+    assert len(seen) == jsonl.HOPELESS
+
+
 def test_a_file_above_the_limit_is_refused_unread(tmp_path):
     path = tmp_path / "big.jsonl"
     with path.open("wb") as file:

@@ -27,7 +27,8 @@ FIRST = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT N
     heartbeat DOUBLE, step INTEGER NOT NULL, seconds DOUBLE NOT NULL, base VARCHAR(100)"""
 SECOND = ", parent VARCHAR(100), sweep VARCHAR(100)"
 THIRD = ", star BOOLEAN, tags TEXT, note TEXT, deleted DOUBLE, digest TEXT"
-MORE = {"1": "", "2": SECOND, "3": SECOND + THIRD, "4": SECOND + ", digest TEXT"}
+MORE = {"1": "", "2": SECOND, "3": SECOND + THIRD, "4": SECOND + ", digest TEXT",
+        "5": SECOND + ", digest TEXT, number INTEGER"}
 
 
 @pytest.fixture
@@ -50,8 +51,9 @@ def turn_back(store: Store, version: str) -> None:
                                        "deleted = :deleted WHERE id = :id"),
                                {**vars(marks), "tags": json.dumps(marks.tags), "id": run_id})
         connection.execute(sa.text("DROP TABLE newer"))
-        if version != "4":
+        if version in ("1", "2", "3"):
             connection.execute(sa.text("DROP TABLE lab_marks"))
+        connection.execute(schema.meta.delete().where(schema.meta.c.key == "number"))
         connection.execute(schema.meta.update(), {"value": version})
     store.dispose()
 
@@ -71,13 +73,13 @@ def old_import(label: str, deleted: float | None = None, **marks) -> str:
     return about.id
 
 
-@pytest.mark.parametrize("version", ["1", "2", "3", "4"])
+@pytest.mark.parametrize("version", ["1", "2", "3", "4", "5"])
 def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version):
     parent = store.create(grpo())
     child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
     store.append(child, Record(1, 8, {"reward": EXACT}), 1.0)
     gone = store.create(grpo())
-    if kept := version in ("3", "4"):
+    if kept := version in ("3", "4", "5"):
         store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
         store.trash([gone])
         store.keep_summaries({parent: "short"})

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from labcore.errors import LabError, NoSuchRun
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec, make
-from labcore.store import schema
+from labcore.store import changes, schema
 from labcore.store.process import Owner, gone
 from labcore.store.store import Store, home
 from tests.runs.fake import grpo
@@ -40,6 +41,33 @@ def test_a_run_is_read_back_as_it_was_made(store):
     assert (row.spec, row.state, row.step, row.pid) == (spec, "queued", 0, None)
     assert run_id.startswith("grpo-sort-")
     assert [event.kind for event in store.events_after(run_id)] == ["queued"]
+
+
+def test_no_run_gets_the_number_of_another_one_whatever_was_deleted(store):
+    first, last = store.create(grpo()), store.create(grpo())
+    numbers = [store.run(each).number for each in (first, last)]
+    store.trash([last])
+    assert store.purge(time.time()) == [last]
+    store.delete(first)
+    numbers.append(Store(store.url).run(store.create(grpo())).number)
+    assert numbers == [1, 2, 3]
+
+
+def test_two_writers_wait_for_each_other_s_number():
+    seen = []
+
+    class Connection:
+        """What a number is asked for with, as PostgreSQL gets it."""
+
+        def scalar(self, query):
+            seen.append(str(query.compile(dialect=postgresql.dialect())))
+            return "6"
+
+        def execute(self, query, values):
+            seen.append((str(query.table), values))
+
+    assert changes.next_number(Connection()) == 7
+    assert seen[0].endswith("FOR UPDATE") and seen[1] == ("lab_meta", {"value": "7"})
 
 
 def test_runs_are_listed_newest_first_and_by_state(store):
@@ -320,8 +348,8 @@ def test_a_forked_child_uses_connections_of_its_own(store):
 
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
-        connection.execute(schema.meta.update(), {"value": "7"})
-    with pytest.raises(LabError, match="format is 7, this lab's is 5"):
+        connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": "7"})
+    with pytest.raises(LabError, match="format is 7, this lab's is 6"):
         Store()
 
 

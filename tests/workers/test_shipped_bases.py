@@ -10,11 +10,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files.paths import home
 from labcore.jobs.models import base_folder
 from labcore.llm.evaluation import evaluate
 from labcore.llm.session import LlmSession
+from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import base_spec, make
 from labcore.workers import ship_bases
 from labcore.workers.base import base_model
@@ -111,6 +113,12 @@ def test_the_playground_takes_it_too():
     assert contents(base_folder(sort_spec()).parent) == contents(bases.SHIPPED / NAME)
 
 
+def test_a_link_to_it_works_before_it_was_ever_used(package):
+    assert bases.there(NAME) and not bases.folder(NAME).exists()
+    assert model_of_name(f"SFT base {NAME}") == str(bases.folder(NAME) / "model")
+    assert contents(bases.folder(NAME)) == contents(package) and not bases.there("0" * 12)
+
+
 def test_it_is_there_whole_or_not_at_all(monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")
@@ -119,6 +127,8 @@ def test_it_is_there_whole_or_not_at_all(monkeypatch):
         patched.setattr(bases.shutil, "copyfile", full)
         with pytest.raises(OSError):
             bases.take(NAME)
+        with pytest.raises(LabError, match=r"cannot be copied to .* \(No space left on device\): free some space"):
+            model_of_name(f"SFT base {NAME}")
     assert list((home() / "base").iterdir()) == []
     assert bases.take(NAME) == home() / "base" / NAME == bases.take(NAME)
 
@@ -139,6 +149,13 @@ def test_another_spec_is_trained(store, knobs):
     run_id = store.create(sort_spec(**knobs))
     assert run(store, run_id) == "finished"
     assert store.run(store.run(run_id).base).spec == base_spec(sort_spec(**knobs))
+
+
+def test_no_list_of_all_runs_is_read_for_a_base(store, package, monkeypatch):
+    monkeypatch.setattr(type(store), "runs", no_training)
+    for warm_up in (False, True):
+        run_id = store.create(sort_spec(), warm_up=warm_up)
+        assert run(store, run_id) == "finished"
 
 
 def test_the_warm_up_is_trained_in_front_of_the_user_once(store):

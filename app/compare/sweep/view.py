@@ -38,26 +38,26 @@ def fits(chosen: Chosen) -> bool:
     return bool(chosen.place.sweep)
 
 
-def show(chosen: Chosen, full: bool) -> None:
+def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     """The whole view."""
     runs = [source for source in chosen.sources if isinstance(source, RunRow)]
     chosen = _with_plane(chosen)
     grid = grid_of(chosen.groups, Sweep(chosen.place.sweep, tuple(runs)).axes)
     looks, kind = look_of(chosen), theme.ground()
-    stand = verdict.stand_of(chosen)
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
     _multiples(chosen, grid, looks, kind)
     if stand is None:
         return
     # At equal tokens, say, all are judged where all have been: there what did not finish is no worse off.
     hollow = figures.unfinished(chosen.groups) if stand.place is None else {}
-    points = frontier.points(verdict.at_the_same(chosen).groups, earned(chosen), COST, beside=hollow)
+    equal = verdict.at_the_same(chosen, stand)
+    points = frontier.points(equal.groups, earned(chosen), COST, beside=hollow)
     left, right = st.columns(2, gap="large") if points else (st.container(), None)
     with left:
         _values(chosen, grid, looks, stand, names, kind, hollow)
     if right:
         with right:
-            _front(verdict.at_the_same(chosen), points, names, hollow, wording.way(stand), full)
+            _front(equal, points, names, hollow, wording.way(stand), full)
     st.html(wording.CSS + table(chosen, stand, names, looks))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 

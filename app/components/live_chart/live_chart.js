@@ -3,35 +3,64 @@
 // When rows are missing in between, `resync` asks for everything. The axis, the smoothing and the theme redraw from
 // what is kept here.
 
-function build(chart, data) {
-  const [grid, below] = ["rl-grid rl-large", "rl-grid"].map((name) => {
+function build(chart) {
+  const [grid, below] = chart.grids = ["rl-grid rl-large", "rl-grid"].map((name) => {
     const made = document.createElement("div");
     made.className = name;
     return made;
   });
-  chart.root.replaceChildren(grid);
-  chart.panels = new Map(data.panels.map((panel) => [panel.key, { ...panel, declared: panel.scale,
-    tall: panel.height, form: FORMS[panel.large ? "large" : "below"] }]));
-  chart.panels.forEach((panel) => (panel.large ? grid : below).append(boxOf(panel)));
-  chart.rest = [...chart.panels.values()].filter((panel) => !panel.large);
-  if (!chart.rest.length) return;
   const more = chart.more = document.createElement("button");
   [more.className, more.type] = ["rl-more", "button"];
   more.addEventListener("click", () => { unfold(chart, !chart.open); render(chart); });
-  chart.root.append(more, below);
+  chart.root.replaceChildren(grid, more, below);
+  Object.assign(chart, { panels: new Map(), arranged: undefined });
 }
 
-function boxOf(panel) {
-  const box = panel.box = document.createElement("figure");
-  box.dataset.panel = panel.key;
-  box.innerHTML = `<figcaption><span class="rl-name" title="${panel.help}"><b>${panel.title}</b> ` +
-    `<i>${panel.symbol}</i> <small>${panel.unit}</small></span><output></output></figcaption>` +
+// Have the panels that the server lists, in its order. Those that are here already stay, zoomed as they are; so do the
+// folded ones.
+function arrange(chart, listed) {
+  const arranged = JSON.stringify(listed);
+  if (chart.arranged === arranged) return;
+  const before = chart.panels;
+  chart.panels = new Map(listed.map((panel) => [panel.key, described(before.get(panel.key), panel)]));
+  before.forEach((panel, key) => {
+    if (chart.panels.has(key)) return;
+    panel.box.remove();
+    Plotly?.purge(panel.plot);
+  });
+  const all = [...chart.panels.values()];
+  chart.rest = all.filter((panel) => !panel.large);
+  [all.filter((panel) => panel.large), chart.rest].forEach((panels, place) => panels.forEach(({ box }, at) => {
+    const grid = chart.grids[place];
+    if (grid.children[at] !== box) grid.insertBefore(box, grid.children[at] ?? null);
+  }));
+  chart.arranged = arranged;
+  unfold(chart, Boolean(chart.open));
+}
+
+// The panel as the server describes it: a new one, or that of before, whose lines are made anew where it is another.
+function described(before, panel) {
+  const said = JSON.stringify(panel);
+  if (before?.said === said) return before;
+  const found = Object.assign(before ?? { box: boxOf(panel.key) }, panel, { said, declared: panel.scale,
+    tall: panel.height, form: FORMS[panel.large ? "large" : "below"], made: undefined, reach: undefined });
+  for (const [name, part] of Object.entries({ plot: ".rl-plot", value: "output", cursor: ".rl-cursor",
+    names: ".rl-line-names", none: ".rl-none" })) found[name] = found.box.querySelector(part);
+  const name = found.box.querySelector(".rl-name");
+  name.title = panel.help;
+  name.innerHTML = `<b>${panel.title}</b> <i>${panel.symbol}</i> <small>${panel.unit}</small>`;
+  if (!before) found.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
+  found.box.hidden = false;
+  return found;
+}
+
+function boxOf(key) {
+  const box = document.createElement("figure");
+  box.dataset.panel = key;
+  box.innerHTML = `<figcaption><span class="rl-name"></span><output></output></figcaption>` +
     `<div class="rl-stage"><div class="rl-plot" role="img"></div>` +
     `<div class="rl-over"><i class="rl-cursor" hidden></i><div class="rl-line-names"></div></div>` +
     `<div class="rl-none">No values yet</div></div>`;
-  for (const [name, part] of Object.entries({ plot: ".rl-plot", value: "output", cursor: ".rl-cursor",
-    names: ".rl-line-names", none: ".rl-none" })) panel[name] = box.querySelector(part);
-  panel.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
   return box;
 }
 
@@ -40,7 +69,7 @@ const heightOf = ({ root }, { tall, large }) => (large && root.clientWidth && ro
 
 function unfold(chart, open) {
   chart.open = open;
-  if (!chart.rest.length) return;
+  chart.more.hidden = !chart.rest.length;
   chart.more.textContent = open ? "Fewer charts" : `${chart.rest.length} more charts: ` +
     chart.rest.map(({ title }) => (/^.[A-Z]/.test(title) ? title : title[0].toLowerCase() + title.slice(1))).join(", ");
   chart.more.setAttribute("aria-expanded", String(open));
@@ -111,9 +140,12 @@ export async function update(component) {
     Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined,
       at: null, xmax: undefined, unfolded: undefined });
     chart.scene.zoom = null;
+    build(chart);
   }
-  if (!takeRows(chart, data.runs)) { // rows are missing: start anew with everything
-    chart.key = "";
+  if (!takeRows(chart, data.runs)) { // rows are missing: wait for all of them; what is open or zoomed stays so
+    Object.values(chart.runs).forEach((run) => Object.assign(run, { rows: [], last: 0, dots: new Map() }));
+    chart.panels.forEach((panel) => { panel.made = undefined; });
+    clearTimeout(chart.later);
     setTriggerValue("resync", Date.now());
     return;
   }
@@ -121,7 +153,7 @@ export async function update(component) {
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
     smooth: data.smooth, theme: theme(parentElement) });
   takeStep(chart, data.at);
-  if (fresh) build(chart, data);
+  arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);
   chart.unfolded = data.unfolded;
   refresh(chart);

@@ -100,7 +100,8 @@ function tip(strip, cursor, aloud) {
   output.hidden = !inside;
   if (!inside) return;
   const value = rows[cursor.y].cells[cursor.x];
-  const amount = value === null ? "not measured" : low ? `${format(low * (1 - value), 1)} nats`
+  const missing = rows[cursor.y].rest ? "not known: not all answers were measured" : "not measured";
+  const amount = value === null ? missing : low ? `${format(low * (1 - value), 1)} nats`
     : `${format(100 * value, value < 0.1 ? 1 : 0)} %`;
   output.textContent = `${stepName(columns[cursor.x])} · ${nameOf(rows[cursor.y])} · ${amount}`;
   if (aloud) strip.spoken.textContent = output.textContent;
