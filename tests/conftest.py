@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two cores are shared by all tests
+
+gc.disable()  # some seven thousand tests are collected, and torch and Streamlit imported, of which nothing is garbage
+
+
+def pytest_collection_finish():
+    """What was collected and imported stays to the end: no later collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
