@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two cores are shared by all tests
 
+gc.disable()  # some seven thousand tests are collected, and torch and Streamlit imported, of which nothing is garbage
+
+
+def pytest_collection_finish():
+    """What was collected and imported stays to the end: no later collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="session")
+def labs(tmp_path_factory):
+    """Paths that are not there yet, side by side: a folder made for each of seven thousand tests takes its time."""
+    folder = tmp_path_factory.mktemp("labs")
+    return (folder / str(number) for number in itertools.count())
+
 
 @pytest.fixture(autouse=True)
-def lab_home(tmp_path, monkeypatch):
+def lab_home(labs, monkeypatch):
     """The folder that RL_LAB_HOME names, new and empty."""
-    home = tmp_path / "lab"
+    home = next(labs)
     monkeypatch.setenv("RL_LAB_HOME", str(home))
     for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS"):
         monkeypatch.delenv(name, raising=False)

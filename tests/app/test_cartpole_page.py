@@ -106,9 +106,7 @@ def test_each_state_says_what_it_is(page, lab, state):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("tab", ["Surrogate", "Value", "Variance", "Equation", "Events", "Data", "Export"])
 def test_tabs(page, lab, algorithm, tab):
-    test = page("cartpole", run=seed(lab.store, "finished", algorithm))
-    test.query_params["tab"] = tab
-    ran(test)
+    page("cartpole", run=seed(lab.store, "finished", algorithm), tab=tab)
 
 
 def test_the_player_gets_the_newest_and_the_best(page, lab):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 
 from benchmarks import grpo_step, ppo_step, turns
@@ -37,9 +39,18 @@ def test_missing_peers_are_named_with_the_remedy(benchmark, remedy, monkeypatch,
     assert remedy in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def forked():
+    """Processes that find torch and the lab in memory: six that import them on their own take half a minute."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["labcore.llm.session"])
+    return context
+
+
 @pytest.mark.parametrize("benchmark", [grpo_step, ppo_step])
-def test_ours_alone_takes_its_turns_and_needs_nothing(benchmark, monkeypatch, capsys):
+def test_ours_alone_takes_its_turns_and_needs_nothing(benchmark, monkeypatch, capsys, forked):
     monkeypatch.setattr(benchmark, "check_installed", lambda: pytest.fail("ours alone needs nothing"))
+    monkeypatch.setattr(turns, "_spawn", lambda: forked)
     asked = ["--contenders", "lab-fp32", "lab-bf16", "--sizes", "0.8", "--rounds", "1", "--steps", "1"]
     monkeypatch.setattr(turns, "WARM_UP", 1)
     assert benchmark.main(asked) == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -22,25 +24,52 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 KEYS = json.loads((GOLDEN / "verl_keys.json").read_text())
 OPTIONS = json.loads((GOLDEN / "openrlhf_options.json").read_text())
 STUB = """#!{python}
-import json, os, sys
+import json, os, sys, time
 if sys.argv[1:2] == ["task.py"]:
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+    if not {here}:
+        os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+    json.dump(sys.argv[1:], open("asked.new", "w"))
+    os.rename("asked.new", "asked.json")
+    while not os.path.exists("done"):
+        time.sleep(0.01)
+    sys.exit()
 json.dump([os.path.basename(sys.argv[0]), *sys.argv[1:]], open("started.json", "w"))
 """
 
 
-def started(script: str, folder: Path, model: str) -> list[str]:
-    """What the script starts as its trainer, word by word, after everything else in it was run."""
+def started(script: str, folder: Path, model: str, here: bool = False) -> list[str]:
+    """What the script starts as its trainer, word by word, after everything else in it was run.
+
+    `here`: its task.py is run by this process, which has imported transformers, and bash waits for it.
+    """
     bin_folder = folder / "bin"
     bin_folder.mkdir()
     for name in ("python", "torchrun", "deepspeed"):
-        (bin_folder / name).write_text(STUB.format(python=sys.executable))
+        (bin_folder / name).write_text(STUB.format(python=sys.executable, here=here))
         (bin_folder / name).chmod(0o755)
     (folder / "run.sh").write_text(script)
-    done = subprocess.run([shutil.which("bash"), "run.sh"], cwd=folder, capture_output=True, text=True, timeout=120,
-                          env=os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "MODEL": model, "GPUS": "2"})
-    assert done.returncode == 0, done.stderr
+    with (folder / "errors").open("w") as errors, subprocess.Popen(
+            [shutil.which("bash"), "run.sh"], cwd=folder, stdout=subprocess.DEVNULL, stderr=errors,
+            env=os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "MODEL": model, "GPUS": "2"}) as bash:
+        try:
+            if here:
+                run_task(folder, bash)
+            assert bash.wait(timeout=120) == 0, (folder / "errors").read_text()
+        finally:
+            bash.kill()
     return json.loads((folder / "started.json").read_text())
+
+
+def run_task(folder: Path, bash: subprocess.Popen) -> None:
+    """Run the script's task.py as `python task.py` does, once bash asks for it."""
+    while not (asked := folder / "asked.json").exists():
+        assert bash.poll() is None, (folder / "errors").read_text()
+        time.sleep(0.01)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", json.loads(asked.read_text()))
+        runpy.run_path("task.py", run_name="__main__")
+    (folder / "done").touch()
 
 
 def parser(command: str) -> argparse.ArgumentParser:
@@ -118,7 +147,7 @@ def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, check
     script = openrlhf.script(each)
     if (algorithm, task) == ("dpo", "sort"):  # an untrained model is never right: any letter will do
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
-    words = started(script, tmp_path, str(checkpoint))
+    words = started(script, tmp_path, str(checkpoint), here=True)
     at = words.index(f"openrlhf.cli.{openrlhf.COMMANDS[each.loop]}")
     assert words[:at] == (["python", "-m"] if each.loop == "online" else ["deepspeed", "--module"])
     found = vars(parser(openrlhf.COMMANDS[each.loop]).parse_args(words[at + 1:]))
