@@ -7,6 +7,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import app.lab
+import app.training.bar
 from labcore.jobs import jobs
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
@@ -42,6 +43,7 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
     monkeypatch.setattr(app.lab, "Launcher", FakeLauncher)
+    monkeypatch.setattr(app.training.bar, "START_SECONDS", 0)  # that launcher starts nothing
     st.cache_resource.clear()
     st.cache_data.clear()
     yield app.lab.lab()
