@@ -48,7 +48,8 @@ RULES = (
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),
     Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, _SUCCESS),
-    Rule("precision_mismatch", "warning", ("sampling/logp_difference",), 5, updates.precision_mismatch),
+    Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
+        "sampling/logp_difference", "ratio/max")),
     Rule("displacement", "warning", ("logps/chosen", "logps/rejected"), _WARM_UP, completions.displacement, _SUCCESS),
     Rule("critic_lags", "warning", ("explained_variance",), 30, updates.critic_lags, _SUCCESS),
     Rule("truncation", "warning", ("completions/truncated_frac",), _WARM_UP, completions.truncation),

@@ -26,6 +26,8 @@ LOSS_ZERO = 0.01  # of the gradient's norm
 GRADIENT_LIVES = 0.01
 # A quarter of the usual clip range ε = 0.2: the ratio is off by this much before anything was learnt.
 MISMATCH = 0.05
+MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
+FEW = 5  # rows
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
 _CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
 
@@ -133,10 +135,17 @@ def critic_lags(patient: Patient) -> Finding | None:
 
 def precision_mismatch(patient: Patient) -> Finding | None:
     """The sampler and the trainer give one token different log-probabilities."""
-    found = patient["sampling/logp_difference"].mean()
-    if not patient.above(found, MISMATCH):
+    apart, largest = "sampling/logp_difference", "ratio/max"
+    if apart in patient and patient[apart].count >= FEW:
+        found = patient[apart].mean()
+        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token on average"
+    elif largest in patient and patient[largest].count >= FEW and _one_update(patient):
+        apart, found = largest, patient[largest].median()
+        holds, said = patient.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
+    else:
         return None
-    return Finding("Sampler and trainer disagree", f"their log-probabilities differ by {number(found)} nats/token on "
-                   f"average in {patient.when('sampling/logp_difference')}, before any update on the batch",
+    if not holds:
+        return None
+    return Finding("Sampler and trainer disagree", f"{said} in {patient.when(apart)}, before any update on the batch",
                    "Full precision, the same weights on both sides, or truncated importance weights.",
                    **patient.fix("dtype", "fp32"))
