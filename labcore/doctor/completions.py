@@ -30,7 +30,7 @@ def length_bias(patient: Patient) -> Finding | None:
 def truncation(patient: Patient) -> Finding | None:
     """Many completions are cut at the length limit."""
     found = patient["completions/truncated_frac"].mean()
-    if not patient.above(found, CUT):
+    if patient.supervised or not patient.above(found, CUT):
         return None
     return Finding("Completions are cut off", f"{share(found)} of them reach the length limit in "
                    f"{patient.when('completions/truncated_frac')}", "A higher length limit.",

@@ -84,12 +84,18 @@ def payload(change: Change) -> dict[str, object]:
                                                           "text": f"passed: {change.rule.replace('_', ' ')}"}
 
 
-def holding(events: Iterable[Event], step: int | None = None) -> list[Finding]:
-    """What held at a step (None: now) by the events of a run, the most severe first."""
-    found: dict[str, Finding] = {}
-    for event in events:
-        if event.kind == EVENT and (step is None or event.step <= step):
-            found.pop(event.payload["rule"], None)
-            if event.payload["holds"]:
-                found[event.payload["rule"]] = Finding.of(event.payload)
-    return ordered(list(found.values()))
+def said(events: Iterable[Event]) -> list[Change]:
+    """What the doctor said in the events of a run, in their order; `finding` is None where a rule has passed."""
+    return [Change(event.step, event.payload["rule"], Finding.of(event.payload) if event.payload["holds"] else None)
+            for event in events if event.kind == EVENT]
+
+
+def holding(events: Iterable[Event], step: int | None = None) -> list[tuple[int, Finding]]:
+    """What held at a step (None: now), each with the step at which it began, the most severe first."""
+    found: dict[str, tuple[int, Finding]] = {}
+    for change in said(events):
+        if step is None or change.step <= step:
+            found.pop(change.rule, None)
+            if change.finding:
+                found[change.rule] = change.step, change.finding
+    return [found[each.rule] for each in ordered([each for _, each in found.values()])]

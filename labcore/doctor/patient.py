@@ -46,6 +46,11 @@ class Patient:
         return next((self.memory[key] for key in ("exact_match", "reward") if key in self.memory), None)
 
     @property
+    def supervised(self) -> bool:
+        """Whether it learns given answers: a base that does not answer or end yet is no fault of its own."""
+        return "mean_token_accuracy" in self.memory
+
+    @property
     def solved(self) -> bool:
         """Whether nearly all answers are right. A reward that is no share is never solved by its size alone."""
         return self.success is not None and SOLVED <= self.success.mean() <= 1
@@ -82,4 +87,4 @@ def share(value: float) -> str:
 
 def number(value: float) -> str:
     """Three significant digits."""
-    return f"{value:.3g}"
+    return "0" if abs(value) < 1e-9 else f"{value:.3g}"

@@ -40,19 +40,20 @@ _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, e
 
 RULES = (
     Rule("no_signal", "problem", ("reward", "reward_std"), 10, signal.no_signal, (
-        "frac_reward_zero_std", "exact_match")),
+        "frac_reward_zero_std", "exact_match", "mean_token_accuracy")),
     Rule("reward_hacking", "problem", ("reward",), 30, signal.reward_hacking,
          tuple(gold for _, gold in signal.PROXIES)),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm")),
-    Rule("kl_runaway", "problem", ("kl",), 30, updates.kl_runaway),
+    Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),
-    Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, _SUCCESS),
+    Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, (*_SUCCESS, "reward_std")),
     Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
         "sampling/logp_difference", "ratio/max")),
     Rule("displacement", "warning", ("logps/chosen", "logps/rejected"), _WARM_UP, completions.displacement, _SUCCESS),
     Rule("critic_lags", "warning", ("explained_variance",), 30, updates.critic_lags, _SUCCESS),
-    Rule("truncation", "warning", ("completions/truncated_frac",), _WARM_UP, completions.truncation),
+    Rule("truncation", "warning", ("completions/truncated_frac",), _WARM_UP, completions.truncation,
+         ("mean_token_accuracy",)),
     Rule("length_bias", "warning", ("completions/mean_length",), 30, completions.length_bias, _SUCCESS),
     Rule("clip_cannot_act", "note", ("clip_frac/region",), 1, updates.clip_cannot_act),
     Rule("loss_is_zero", "note", ("loss", "grad_norm"), 10, updates.loss_is_zero,

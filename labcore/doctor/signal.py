@@ -9,6 +9,8 @@ from labcore.doctor.patient import SOLVED, Patient, number, share
 # More than half of a batch gives no gradient: the point that TRL's maintainers and DAPO (arXiv:2503.14476, fig. 3)
 # name as the one where the effective batch has halved.
 MOST_GROUPS = 0.5
+# Where four of five answers are right, groups of eight agree because they are right: that is success.
+MOSTLY_RIGHT = 0.8
 # All groups but one in 32 (the default batch) agree: what is left is chance.
 NO_GROUPS = 0.97
 FLAT_STD = 1e-3  # reward: below one completion in a million that differs
@@ -32,8 +34,11 @@ def zero_variance(patient: Patient) -> Finding | None:
     advantage = patient.knobs.get("advantage")
     if advantage is not None and not ADVANTAGE[str(advantage)].group:
         return None  # its baseline is not the group's
-    if patient.solved or not patient.above(found, MOST_GROUPS):
+    mostly_right = patient.success is not None and MOSTLY_RIGHT <= patient.success.mean() <= 1
+    if mostly_right or not patient.above(found, MOST_GROUPS):
         return None
+    if found >= NO_GROUPS and "reward_std" in patient:
+        return None  # `no_signal` says more
     return Finding("Most groups give no gradient", f"{share(found)} of the groups have one reward for all their "
                    f"completions in {patient.when('frac_reward_zero_std')}",
                    "Larger groups, prompts of middling difficulty, or a higher temperature.",
@@ -42,6 +47,8 @@ def zero_variance(patient: Patient) -> Finding | None:
 
 def no_signal(patient: Patient) -> Finding | None:
     """Every completion scores the same: all wrong, or all right."""
+    if patient.supervised:
+        return None
     groups = "frac_reward_zero_std" in patient and patient["frac_reward_zero_std"].mean() >= NO_GROUPS
     if not groups and patient["reward_std"].mean() > FLAT_STD:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from labcore.catalog import inactive
 from labcore.doctor.finding import Finding
 from labcore.doctor.patient import Patient, number, share
@@ -12,6 +14,7 @@ from labcore.doctor.signal import stronger_kl
 CLIPPED = 0.3
 JUMP = 5.0  # times its own median before: far beyond the noise of a batch
 JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
+LEAP = 0.5  # nats/token by one step: PPO-style updates move a policy by hundredths
 GRADIENT_JUMP = 10.0
 GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
 # Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
@@ -73,7 +76,7 @@ def _one_update(patient: Patient) -> bool:
 
 def step_too_big(patient: Patient) -> Finding | None:
     """The newest updates went much further than those before, or the clip has to hold most of them."""
-    said = next(filter(None, (_clipped(patient), _kl_jump(patient), _kl_step(patient), _gradient(patient))), "")
+    said = next(filter(None, (_clipped(patient), _leap(patient), _kl_jump(patient), _kl_step(patient), _gradient(patient))), "")
     if not said:
         return None
     return Finding("The steps are too big", said, "A lower learning rate, or fewer updates per batch.",
@@ -84,6 +87,17 @@ def _clipped(patient: Patient) -> str:
     found = patient["clip_frac/region"].mean(5) if "clip_frac/region" in patient else 0.0
     return (f"{share(found)} of the tokens or actions clipped in {patient.when('clip_frac/region', 5)}"
             if patient.above(found, CLIPPED) else "")
+
+
+def _leap(patient: Patient) -> str:
+    """A KL that a single step more than doubled, by half a nat per token at least."""
+    found = patient["kl"].last() if "kl" in patient else []
+    leaps = [(now, before) for before, now in pairwise(found) if now > 2 * before and now - before > LEAP]
+    if not leaps:
+        return ""
+    now, before = leaps[-1]
+    return f"one step took the KL to the reference from {number(before)} to {number(now)} nats/token, in " \
+           f"{patient.when('kl')}"
 
 
 def _kl_jump(patient: Patient) -> str:
@@ -113,10 +127,13 @@ def kl_runaway(patient: Patient) -> Finding | None:
     """The policy is far from the reference, or leaves it faster and faster."""
     now, before = patient["kl"].mean(5), patient["kl"].mean(before=20)
     grows = now > KL_GROWN and before > 0 and patient.above(now, KL_GROWTH * before)
-    if not (grows or patient.above(now, KL_FAR)):
+    if grows:
+        verdict, said = "The KL runs away", f"{number(before)} → {number(now)} nats/token within twenty steps"
+    elif patient.above(now, KL_FAR):
+        verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
+    else:
         return None
-    return Finding("The KL runs away", f"{number(before)} → {number(now)} nats/token over twenty logged steps, at step "
-                   f"{patient.memory.step:,}", "A stronger KL penalty, or a lower learning rate.",
+    return Finding(verdict, f"{said} in {patient.when('kl', 5)}", "A stronger KL penalty, or a lower learning rate.",
                    **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
 
 
@@ -138,7 +155,7 @@ def precision_mismatch(patient: Patient) -> Finding | None:
     apart, largest = "sampling/logp_difference", "ratio/max"
     if apart in patient and patient[apart].count >= FEW:
         found = patient[apart].mean()
-        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token on average"
+        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token"
     elif largest in patient and patient[largest].count >= FEW and _one_update(patient):
         apart, found = largest, patient[largest].median()
         holds, said = patient.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
