@@ -14,7 +14,7 @@ from labcore.doctor.signal import stronger_kl
 CLIPPED = 0.3
 JUMP = 5.0  # times its own median before: far beyond the noise of a batch
 JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
-LEAP = 0.5  # nats/token by one step: PPO-style updates move a policy by hundredths
+LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
 GRADIENT_JUMP = 10.0
 GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
 # Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
@@ -76,7 +76,7 @@ def _one_update(patient: Patient) -> bool:
 
 def step_too_big(patient: Patient) -> Finding | None:
     """The newest updates went much further than those before, or the clip has to hold most of them."""
-    said = next(filter(None, (_clipped(patient), _leap(patient), _kl_jump(patient), _kl_step(patient), _gradient(patient))), "")
+    said = next(filter(None, (sign(patient) for sign in (_clipped, _leap, _kl_jump, _kl_step, _gradient))), "")
     if not said:
         return None
     return Finding("The steps are too big", said, "A lower learning rate, or fewer updates per batch.",
@@ -90,7 +90,7 @@ def _clipped(patient: Patient) -> str:
 
 
 def _leap(patient: Patient) -> str:
-    """A KL that a single step more than doubled, by half a nat per token at least."""
+    """A KL that a single step more than doubled, by a nat per token at least."""
     found = patient["kl"].last() if "kl" in patient else []
     leaps = [(now, before) for before, now in pairwise(found) if now > 2 * before and now - before > LEAP]
     if not leaps:
