@@ -70,10 +70,10 @@ sub,sup{line-height:0}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
-.st-key-doctor{height:32px;flex-wrap:nowrap;font-size:15px}
+.st-key-doctor{height:30px;margin:-7px 0 -9px;flex-wrap:nowrap;font-size:15px}
 .st-key-doctor>*{min-width:0}
 .st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
-.rl-doctor{line-height:32px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .rl-doctor i,.rl-finding i{font-style:normal;font-size:13px;font-weight:600;padding:1px 7px;border-radius:9px;
   margin-right:.5rem;border:1px solid}
 .rl-problem i{color:light-dark(#A63D00,#FF9B5E)}.rl-warning i{color:light-dark(#8A5A00,#F2B84B)}

@@ -77,7 +77,7 @@ def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Fin
     if forks and knob not in fork.movable(spec, spec.algorithm):
         return None
     try:
-        with_knob(spec, knob.key, finding.value)
+        knob.check(finding.value) if forks else with_knob(spec, knob.key, finding.value)
     except LabError:  # beyond what the model or the other knobs allow
         return None
     return Remedy(("Fork with " if forks else "") + change(knob, values[knob.key], finding.value), forks)
