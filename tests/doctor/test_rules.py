@@ -260,3 +260,20 @@ def test_a_series_keeps_what_is_recent_and_means_of_the_rest():
 
 def test_the_table_names_what_it_reads():
     assert {"reward", "exact_match", "kl", "entropy", "sampling/logp_difference"} <= READS
+
+
+def test_a_critic_that_is_barely_better_than_a_constant_is_not_yet_well():
+    def row(at: int, later: float) -> Row:
+        return well(at) | {"explained_variance": -0.2 if at <= 60 else later}
+
+    assert "critic_lags" in found(spec_of("ppo"), lambda at: row(at, 0.05), 120)
+    assert "critic_lags" not in found(spec_of("ppo"), lambda at: row(at, 0.2), 120)
+
+
+def test_of_metrics_of_another_tool_it_is_said_what_they_show():
+    never = flat(**{"clip_frac/region": 0.0, "loss": 0.001})
+    assert set(found(None, never)) == {"clip_cannot_act", "loss_is_zero"}
+    assert "clip_cannot_act" not in found(None, never, 15)
+    assert found(None, flat(loss=0.001)) == {}  # some tokens are clipped: it is off policy
+    ill = found(None, flat(kl=2.0, reward_std=0.0, **{"clip_frac/region": 0.9}))
+    assert {"kl_runaway", "no_signal", "step_too_big"} == set(ill) and not any(each.knob for each in ill.values())

@@ -29,7 +29,7 @@ def test_a_real_run_that_goes_wrong_is_told_so_by_its_events(steps, knobs, rules
     assert drive(store, run_id) == "finished"
     assert rules <= verdicts(store, run_id)
     events = store.events_after(run_id)
-    again, changes = course(store.run(run_id).spec, store.steps_after(run_id), events)
+    _, changes = course(store.run(run_id).spec, store.steps_after(run_id), events)
     assert said(events) == changes  # the command line says of the rows what the worker said
 
 
