@@ -70,7 +70,7 @@ sub,sup{line-height:0}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
-.st-key-doctor{height:30px;margin:-7px 0 -9px;flex-wrap:nowrap;font-size:15px}
+.st-key-doctor{height:30px;max-height:30px;margin:-7px 0 -9px;flex-wrap:nowrap;font-size:15px}
 .st-key-doctor>*{min-width:0}
 .st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
 .rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
@@ -79,7 +79,7 @@ sub,sup{line-height:0}
 .rl-problem i{color:light-dark(#A63D00,#FF9B5E)}.rl-warning i{color:light-dark(#8A5A00,#F2B84B)}
 .rl-note i{color:light-dark(#0072B2,#6FBDF0)}
 .st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
-.st-key-doctor button{min-height:30px;padding:0 .65rem;white-space:nowrap}
+.st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
 @media (max-width:640px){.rl-doctor span{display:none}}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}

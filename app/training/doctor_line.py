@@ -108,4 +108,5 @@ def _set(run_id: str, finding: Finding, since: int) -> None:
 
 
 def _fork(run_id: str, finding: Finding, since: int) -> None:
+    assert finding.value is not None  # else it has no button
     forking.wish_with(run_id, finding.knob, finding.value, since)

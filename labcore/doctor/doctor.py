@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Value
 from labcore.doctor.finding import Change, Finding
 from labcore.doctor.patient import Patient
 from labcore.doctor.rules import READS, RULES, Rule, ordered
@@ -24,10 +23,9 @@ class Doctor:
     """What holds of one run, step after step. Without a spec it is one of another tool: its knobs are not known."""
 
     def __init__(self, spec: RunSpec | None = None):
-        row: Algorithm | None = spec.row if spec else None
-        declared: Mapping[str, Knob] = {knob.key: knob for knob in knobs_of(row, spec.task_row)} if spec else {}
         self._memory = Memory(READS)
-        self._patient = Patient(self._memory, spec.knobs if spec else {}, declared, row.loop if row else "")
+        self._patient = Patient(self._memory) if spec is None else Patient(
+            self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
         self._open: dict[str, Finding] = {}
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
         self._taken = 0

@@ -23,7 +23,6 @@ class Patient:
     memory: Memory
     knobs: Mapping[str, Value] = field(default_factory=dict)
     declared: Mapping[str, Knob] = field(default_factory=dict)
-    loop: str = ""
     held: bool = False
 
     def __getitem__(self, key: str) -> Series:

@@ -111,4 +111,4 @@ def test_a_fork_with_the_parents_value_repeats_it_and_with_another_one_it_does_n
     row.get_by_role("button", name="Fork with η 0.0007 → 0.0002").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("spinbutton", name=re.compile("Learning rate"))).to_have_value("0.0002", timeout=SLOW)
-    expect(dialog.get_by_role("button", name="Fork from step 7")).to_be_visible()
+    expect(dialog.get_by_role("button", name="Fork from step 5")).to_be_visible()
