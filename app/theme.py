@@ -81,7 +81,7 @@ sub,sup{line-height:0}
 .st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
 .st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
-@media (max-width:640px){.rl-doctor span{display:none}}
+@media (max-width:640px){.rl-doctor span,[class*=st-key-mend-line]{display:none}}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
