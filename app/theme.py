@@ -70,7 +70,18 @@ sub,sup{line-height:0}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
-.rl-hints{font-size:14px;line-height:20px;min-height:20px;margin-top:-6px}
+.st-key-doctor{height:30px;max-height:30px;margin:-7px 0 -9px;flex-wrap:nowrap;font-size:15px}
+.st-key-doctor>*{min-width:0}
+.st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
+.rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-doctor i,.rl-finding i{font-style:normal;font-size:13px;font-weight:600;padding:1px 7px;border-radius:9px;
+  margin-right:.5rem;border:1px solid}
+.rl-problem i{color:light-dark(#A63D00,#FF9B5E)}.rl-warning i{color:light-dark(#8A5A00,#F2B84B)}
+.rl-note i{color:light-dark(#0072B2,#6FBDF0)}
+.st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
+.st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
+.rl-finding{line-height:1.45;max-width:30rem}
+@media (max-width:640px){.rl-doctor span,[class*=st-key-mend-line]{display:none}}
 .rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
 .rl-numbers div{flex:none;line-height:1.25}
 .rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}

@@ -10,6 +10,7 @@ from typing import Any
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
+from labcore.doctor import doctor
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
@@ -209,6 +210,9 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         # The marker stands before the first step that the change counts in, where the smoothing ends.
         markers += [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
                      "event": change.event} for change in feed.history.changes]
+        markers += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
+                     "verdict": True} for said in doctor.said(feed.events)
+                    if said.finding and said.finding.severity != "note"]
         if root:
             markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -28,7 +29,8 @@ RANDOM = {True: "the same", False: "fresh"}
 
 @dataclass(frozen=True)
 class Wish:
-    """What to fork: a run, and perhaps the event of a knob that is to be moved otherwise, or not at all.
+    """What to fork: a run, and perhaps the event of a knob that is to be moved otherwise, or not at all; or `knob` at
+    `value`, from before the step `before`.
 
     `steps` are the checkpointed ones, as they were when the dialog was opened: the choice must not move under the hand.
     """
@@ -36,6 +38,9 @@ class Wish:
     run_id: str
     steps: tuple[int, ...]
     event_id: int | None = None
+    knob: str = ""
+    value: Value | None = None
+    before: int = 0
 
 
 def wish(run: RunRow, kind: str) -> None:
@@ -43,13 +48,19 @@ def wish(run: RunRow, kind: str) -> None:
     _open(run.id)
 
 
-def _open(run_id: str, event_id: int | None = None) -> None:
-    st.session_state[OPEN] = Wish(run_id, tuple(fork.steps_to_fork(run_id)), event_id)
+def _open(run_id: str, event_id: int | None = None, **asked: Any) -> None:
+    st.session_state[OPEN] = Wish(run_id, tuple(fork.steps_to_fork(run_id)), event_id, **asked)
 
 
 def wish_at_marker(run_id: str, event_id: int) -> None:
     """Open it for a knob's marker; called from within a fragment, which must have the page drawn anew: `asked`."""
     _open(run_id, event_id)
+    st.session_state[ASKED] = True
+
+
+def wish_with(run_id: str, knob: str, value: Value, before: int) -> None:
+    """Open it with a knob at another value, from before a step; also called from within a fragment."""
+    _open(run_id, knob=knob, value=value, before=before)
     st.session_state[ASKED] = True
 
 
@@ -80,9 +91,10 @@ def _form(run: RunRow, found: Wish) -> None:
                 else f"{run.id} ended before its first checkpoint, where a fork could begin: start a new run.")
         return
     marked = next((each for each in changes if each.event == found.event_id), None)
-    scope = f"fork:{run.id}:{found.event_id}"
+    scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
     left, right = st.columns(2)
-    step = left.selectbox("From step", there[::-1], index=there[::-1].index(_usual(there, changes, marked)),
+    usual = _usual(there, changes, marked, found.before)
+    step = left.selectbox("From step", there[::-1], index=there[::-1].index(usual),
                           format_func=lambda at: _about(at, there, changes), key=f"{scope}:step:{there}")
     compatible = {row.key: row.label for row in fork.compatible(run.spec)}
     algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.get, key=f"{scope}:algorithm")
@@ -92,8 +104,9 @@ def _form(run: RunRow, found: Wish) -> None:
     base = _base(run, step, algorithm)
     if base is None:
         return
-    values = _values(f"{scope}:{step}:{algorithm}", base, marked)
-    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step, marked)
+    values = _values(f"{scope}:{step}:{algorithm}", base, marked, found)
+    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step,
+           marked.knob if marked else found.knob)
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
                                   key=f"{scope}:twin", help="The same (common random numbers): what differs is due to "
@@ -107,12 +120,13 @@ def _form(run: RunRow, found: Wish) -> None:
                steps)
 
 
-def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None) -> int:
-    """Where to fork if nothing is chosen: right before the marker, or the last one; else at the newest checkpoint."""
+def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None, asked: int) -> int:
+    """Where to fork if nothing is chosen: before the step `asked`, right before the marker, or the last one; else at
+    the newest checkpoint."""
     last = marked or (changes[-1] if changes else None)
-    if last is None:
+    if last is None and not asked:
         return there[-1]
-    before = fork.newest_before(there, last.step)
+    before = fork.newest_before(there, asked or last.step)
     return there[0] if before is None else before
 
 
@@ -132,19 +146,22 @@ def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
         return None
 
 
-def _values(scope: str, base: RunSpec, marked: Change | None) -> dict[str, Value]:
-    """The knobs as the dialog has them; from the marker on, its knob begins with what it was before."""
+def _values(scope: str, base: RunSpec, marked: Change | None, found: Wish) -> dict[str, Value]:
+    """The knobs as the dialog has them; from the marker on, its knob begins with what it was before, and a knob that is
+    wished for with the value wished for."""
     key = f"values:{scope}"
     if key not in st.session_state:
         st.session_state[key] = dict(base.knobs)
         if marked and marked.step <= base.parent[1] and marked.knob in base.knobs:
             st.session_state[key][marked.knob] = marked.before
+        if found.knob in base.knobs:
+            st.session_state[key][found.knob] = found.value
     return st.session_state[key]
 
 
-def _knobs(target: controls.Target, knobs: list[Knob], step: int, marked: Change | None) -> None:
-    """The marker's knob first, as the question; then all that can be another one."""
-    asked = next((knob for knob in knobs if marked and knob.key == marked.knob), None)
+def _knobs(target: controls.Target, knobs: list[Knob], step: int, first: str) -> None:
+    """The knob with the key `first`, as the question, if there is one; then all that can be another one."""
+    asked = next((knob for knob in knobs if knob.key == first), None)
     if asked:
         st.markdown(f"**What if {literal(asked.name)}** had been … from step {step:,} on?")
         (controls.number if asked.type in (int, float) else controls.widget)(target, asked)

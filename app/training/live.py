@@ -12,7 +12,7 @@ from app.components.live_chart import live_chart
 from app.lab import active, lab
 from app.naming import worded
 from app.session import SMOOTH, axis, tell
-from app.training import clock, forking, hints, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
@@ -59,6 +59,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
     st.html(line(shown, feed, stage))
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
+    doctor_line.show(shown, feed, at, steered=not stage)
     left, right = st.columns([6, 1.35], vertical_alignment="center")
     left.html(numbers(feed, at))
     with right:
@@ -73,7 +74,6 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs)
                    at=at, unfolded=view.researcher() and not stage)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
-        st.html(hints.line(hints.hints(shown.spec, feed.until(at))))
         if feed.stride > 1:
             st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
     if stage:

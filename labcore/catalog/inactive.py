@@ -30,14 +30,14 @@ class Rule:
 
 _NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
 _SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.level == "sequence")
-_ONE_UPDATE = "one update per batch, so every ratio is 1"
+ONE_UPDATE = "one update per batch, so every ratio is 1"
 _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 
 RULES = (
     # Language models.
     Rule(("clip_low", "clip_high", "gate_positive", "gate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
-         _ONE_UPDATE),
-    Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE,
+         ONE_UPDATE),
+    Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE,
          lambda values: float(values["ratio_cap"]) >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
          "the score function takes no ratio"),
@@ -53,10 +53,10 @@ RULES = (
     # Deep methods.
     Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
     Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clip"),
-    Rule(("clip_low", "clip_high", "beta"), {"epochs": (1,), "mini_batches": (1,)}, _ONE_UPDATE),
+    Rule(("clip_low", "clip_high", "beta"), {"epochs": (1,), "mini_batches": (1,)}, ONE_UPDATE),
     Rule(("value_clip",), {"clip_values": (False,)}, "values are not clipped"),
     # The maze.
-    Rule(("clip_range",), {"epochs": (1,)}, _ONE_UPDATE),
+    Rule(("clip_range",), {"epochs": (1,)}, ONE_UPDATE),
     Rule(("epsilon_end",), {"epsilon_steps": (0,)}, "the exploration does not fall"),
     Rule(("discount_states",), {"gamma": (1,)}, "γ is 1"),
 )

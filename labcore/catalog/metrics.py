@@ -113,6 +113,9 @@ _ALL = (
            healthy="1 while most groups have signal; grows as prompts become too easy or too hard.", digits=1),
     Metric("ratio/max", "Largest ratio", "", "Largest π/π_old over the batch's tokens.", r"\max\rho",
            "Below about 2."),
+    Metric("sampling/logp_difference", "Sampler against trainer", "nats/token", "Mean |log π of the trainer − log π of "
+           "the sampler| over the batch's tokens, before an update on the batch.", healthy="0, up to rounding. Above "
+           "0.05 the ratios are wrong from the start.", digits=4, better="lower"),
     Metric("surrogate/cpi", "Surrogate, unclipped", "advantage", "Mean of ratio × advantage: conservative policy "
            "iteration's objective.", r"L^{CPI}"),
     Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped and the clipped "

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, forks, keeping, sweeping
+from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, sweeping
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
 
@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     capsules.add_to(add)
 
     comparing.add_to(add)
+    doctoring.add_to(add)
     asking.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

@@ -37,6 +37,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
                          "actor/pg_clipfrac"),
     "clip_frac/low": ("clip_ratio/low_mean",),
     "clip_frac/high": ("clip_ratio/high_mean",),
+    "sampling/logp_difference": ("sampling/sampling_logp_difference/mean",),
     "completions/mean_length": ("completion_length", "response_length/mean"),
     "completions/truncated_frac": ("completions/clipped_ratio", "response_length/clip_ratio"),
     "value_loss": ("loss/value_avg", "critic/vf_loss"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from labcore.doctor import doctor
 from labcore.errors import Diverged
 from labcore.files import checkpoints as checkpoint
 from labcore.runs.faults import Ended
@@ -70,7 +71,9 @@ class Training:
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
         self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
-        history = KnobHistory(row.spec, store.events_after(row.id))
+        events = store.events_after(row.id)
+        history = KnobHistory(row.spec, events)
+        self._doctor, _ = doctor.course(row.spec, store.steps_after(row.id) if row.step else (), events)
         self._steering = Steering(store, row.id, session, history.after(step), self._mark)
         self._clock = Clock(self._seconds_at(step))
         self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved
@@ -122,12 +125,18 @@ class Training:
             raise Diverged(record.step, broken)
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
+        self._examine(record)
         self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
         self._draw(record.step, record.samples, record.line)
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):
             self._save()
+
+    def _examine(self, record: Record) -> None:
+        """Log what the doctor says of a step: every few steps it looks, and mostly it says nothing."""
+        for change in self._doctor.take(record.step, record.metrics, self._session.knobs):
+            self._store.log(self._row.id, doctor.EVENT, doctor.payload(change), change.step)
 
     def _draw(self, step: int, samples: dict[str, Any] | None, line: dict[str, Any] | None) -> None:
         for pictures, content in ((self._samples, samples), (self._lines, line)):

@@ -1,10 +1,9 @@
-"""Which charts a run has, what they say, and the hints below them."""
+"""Which charts a run has, and what they say."""
 
 import pytest
 
 from app.theme import FAMILY
 from app.training.feed import Feed, headline, panels, payload
-from app.training.hints import hints, line
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.metrics import FAMILIES, METRICS, PANELS
 from labcore.spec.run_spec import make
@@ -101,27 +100,3 @@ def test_names_at_the_ends_of_lines_are_short_and_differ_within_a_chart():
         assert len(set(names)) == len(names), panel.key
         if len(names) > 1:
             assert all(len(name) <= 16 for name in names), names
-
-
-def test_groups_that_agree_are_said_with_their_share_only_while_they_are_many():
-    half = feed({"frac_reward_zero_std": 0.5})
-    most = feed({"frac_reward_zero_std": 0.2}, {"frac_reward_zero_std": 0.71})
-    assert hints(half.spec, half.steps) == hints(half.spec, []) == []
-    assert hints(most.spec, most.steps) == ["71\u202f% of the groups agree: no gradient from them."]
-    assert hints(most.spec, most.until(1)) == []  # it is said of the step that is shown
-    mean = feed({"frac_reward_zero_std": 0.9}, algorithm="reinforce")  # its baseline is the batch's, not the group's
-    assert hints(mean.spec, mean.steps) == []
-
-
-@pytest.mark.parametrize(("pairs", "exact", "said"), [(0.9, 0.3, True), (0.9, 0.38, False), (0.54, 0.3, False)])
-def test_a_preference_run_whose_pairs_improve_while_its_answers_do_not_says_so(pairs, exact, said):
-    found = feed({"rewards/accuracies": 0.5, "exact_match": 0.42}, {"rewards/accuracies": pairs},
-                 {"rewards/accuracies": pairs, "exact_match": exact}, {"rewards/accuracies": pairs}, algorithm="dpo")
-    assert hints(found.spec, found.steps) == ([
-        "Pair accuracy rose from 0.500 to 0.900 while exact match fell from 0.420 to 0.300: the pairs are separated "
-        "better, the sampled answers are worse."] if said else [])
-
-
-def test_the_place_of_hints_is_kept_where_there_are_none():
-    assert line([]) == '<div class="rl-hints" role="status">&nbsp;</div>'
-    assert line(["a < b.", "c."]) == '<div class="rl-hints" role="status">a &lt; b. c.</div>'

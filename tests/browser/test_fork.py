@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from labcore.catalog.metrics import METRICS
+from labcore.doctor import doctor
+from labcore.doctor.finding import Change, Finding
 from labcore.files import paths
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -94,3 +96,19 @@ def test_a_fork_with_the_parents_value_repeats_it_and_with_another_one_it_does_n
     page.keyboard.press("Escape")
     page.get_by_role("link", name=re.compile("Compare with its parent")).click(timeout=SLOW)
     page.wait_for_url(re.compile(rf"compare\?runs={run_id}(,|%2C){other}"), timeout=SLOW)
+
+    found = Finding("The steps are too big", "gradient norm 0.3 → 4 in steps 4 to 8", "A lower learning rate.",
+                    "learning_rate", 0.0002, "step_too_big", "problem")
+    store.log(run_id, doctor.EVENT, doctor.payload(Change(8, found.rule, found)), 8)
+    heights = []
+    for step in (1, 9):  # its place is kept where nothing is wrong
+        page.goto(f"{server.url}/llm?run={run_id}&at={step}")
+        row = page.locator(".st-key-doctor")
+        expect(row.get_by_role("button", name="Fork with η")).to_have_count(int(step > 8), timeout=SLOW)
+        heights.append(row.bounding_box()["height"])
+    assert heights[0] == heights[1]
+    expect(row.get_by_text("gradient norm 0.3 → 4")).to_be_visible()
+    row.get_by_role("button", name="Fork with η 0.0007 → 0.0002").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("spinbutton", name=re.compile("Learning rate"))).to_have_value("0.0002", timeout=SLOW)
+    expect(dialog.get_by_role("button", name="Fork from step 5")).to_be_visible()

@@ -103,7 +103,8 @@ function flagsOf(marks, range, pixels) {
   }
   let free = pixels;
   for (const flag of flags.reverse()) {
-    const words = flag.marks.length > 1 ? `${flag.marks.length} changes` : flag.marks[0].text;
+    const kind = flag.marks.some(({ verdict }) => verdict) ? "events" : "changes";
+    const words = flag.marks.length > 1 ? `${flag.marks.length} ${kind}` : flag.marks[0].text;
     const at = place(flag), long = words.length * LETTER;
     flag.right = flag === flags[0] && at + long > pixels;
     const room = flag.right ? Math.max(at - (flags[1] ? place(flags[1]) + NEAR : 0), NEAR) : free - at;

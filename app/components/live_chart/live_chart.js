@@ -92,15 +92,15 @@ function describe(chart, panel) {
       : `${panel.title} over ${chart.axis}: from ${format(start, 3)} to ${format(last, 3)} ${first.unit}` });
 }
 
-// A click on the words of a knob's marker asks what if.
+// A click on the words of a knob's marker asks what if; a verdict of the doctor is only read.
 function marksFor(chart) {
   const { ground, line, ink, font } = chart.theme;
   const hoverlabel = { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink, family: font } };
   return chart.markers.map((marker) => {
-    const { run, event, text, step } = marker, asks = event !== null;
+    const { run, event, text, step, verdict } = marker, asks = event !== null;
     const click = () => asks && chart.trigger("marker", { run, event, at: Date.now() });
     const hovertext = escaped(text) + (asks ? "<br>What if? Fork from before this change" : "");
-    return { x: markerAt(chart, marker), text, click, when: `from step ${step + 1}`,
+    return { x: markerAt(chart, marker), text, click, verdict, when: verdict ? `at step ${step}` : `from step ${step + 1}`,
       more: { captureevents: asks, hoverlabel, hovertext } };
   });
 }

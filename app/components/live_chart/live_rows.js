@@ -90,7 +90,7 @@ function smoother(weight, breaks) {
 }
 
 function breaksOf(chart, run) {
-  return chart.markers.filter((marker) => marker.run === run).map((marker) => markerAt(chart, marker))
+  return chart.markers.filter((marker) => marker.run === run && !marker.verdict).map((marker) => markerAt(chart, marker))
     .sort((a, b) => a - b);
 }
 

@@ -1,0 +1,112 @@
+"""The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and what mends it as a button.
+
+Its place is kept where nothing is wrong, so that nothing below it moves.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.lab import active, lab
+from app.training import forking
+from app.training.feed import Feed
+from labcore.catalog.knob import Knob, Value, shown
+from labcore.doctor import doctor
+from labcore.doctor.finding import Finding
+from labcore.errors import LabError
+from labcore.runs import fork
+from labcore.spec.run_spec import RunSpec, knobs_of, with_knob
+from labcore.store.rows import RunRow
+
+WORDS = {"problem": "Problem", "warning": "Warning", "note": "Note"}
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A button that mends: `label`, and whether it sets the knob of the going run or asks for a fork."""
+
+    label: str
+    forks: bool
+
+
+def show(run: RunRow, feed: Feed, at: int | None, steered: bool) -> None:
+    """What holds at step `at` (None: the newest). `steered`: the knobs beside it are those of this run."""
+    found = doctor.holding(feed.events, at)
+    with st.container(key="doctor", horizontal=True, vertical_alignment="center", gap="small"):
+        st.html(line([finding for _, finding in found]))
+        if not found:
+            return
+        mend = _mender(run, feed, at) if steered else lambda place, since, finding: None
+        mend("line", *found[0])
+        with st.popover(f"+{len(found) - 1} more" if found[1:] else "Details", key="doctor_more"):
+            for since, finding in found:
+                st.html(details(since, finding))
+                mend("list", since, finding)
+
+
+def line(found: list[Finding]) -> str:
+    """The most severe finding as one line of HTML; an empty one where there is none."""
+    if not found:
+        return '<div class="rl-doctor" role="status">&nbsp;</div>'
+    ink, first = html.escape, found[0]
+    return (f'<div class="rl-doctor rl-{first.severity}" role="status" title="{ink(f"{first.text}. {first.fix}")}">'
+            f"<i>{WORDS[first.severity]}</i><b>{ink(first.verdict)}</b><span>: {ink(first.evidence)}</span></div>")
+
+
+def details(since: int, finding: Finding) -> str:
+    """All of a finding as HTML."""
+    ink = html.escape
+    return (f'<div class="rl-finding rl-{finding.severity}"><i>{WORDS[finding.severity]}</i>'
+            f"<b>{ink(finding.verdict)}</b>, seen at step {since:,}<br>{ink(finding.evidence[:1].upper())}"
+            f'{ink(finding.evidence[1:])}.<br><span class="rl-muted">What helps: {ink(finding.fix)}</span></div>')
+
+
+def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Finding) -> Remedy | None:
+    """The button of a finding; None where no knob mends it, or the knob has been moved since.
+
+    `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there.
+    """
+    knob = next((knob for knob in knobs_of(spec.row, spec.task_row) if knob.key == finding.knob), None)
+    if knob is None or values[knob.key] == finding.value or finding.value is None:
+        return None
+    forks = not going or knob.effect == "restart"
+    if forks and knob not in fork.movable(spec, spec.algorithm):
+        return None
+    try:
+        knob.check(finding.value) if forks else with_knob(spec, knob.key, finding.value)
+    except LabError:  # beyond what the model or the other knobs allow
+        return None
+    return Remedy(("Fork with " if forks else "") + change(knob, values[knob.key], finding.value), forks)
+
+
+def change(knob: Knob, before: Value, after: Value) -> str:
+    """ "η 0.001 → 0.0003"; of a choice its new value alone."""
+    return f"{knob.name}: {shown(after)}" if knob.choices else f"{knob.name} {shown(before)} → {shown(after)}"
+
+
+def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Finding], None]:
+    """Draws the button of a finding at a place of its own."""
+    values, going = feed.knobs(at), active(run) and at is None
+
+    def mend(place: str, since: int, finding: Finding) -> None:
+        found = remedy(run.spec, going, values, finding)
+        if found is None:
+            return
+        do, icon = (_fork, "call_split") if found.forks else (_set, "build")
+        st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,
+                  args=(run.id, finding, since), help=finding.fix)
+
+    return mend
+
+
+def _set(run_id: str, finding: Finding, since: int) -> None:
+    lab().store.ask(run_id, "set", {"knob": finding.knob, "value": finding.value})
+
+
+def _fork(run_id: str, finding: Finding, since: int) -> None:
+    assert finding.value is not None  # else it has no button
+    forking.wish_with(run_id, finding.knob, finding.value, since)

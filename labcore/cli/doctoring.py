@@ -1,0 +1,99 @@
+"""`doctor`: what the doctor says of runs, and of metrics of other tools."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from labcore.compare import foreign
+from labcore.compare.loading import load
+from labcore.compare.statistics import FEWEST
+from labcore.compare.table import groups
+from labcore.doctor.doctor import course, payload
+from labcore.doctor.finding import Change, Finding
+from labcore.doctor.rules import ordered
+from labcore.doctor.seeds import few_seeds
+from labcore.errors import LabError
+from labcore.files.jsonl import read_bytes
+from labcore.store.store import Store
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run: what holds at its last step, and all that began and ended before."""
+
+    name: str
+    step: int
+    findings: list[Finding]
+    said: list[Change]
+
+    def since(self, finding: Finding) -> int:
+        """The step at which a finding that holds began."""
+        return max(change.step for change in self.said if change.rule == finding.rule)
+
+
+def add_to(add) -> None:
+    """Add the command to the parser by its `add(name, command, help)`."""
+    sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and what mends it")
+    sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run, or a metrics CSV of TRL, W&B or the "
+                     "lab; of several it also says whether their seeds suffice to compare them")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Print the findings. Returns 0 whatever they are: a finding is an answer, not a failure."""
+    store = Store()
+    traces = load(store, options.runs) if len(options.runs) > 1 else []
+    reports = [report for name in options.runs for report in _reports(store, name)]
+    few = few_seeds({group.label: len(group.traces) for group in groups(traces)}, FEWEST) if traces else None
+    if options.json:
+        print(json.dumps({"runs": [_as_json(report) for report in reports],
+                          "together": [asdict(few)] if few else []}, ensure_ascii=False, indent=2))
+    else:
+        print("\n\n".join([*map(_in_words, reports), *(["\n".join(["Together", *_lines(few)])] if few else [])]))
+    return 0
+
+
+def _reports(store: Store, name: str) -> list[Report]:
+    """Of a run, or of each run in a CSV file."""
+    if Path(name).suffix.lower() in foreign.SUFFIXES:
+        if not Path(name).exists():
+            raise LabError(f"There is no file {name}: check the path.")
+        found = foreign.parse(Path(name).name, read_bytes(Path(name)))
+        return [_report(name if len(found) == 1 else f"{name} {run.label}", run.rows[-1].step, *course(None, run.rows))
+                for run in found]
+    row, rows = store.run(name), store.steps_after(name)
+    if not rows:
+        raise LabError(f"The run {name} has no step yet: ask the doctor when it has made some.")
+    return [_report(name, rows[-1].step, *course(row.spec, rows, store.events_after(name)))]
+
+
+def _report(name: str, step: int, after: Any, said: list[Change]) -> Report:
+    return Report(name, step, after.findings, said)
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    return {"run": report.name, "step": report.step,
+            "findings": [asdict(each) | {"since": report.since(each)} for each in report.findings],
+            "course": [{"step": change.step} | payload(change) for change in report.said]}
+
+
+def _in_words(report: Report) -> str:
+    """The findings that hold, then those that have passed."""
+    passed = ordered([change.finding for change in report.said if change.finding
+                      and all(change.finding.rule != each.rule for each in report.findings)])
+    lines = [f"{report.name}, step {report.step:,}: " + ("healthy" if not report.findings else
+             f"{len(report.findings)} finding{'s' if len(report.findings) > 1 else ''}")]
+    for each in report.findings:
+        lines += _lines(each, f" (since step {report.since(each):,})")
+    lines += [f"  passed   {text}" for text in dict.fromkeys(each.text for each in passed)]
+    return "\n".join(lines)
+
+
+def _lines(each: Finding, since: str = "") -> Sequence[str]:
+    mends = f" --set {each.knob}={each.value}" if each.knob else ""
+    return [f"  {each.severity:<8} {each.text}{since}", f"           What mends it: {each.fix}{mends}"]

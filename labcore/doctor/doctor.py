@@ -1,0 +1,99 @@
+"""The doctor at a run's side: takes its rows one by one, looks every few steps, and says what begins and what ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from labcore.catalog.knob import Value
+from labcore.doctor.finding import Change, Finding
+from labcore.doctor.patient import Patient
+from labcore.doctor.rules import READS, RULES, Rule, ordered
+from labcore.doctor.series import Memory
+from labcore.runs.knob_history import KnobHistory
+from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.rows import Event, Step
+
+EVERY = 5  # steps between two looks
+OPENS, CLOSES = 2, 3  # looks in a row after which a finding is made, and after which it has passed
+EVENT = "doctor"  # kind of event
+
+
+class Doctor:
+    """What holds of one run, step after step. Without a spec it is one of another tool: its knobs are not known."""
+
+    def __init__(self, spec: RunSpec | None = None):
+        self._memory = Memory(READS)
+        self._patient = Patient(self._memory) if spec is None else Patient(
+            self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
+        self._open: dict[str, Finding] = {}
+        self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
+        self._taken = 0
+
+    @property
+    def step(self) -> int:
+        """The last step that it was given."""
+        return self._memory.step
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What holds, the most severe first."""
+        return ordered(list(self._open.values()))
+
+    def take(self, step: int, metrics: Mapping[str, float], knobs: Mapping[str, Value] | None = None) -> list[Change]:
+        """Take a row, with the knobs that it was made with; what began and ended by it, mostly nothing."""
+        if step <= self.step:
+            return []
+        self._memory.add(step, metrics)
+        self._taken += 1
+        if self._taken % EVERY:
+            return []
+        patient = replace(self._patient, knobs=knobs or self._patient.knobs)
+        return [change for rule in RULES if (change := self._look(rule, patient))]
+
+    def _look(self, rule: Rule, patient: Patient) -> Change | None:
+        held = rule.key in self._open
+        found = rule.look(replace(patient, held=held))
+        if (found is not None) == held:
+            self._seen.pop(rule.key, None)
+            return None
+        self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
+        if self._seen[rule.key] < (CLOSES if held else OPENS):
+            return None
+        del self._seen[rule.key]
+        if found is None:
+            del self._open[rule.key]
+        else:
+            self._open[rule.key] = found
+        return Change(self.step, rule.key, found)
+
+
+def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:
+    """The doctor after all of a run's steps, and what it said on the way."""
+    doctor, history = Doctor(spec), KnobHistory(spec, events) if spec else None
+    said = [change for step in steps
+            for change in doctor.take(step.step, step.metrics, history.at(step.step) if history else None)]
+    return doctor, said
+
+
+def payload(change: Change) -> dict[str, object]:
+    """What the event of a change holds."""
+    return change.finding.payload if change.finding else {"rule": change.rule, "holds": False,
+                                                          "text": f"passed: {change.rule.replace('_', ' ')}"}
+
+
+def said(events: Iterable[Event]) -> list[Change]:
+    """What the doctor said in the events of a run, in their order; `finding` is None where a rule has passed."""
+    return [Change(event.step, event.payload["rule"], Finding.of(event.payload) if event.payload["holds"] else None)
+            for event in events if event.kind == EVENT]
+
+
+def holding(events: Iterable[Event], step: int | None = None) -> list[tuple[int, Finding]]:
+    """What held at a step (None: now), each with the step at which it began, the most severe first."""
+    found: dict[str, tuple[int, Finding]] = {}
+    for change in said(events):
+        if step is None or change.step <= step:
+            found.pop(change.rule, None)
+            if change.finding:
+                found[change.rule] = change.step, change.finding
+    return [found[each.rule] for each in ordered([each for _, each in found.values()])]

@@ -1,0 +1,52 @@
+"""What the doctor says: a verdict, its evidence, and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from labcore.catalog.knob import Value
+
+Severity = Literal["problem", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict. `evidence` are the numbers with their steps; `fix` says what to do.
+
+    Where another value of one knob mends it, `knob` and `value` are these. `rule` is the key of the rule that made it.
+    """
+
+    verdict: str
+    evidence: str
+    fix: str
+    knob: str = ""
+    value: Value | None = None
+    rule: str = ""
+    severity: Severity = "warning"
+
+    @property
+    def text(self) -> str:
+        """Verdict and evidence as one line."""
+        return f"{self.verdict}: {self.evidence}"
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """What the event of its beginning holds; `of` reads it back."""
+        return asdict(self) | {"holds": True, "text": self.text}
+
+    @staticmethod
+    def of(payload: Mapping[str, Any]) -> Finding:
+        """The finding in an event's payload."""
+        return Finding(**{key: payload[key] for key in Finding.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Change:
+    """At `step` the finding of a rule began (`finding`), or ended (`finding` is None)."""
+
+    step: int
+    rule: str
+    finding: Finding | None = field(default=None)

@@ -1,0 +1,168 @@
+"""Rules about updates: their size, their clip, the critic, and how far they have led."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from labcore.catalog import inactive
+from labcore.doctor.finding import Finding
+from labcore.doctor.patient import Patient, number, share
+from labcore.doctor.signal import stronger_kl
+
+# A clip share of 0.1 to 0.2 is usual for PPO (Huang et al. 2022, "37 implementation details"); above 0.3 the passes
+# over a batch mostly fight the clip.
+CLIPPED = 0.3
+JUMP = 5.0  # times its own median before: far beyond the noise of a batch
+JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
+LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
+GRADIENT_JUMP = 10.0
+GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
+# Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
+STEP_KL = 0.15
+# One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. Gao et al. 2023
+# (arXiv:2210.10760) see the gold reward fall at sequence KLs of that size.
+KL_FAR = 1.0
+KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer small (nats/token)
+CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
+ENOUGH = 20  # rows without a clipped token before it is taken for one update per batch
+LOSS_ZERO = 0.01  # of the gradient's norm
+GRADIENT_LIVES = 0.01
+# A quarter of the usual clip range ε = 0.2: the ratio is off by this much before anything was learnt.
+MISMATCH = 0.05
+MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
+FEW = 5  # rows
+_ONE = (("updates_per_batch", 2), ("epochs", 2))
+_CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
+
+
+def loss_is_zero(patient: Patient) -> Finding | None:
+    """On policy with centred advantages the loss is near 0 whatever is learnt."""
+    if not (_one_update(patient) if patient.knobs else _seems_on_policy(patient)):
+        return None
+    loss, norm = (abs(patient["loss"].mean()), patient["grad_norm"].mean())
+    if norm < GRADIENT_LIVES or not patient.below(loss, LOSS_ZERO * norm):
+        return None
+    return Finding("A loss near 0 is normal here", f"loss {number(patient['loss'].mean())}, gradient norm "
+                   f"{number(norm)} in {patient.when('loss')}; with centred advantages and ratios of 1 the terms "
+                   "cancel and the gradient does not", "Nothing to mend: watch the reward.")
+
+
+def clip_cannot_act(patient: Patient) -> Finding | None:
+    """One update per batch: every ratio is 1."""
+    if patient.knobs:
+        if not _one_update(patient):
+            return None
+        evidence = inactive.ONE_UPDATE
+    elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
+        return None
+    else:
+        evidence = f"no token was clipped in {patient.when('clip_frac/region', 40)}, as with one update per batch"
+    fix = next((patient.fix(key, value) for key, value in _ONE if key in patient.declared), {})
+    return Finding("The clip cannot act", evidence, "Two or more updates per batch, or leave it so: it is on policy.",
+                   **fix)
+
+
+def _seems_on_policy(patient: Patient) -> bool:
+    """The same of metrics of another tool, by what they show: a reward, and no token clipped."""
+    clipped = patient["clip_frac/region"].last(40) if "clip_frac/region" in patient else []
+    return "reward" in patient and "rewards/accuracies" not in patient and not any(clipped)
+
+
+def _one_update(patient: Patient) -> bool:
+    """Whether each batch gets one update, by an algorithm that has something to clip."""
+    return any(key in patient.declared and inactive.reason(key, patient.knobs) == inactive.ONE_UPDATE
+               for key in _CLIPS)
+
+
+def step_too_big(patient: Patient) -> Finding | None:
+    """The newest updates went much further than those before, or the clip has to hold most of them."""
+    said = next(filter(None, (sign(patient) for sign in (_clipped, _leap, _kl_jump, _kl_step, _gradient))), "")
+    if not said:
+        return None
+    return Finding("The steps are too big", said, "A lower learning rate, or fewer updates per batch.",
+                   **patient.scaled("learning_rate", 1 / 3))
+
+
+def _clipped(patient: Patient) -> str:
+    found = patient["clip_frac/region"].mean(5) if "clip_frac/region" in patient else 0.0
+    return (f"{share(found)} of the tokens or actions clipped in {patient.when('clip_frac/region', 5)}"
+            if patient.above(found, CLIPPED) else "")
+
+
+def _leap(patient: Patient) -> str:
+    """A KL that a single step more than doubled, by a nat per token at least."""
+    found = patient["kl"].last() if "kl" in patient else []
+    leaps = [(now, before) for before, now in pairwise(found) if now > 2 * before and now - before > LEAP]
+    if not leaps:
+        return ""
+    now, before = leaps[-1]
+    return f"one step took the KL to the reference from {number(before)} to {number(now)} nats/token, in " \
+           f"{patient.when('kl')}"
+
+
+def _kl_jump(patient: Patient) -> str:
+    if "kl" not in patient or patient["kl"].count < 20:
+        return ""
+    before, now = patient["kl"].median(20, before=3), patient["kl"].mean(3)
+    jumped = patient.above(now, max(JUMP_KL, JUMP * before))
+    return f"KL to the reference {number(before)} → {number(now)} nats/token at {patient.when('kl', 3)}" \
+        if jumped else ""
+
+
+def _kl_step(patient: Patient) -> str:
+    found = patient["kl/step"].median(5) if "kl/step" in patient else 0.0
+    return f"KL of the step {number(found)} nats in {patient.when('kl/step', 5)}" \
+        if patient.above(found, STEP_KL) else ""
+
+
+def _gradient(patient: Patient) -> str:
+    if "grad_norm" not in patient or patient["grad_norm"].count < 25:
+        return ""
+    before, now = patient["grad_norm"].median(20, before=5), patient["grad_norm"].median(5)
+    jumped = before > 0 and patient.above(now, max(GRADIENT, GRADIENT_JUMP * before))
+    return f"gradient norm {number(before)} → {number(now)} in {patient.when('grad_norm', 5)}" if jumped else ""
+
+
+def kl_runaway(patient: Patient) -> Finding | None:
+    """The policy is far from the reference, or leaves it faster and faster."""
+    now, before = patient["kl"].mean(5), patient["kl"].mean(before=20)
+    grows = now > KL_GROWN and before > 0 and patient.above(now, KL_GROWTH * before)
+    if grows:
+        verdict, said = "The KL runs away", f"{number(before)} → {number(now)} nats/token within twenty steps"
+    elif patient.above(now, KL_FAR):
+        verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
+    else:
+        return None
+    return Finding(verdict, f"{said} in {patient.when('kl', 5)}", "A stronger KL penalty, or a lower learning rate.",
+                   **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
+
+
+def critic_lags(patient: Patient) -> Finding | None:
+    """The critic predicts returns worse than a constant would. Once nearly all answers are right, returns hardly vary
+    and there is little to explain."""
+    found = patient["explained_variance"].median()
+    if patient.solved:
+        return None
+    if not (found < CRITIC or (patient.held and found < 0.1)):
+        return None
+    return Finding("The critic lags behind", f"explained variance {number(found)} in "
+                   f"{patient.when('explained_variance')}: below 0 a constant guess is better", "A higher learning "
+                   "rate of the critic, or a lower one of the policy.", **patient.scaled("critic_learning_rate", 3))
+
+
+def precision_mismatch(patient: Patient) -> Finding | None:
+    """The sampler and the trainer give one token different log-probabilities."""
+    apart, largest = "sampling/logp_difference", "ratio/max"
+    if apart in patient and patient[apart].count >= FEW:
+        found = patient[apart].mean()
+        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token"
+    elif largest in patient and patient[largest].count >= FEW and _one_update(patient):
+        apart, found = largest, patient[largest].median()
+        holds, said = patient.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
+    else:
+        return None
+    if not holds:
+        return None
+    return Finding("Sampler and trainer disagree", f"{said} in {patient.when(apart)}, before any update on the batch",
+                   "Full precision, the same weights on both sides, or truncated importance weights.",
+                   **patient.fix("dtype", "fp32"))

@@ -1,0 +1,65 @@
+"""`doctor` as a user meets it: of runs, and of metrics of other tools."""
+
+import json
+
+from labcore.cli.main import main
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from tests.cli.test_cli import refused
+
+
+def seeded(store: Store, share: float, seed: int = 0) -> str:
+    """A run of 40 steps in which such a share of the groups agrees."""
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=40, seed=seed), mine=True)
+    store.set_state(run_id, "running")
+    for step in range(1, 41):
+        store.append(run_id, Record(step, step, {"reward": 0.3, "frac_reward_zero_std": share, "kl": 0.01}), step)
+    return run_id
+
+
+def test_a_run_with_a_finding_and_what_mends_it(capsys):
+    run_id = seeded(Store(), 0.8)
+    assert main(["doctor", run_id]) == 0
+    head, said, fix = capsys.readouterr().out.splitlines()
+    assert head == f"{run_id}, step 40: 1 finding"
+    assert said.startswith("  warning  Most groups give no gradient: 80") and said.endswith("(since step 15)")
+    assert fix.endswith("--set group_size=16")
+
+
+def test_a_healthy_run_and_several_with_one_seed(capsys):
+    store = Store()
+    fine, ill = seeded(store, 0.1), seeded(store, 0.8, seed=1)
+    assert main(["doctor", fine]) == 0
+    assert capsys.readouterr().out == f"{fine}, step 40: healthy\n"
+    assert main(["doctor", fine, ill, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [[each["rule"] for each in run["findings"]] for run in found["runs"]] == [[], ["zero_variance"]]
+    assert found["runs"][1]["findings"][0]["since"] == found["runs"][1]["course"][0]["step"] == 15
+    assert found["together"][0]["verdict"] == "Too few seeds to compare"
+
+
+def test_metrics_of_another_tool_and_what_has_passed(capsys, tmp_path):
+    path = tmp_path / "log_history.csv"
+    gap = "sampling/sampling_logp_difference/mean"
+    path.write_text(f"step,reward,kl,clip_ratio/region_mean,{gap}\n" + "".join(
+        f"{step},0.3,{2 if step < 40 else 0.01},0,0.2\n" for step in range(1, 101)))
+    assert main(["doctor", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "Sampler and trainer disagree: log-probabilities differ by 0.2 nats/token" in said
+    assert "The clip cannot act: no token was clipped" in said
+    assert "  passed   The policy is far from the reference: KL 2 nats/token" in said and "--set" not in said
+
+
+def test_what_cannot_be_examined_is_one_sentence(capsys, tmp_path):
+    assert "There is no file nowhere.csv: check the path." in refused(capsys, "doctor", "nowhere.csv")
+    assert "no step column" in refused(capsys, "doctor", str(_file(tmp_path, "a,b\n1,2\n")))
+    assert "There is no run" in refused(capsys, "doctor", "grpo-sort-none")
+    empty = Store().create(make(algorithm_key="grpo", task_key="sort"), mine=True)
+    assert "has no step yet" in refused(capsys, "doctor", empty)
+
+
+def _file(folder, text):
+    path = folder / "metrics.csv"
+    path.write_text(text)
+    return path

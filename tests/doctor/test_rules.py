@@ -1,0 +1,279 @@
+"""Each rule has a run that triggers it and one just beside it that does not; healthy runs trigger none."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payload, said
+from labcore.doctor.finding import SEVERITIES, Finding
+from labcore.doctor.rules import READS, RULES
+from labcore.doctor.seeds import few_seeds
+from labcore.doctor.series import BLOCK, RECENT, Series
+from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.store.rows import EVENTS, Event, Step
+
+RECORDED = Path(__file__).parent / "recorded"
+Row = dict[str, float]
+
+
+def spec_of(algorithm: str = "grpo", **knobs) -> RunSpec:
+    return make(algorithm_key=algorithm, task_key="sort", steps=300, knobs=knobs)
+
+
+def steps(row: Callable[[int], Row], count: int = 60) -> list[Step]:
+    return [Step(at, 10 * at, 0, float(at), row(at)) for at in range(1, count + 1)]
+
+
+def found(spec: RunSpec | None, row: Callable[[int], Row], count: int = 60) -> dict[str, Finding]:
+    """What holds after `count` steps, by rule."""
+    return {each.rule: each for each in course(spec, steps(row, count))[0].findings}
+
+
+def well(at: int) -> Row:
+    """A run of GRPO that learns, and has far to go still."""
+    return {"reward": 0.3 + 0.005 * at, "reward_std": 0.45, "exact_match": 0.3 + 0.005 * at, "kl": 0.001 * at,
+            "frac_reward_zero_std": 0.2, "entropy": 1 - 0.005 * at, "clip_frac/region": 0.05, "grad_norm": 0.5,
+            "loss": 0.02, "completions/mean_length": 7.0, "completions/truncated_frac": 0.05, "ratio/max": 1.5}
+
+
+def pairs(at: int) -> Row:
+    """A run of DPO that learns; it is measured by sampling at every tenth step."""
+    row = {"rewards/accuracies": min(0.95, 0.5 + 0.02 * at), "logps/chosen": -1.5, "logps/rejected": -12 - 0.1 * at,
+           "entropy": 0.9, "loss": 0.5, "grad_norm": 2.0}
+    return row | ({"exact_match": 0.4 + 0.001 * at, "reward": 0.4 + 0.001 * at} if at == 1 or at % 10 == 0 else {})
+
+
+def flat(**values: float) -> Callable[[int], Row]:
+    """`well` with other values."""
+    return lambda at: well(at) | values
+
+
+def grows(key: str, start: float, by: float, row: Callable[[int], Row] = well, **values: float) -> Callable[[int], Row]:
+    """A row in which one metric moves by `by` a step."""
+    return lambda at: row(at) | values | {key: start + by * at}
+
+
+def drops(key: str, before: float, after: float, at_step: int = 40, **values: float) -> Callable[[int], Row]:
+    """`well`, in which one metric is another one from a step on."""
+    return lambda at: well(at) | values | {key: before if at < at_step else after}
+
+
+def measured(start: float, by: float, row: Callable[[int], Row] = pairs) -> Callable[[int], Row]:
+    """`row` with this exact match where it is measured."""
+    return lambda at: row(at) | ({"exact_match": start + by * at} if "exact_match" in row(at) else {})
+
+
+STUCK = {"reward": 0.4, "exact_match": 0.4}  # not learning, and far from solved
+ONE = {"updates_per_batch": 1, "mini_batches": 1}
+
+# rule: (algorithm, its knobs, rows that trigger it, rows beside them that do not)
+PRESETS = {
+    "no_signal": [("grpo", {}, flat(reward=0, exact_match=0, reward_std=0), flat(reward=0.01, reward_std=0.1)),
+                  ("grpo", {}, flat(frac_reward_zero_std=0.98, **STUCK), flat(frac_reward_zero_std=0.4, **STUCK)),
+                  ("sft", {}, flat(reward_std=0, reward=0), flat(reward_std=0, reward=0, mean_token_accuracy=0.4))],
+    "zero_variance": [
+        ("grpo", {}, flat(frac_reward_zero_std=0.55), flat(frac_reward_zero_std=0.45)),
+        ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=0.7, reward=0.85, exact_match=0.85)),
+        ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=1.0, reward_std=0.0))],
+    "entropy_collapse": [
+        ("grpo", {}, drops("entropy", 1.0, 0.08, **STUCK), drops("entropy", 1.0, 0.15, **STUCK)),
+        ("grpo", {}, drops("entropy", 1.0, 0.05, **STUCK), drops("entropy", 1.0, 0.05)),
+        ("grpo", {}, drops("entropy", 1.0, 0.05, **STUCK),
+         drops("entropy", 1.0, 0.05, reward=0.95, exact_match=0.95))],
+    "step_too_big": [
+        ("grpo", {}, flat(**{"clip_frac/region": 0.35}), flat(**{"clip_frac/region": 0.25})),
+        ("grpo", {}, drops("kl", 0.02, 1.2, 55), drops("kl", 0.02, 0.25, 55)),  # a leap by one step
+        ("grpo", {}, drops("kl", 0.08, 0.9, 52), drops("kl", 0.6, 0.9, 52)),  # five times its median
+        ("grpo", {}, drops("grad_norm", 0.3, 4.0, 50), drops("grad_norm", 0.3, 2.0, 50)),
+        ("grpo", {}, drops("grad_norm", 0.3, 4.0, 50), drops("grad_norm", 0.03, 0.9, 50)),
+        ("grpo", {}, flat(**{"kl/step": 0.2}), flat(**{"kl/step": 0.1}))],
+    "clip_cannot_act": [("grpo", ONE, well, None), ("grpo", {}, None, well),
+                        ("cispo", ONE | {"ratio_cap": 2.0}, well, None), ("reinforce", {}, None, well)],
+    "reward_hacking": [
+        ("grpo", {}, grows("exact_match", 0.7, -0.005), grows("exact_match", 0.7, 0.005)),
+        ("grpo", {}, grows("exact_match", 0.7, -0.005), grows("exact_match", 0.7, -0.005, reward=0.5)),
+        ("grpo", {}, grows("reward/verifier", 0.6, -0.01), grows("reward/verifier", 0.6, -0.0005))],
+    "answers_worse": [("dpo", {}, measured(0.45, -0.003), measured(0.45, -0.001)),
+                      ("dpo", {}, measured(0.45, -0.003),
+                       lambda at: measured(0.45, -0.003)(at) | {"rewards/accuracies": 0.8})],
+    "length_bias": [
+        ("grpo", {}, grows("completions/mean_length", 5, 0.1, **STUCK), grows("completions/mean_length", 5, 0.02,
+                                                                             **STUCK)),
+        ("grpo", {}, grows("completions/mean_length", 5, 0.1, **STUCK), grows("completions/mean_length", 5, 0.1))],
+    "truncation": [("grpo", {}, flat(**{"completions/truncated_frac": 0.25}),
+                    flat(**{"completions/truncated_frac": 0.15})),
+                   ("sft", {}, flat(**{"completions/truncated_frac": 0.25}),
+                    flat(**{"completions/truncated_frac": 0.25, "mean_token_accuracy": 0.4}))],
+    "critic_lags": [("ppo", {}, flat(explained_variance=-0.1), flat(explained_variance=0.05)),
+                    ("ppo", {}, flat(explained_variance=-0.1), flat(explained_variance=-3, reward=0.95,
+                                                                    exact_match=0.95))],
+    "displacement": [
+        ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)), grows("logps/chosen", -1, -0.01,
+                                                                              measured(0.4, 0))),
+        ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)), grows("logps/chosen", -1, 0.05)),
+        ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)),
+         grows("logps/chosen", -1, -0.05, measured(0.4, 0.005))),
+        ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)),
+         lambda at: grows("logps/chosen", -1, -0.05, measured(0.4, 0))(at) | {"logps/rejected": -12 + 0.1 * at})],
+    "kl_runaway": [("grpo", {}, flat(kl=1.1), flat(kl=0.9)),
+                   ("grpo", {}, lambda at: well(at) | {"kl": 0.01 * 1.07**at}, grows("kl", 0, 0.008))],
+    "precision_mismatch": [
+        ("grpo", {}, flat(**{"sampling/logp_difference": 0.06}), flat(**{"sampling/logp_difference": 0.04})),
+        ("grpo", ONE | {"dtype": "bf16"}, flat(**{"ratio/max": 1.3}), flat(**{"ratio/max": 1.1})),
+        ("grpo", ONE, flat(**{"ratio/max": 1.3}), None), ("grpo", {}, None, flat(**{"ratio/max": 1.3}))],
+    "loss_is_zero": [("grpo", ONE, flat(loss=0.001), flat(loss=0.02)),
+                     ("grpo", ONE, flat(loss=0.0), flat(loss=0.0, grad_norm=0.0)),
+                     ("grpo", ONE, flat(loss=0.0), None), ("grpo", {}, None, flat(loss=0.0))],
+}
+CASES = [(rule, *case) for rule, cases in PRESETS.items() for case in cases]
+
+
+def test_every_rule_has_presets_that_trigger_it_and_presets_that_do_not():
+    assert [rule.key for rule in RULES] == [*dict.fromkeys(rule.key for rule in RULES)]
+    assert {rule.key for rule in RULES} == set(PRESETS)
+    for cases in PRESETS.values():
+        assert any(sick for _, _, sick, _ in cases) and any(fine for _, _, _, fine in cases)
+
+
+@pytest.mark.parametrize(("rule", "algorithm", "knobs", "sick", "fine"), CASES)
+def test_a_rule_holds_for_its_preset_and_not_beside_it(rule, algorithm, knobs, sick, fine):
+    spec = spec_of(algorithm, **knobs)
+    if sick:
+        finding = found(spec, sick)[rule]
+        assert finding.severity in SEVERITIES and finding.verdict[0].isupper() and finding.evidence and finding.fix
+        if finding.knob:  # what mends it can be set
+            [knob] = [knob for knob in knobs_of(spec.row, spec.task_row) if knob.key == finding.knob]
+            assert knob.check(finding.value) == finding.value != spec.knobs[knob.key]
+    if fine:
+        assert rule not in found(spec, fine)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "sft"])
+def test_a_healthy_run_at_its_defaults_triggers_nothing(name):
+    """Recorded with seed 0 on sort; SFT with a target of 1."""
+    with (RECORDED / f"{name}.csv").open() as file:
+        rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+    recorded = [Step(int(row.pop("step")), 0, 0, 0.0, row) for row in rows]
+    assert len(recorded) >= 150
+    assert course(spec_of(name), recorded)[1] == course(None, recorded)[1] == []
+
+
+@pytest.mark.parametrize("row", [well, pairs])
+def test_what_learns_triggers_nothing(row):
+    assert found(spec_of("grpo" if row is well else "dpo"), row) == {} and found(None, row) == {}
+
+
+def test_the_evidence_has_the_numbers_and_their_steps():
+    finding = found(spec_of(), flat(frac_reward_zero_std=0.71))["zero_variance"]
+    assert finding.text == ("Most groups give no gradient: 71\u202f% of the groups have one reward for all their "
+                            "completions in steps 6 to 15")
+    assert (finding.knob, finding.value, finding.severity) == ("group_size", 16, "warning")
+    jump = found(spec_of(), drops("kl", 0.02, 1.2, 55))["step_too_big"]
+    assert "from 0.02 to 1.2 nats/token" in jump.evidence and (jump.knob, jump.value) == ("learning_rate", 0.00023)
+
+
+def test_what_is_solved_is_a_note_and_says_so():
+    finding = found(spec_of(), flat(reward=1.0, exact_match=1.0, reward_std=0.0))["no_signal"]
+    assert (finding.severity, finding.verdict, finding.knob) == ("note", "Nothing is left to learn", "")
+
+
+def test_groups_count_only_where_the_baseline_is_the_groups():
+    assert "zero_variance" not in found(spec_of("reinforce"), flat(frac_reward_zero_std=0.7))
+    assert "zero_variance" in found(None, flat(frac_reward_zero_std=0.7))  # of another tool nothing is known
+
+
+@pytest.mark.parametrize(("algorithm", "knobs", "fix"), [
+    ("grpo", {"beta": 0.04}, ("beta", 0.12)), ("grpo", {"beta": 0.0}, ("beta", 0.05)),
+    ("dapo", {}, ("kl_placement", "loss"))])
+def test_a_policy_that_must_stay_closer_gets_the_knob_that_acts(algorithm, knobs, fix):
+    finding = found(spec_of(algorithm, **knobs), flat(kl=2.0))["kl_runaway"]
+    assert (finding.knob, finding.value) == fix
+
+
+def test_the_most_severe_comes_first():
+    both = course(spec_of(**ONE), steps(flat(kl=2.0, **{"completions/truncated_frac": 0.5})))[0].findings
+    assert [each.severity for each in both] == sorted((each.severity for each in both), key=SEVERITIES.index)
+    assert both[0].rule == "kl_runaway" and both[-1].severity == "note"
+
+
+def test_no_rule_cries_early():
+    for rule, algorithm, knobs, sick, _ in CASES:
+        if sick and rule != "clip_cannot_act":
+            assert course(spec_of(algorithm, **knobs), steps(sick, EVERY))[1] == [], rule
+
+
+def test_a_verdict_does_not_flicker_and_ends_when_it_has_clearly_passed():
+    def row(at: int) -> Row:
+        near = 0.55 if at % 20 < 10 else 0.45  # to and fro across the limit of 0.5
+        return well(at) | {"frac_reward_zero_std": near if at <= 100 else 0.1}
+
+    said_of = [(change.step, change.finding is not None) for change in course(spec_of(), steps(row, 160))[1]
+               if change.rule == "zero_variance"]
+    assert [begins for _, begins in said_of] == [True, False]
+    assert said_of[1][0] >= 100 + CLOSES * EVERY
+
+
+def test_the_knobs_are_those_in_use():
+    doctor = Doctor(spec_of(**ONE))
+    for at in range(1, 31):
+        doctor.take(at, well(at), spec_of(**ONE).knobs)
+    assert {each.rule for each in doctor.findings} == {"precision_mismatch", "clip_cannot_act"}
+    for at in range(31, 61):
+        doctor.take(at, well(at), spec_of(updates_per_batch=2).knobs)
+    assert doctor.findings == [] and doctor.step == 60
+    assert doctor.take(60, well(60)) == []  # a step is taken once
+
+
+def test_events_hold_what_was_said_and_give_it_back():
+    def row(at: int) -> Row:
+        return well(at) | {"kl": 2.0 if at < 40 else 0.01}
+
+    changes = course(spec_of(), steps(row, 100))[1]
+    events = [Event(place, change.step, "doctor", payload(change), 0.0) for place, change in enumerate(changes)]
+    assert all(set(event.payload) <= set(EVENTS["doctor"]) for event in events)
+    assert said(events) == changes and len(changes) == 2 and changes[1].finding is None
+    [(since, finding)] = holding(events, 39)
+    assert since == changes[0].step and finding == changes[0].finding
+    assert holding(events, since - 1) == holding(events) == []
+    assert events[1].payload["text"] == "passed: kl runaway"
+
+
+def test_few_seeds():
+    one = few_seeds({"GRPO": 3, "PPO": 1}, 3)
+    assert (one.verdict, one.evidence, one.rule) == ("One seed is no evidence", "PPO has 1 seed", "one_seed")
+    assert few_seeds({"GRPO": 2}, 3).verdict == "Too few seeds to compare"
+    assert few_seeds({"GRPO": 3, "PPO": 4}, 3) is None
+
+
+def test_a_series_keeps_what_is_recent_and_means_of_the_rest():
+    series = Series()
+    for at in range(1, 101):
+        series.add(at, float(at))
+    assert (series.count, len(series.recent), len(series.blocks)) == (100, RECENT, 100 // BLOCK)
+    assert series.start == 5.5 and series.mean() == 95.5 and series.mean(5, before=10) == 88.0
+    assert series.median(3) == 99 and series.steps(5) == (96, 100)
+    assert series.peak() == (100, 95.5) and series.at(25) == 15.5 and series.at(3) == 5.5
+    assert Series().mean() == Series().median() == Series().start == 0.0
+
+
+def test_the_table_names_what_it_reads():
+    assert {"reward", "exact_match", "kl", "entropy", "sampling/logp_difference"} <= READS
+
+
+def test_a_critic_that_is_barely_better_than_a_constant_is_not_yet_well():
+    def row(at: int, later: float) -> Row:
+        return well(at) | {"explained_variance": -0.2 if at <= 60 else later}
+
+    assert "critic_lags" in found(spec_of("ppo"), lambda at: row(at, 0.05), 120)
+    assert "critic_lags" not in found(spec_of("ppo"), lambda at: row(at, 0.2), 120)
+
+
+def test_of_metrics_of_another_tool_it_is_said_what_they_show():
+    never = flat(**{"clip_frac/region": 0.0, "loss": 0.001})
+    assert set(found(None, never)) == {"clip_cannot_act", "loss_is_zero"}
+    assert "clip_cannot_act" not in found(None, never, 15)
+    assert found(None, flat(loss=0.001)) == {}  # some tokens are clipped: it is off policy
+    ill = found(None, flat(kl=2.0, reward_std=0.0, **{"clip_frac/region": 0.9}))
+    assert {"kl_runaway", "no_signal", "step_too_big"} == set(ill) and not any(each.knob for each in ill.values())

@@ -1,0 +1,60 @@
+"""What the doctor says while a run goes: real short runs that go wrong, and what is left in the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.doctor.doctor import course, said
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+from tests.runs import fake
+
+SMALL = {"prompts_per_step": 8, "group_size": 8}
+FLAT = {"reward": 0.2, "reward_std": 0.4, "frac_reward_zero_std": 0.1}
+
+
+def verdicts(store: Store, run_id: str) -> set[str]:
+    return {change.rule for change in said(store.events_after(run_id)) if change.finding}
+
+
+@pytest.mark.parametrize(("steps", "knobs", "rules"), [
+    (25, {"updates_per_batch": 1, "max_new_tokens": 2}, {"no_signal", "clip_cannot_act", "truncation"}),
+    (15, {"learning_rate": 0.02}, {"step_too_big", "kl_runaway"}),
+])
+def test_a_real_run_that_goes_wrong_is_told_so_by_its_events(steps, knobs, rules):
+    store = Store()
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=steps, knobs=SMALL | knobs))
+    assert drive(store, run_id) == "finished"
+    assert rules <= verdicts(store, run_id)
+    events = store.events_after(run_id)
+    _, changes = course(store.run(run_id).spec, store.steps_after(run_id), events)
+    assert said(events) == changes  # the command line says of the rows what the worker said
+
+
+class Ill(fake.FakeSession):
+    """Its groups agree up to step 40, and no longer; at step 25 somebody stops it."""
+
+    def run(self):
+        for record in super().run():
+            if record:
+                metrics = FLAT | ({"frac_reward_zero_std": 0.9} if record.step <= 40 else {})
+                yield Record(record.step, record.tokens, metrics)
+
+
+def test_a_verdict_is_logged_once_with_its_end_though_the_run_is_resumed():
+    store = Store()
+    run_id = store.create(fake.grpo(100))
+
+    def stop(_run, record, _seconds):
+        if record.step == 25:
+            store.ask(run_id, "stop")
+
+    assert drive(store, run_id, start=Ill.start, on_record=stop) == "stopped"
+    [begun] = said(store.events_after(run_id))
+    assert (begun.rule, begun.step, begun.finding.value) == ("zero_variance", 15, 16)
+    store.requeue(run_id)
+    assert drive(store, run_id, start=Ill.start) == "finished"
+    assert [(change.step > 40, change.finding is None) for change in said(store.events_after(run_id))] == [
+        (False, False), (True, True)]
