@@ -17,6 +17,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 
 LONGEST = 60  # characters of a text of the user's file
@@ -83,7 +84,7 @@ def _first(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[str, ...]
     if not rows:
         return ()
     first = rows[0]
-    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, first.answer)
+    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, answer_of(first))
 
 
 def _cut(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,20 @@ def read_rows(path: Path, fields: Fields) -> Iterator[tuple[int, list[str]]]:
     Numbers are taken as they would be written. Raises:
         LabError: the file cannot be read, or a line is not a JSON object with all the fields as texts.
     """
+    for index, value in read_objects(path):
+        yield index, texts_of(value, fields, path, index)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """(line number, JSON object) of every line that is not blank.
+
+    Raises:
+        LabError: the file cannot be read, or a line is not a JSON object.
+    """
     lines = read_bytes(path).split(b"\n")
     for index, raw in enumerate(lines, start=1):
         if raw.strip():
-            yield index, _fields(_object(path, index, raw, last=index == len(lines)), fields, path, index)
+            yield index, _object(path, index, raw, last=index == len(lines))
 
 
 def read_text(path: Path) -> str:
@@ -117,7 +127,12 @@ def _object(path: Path, index: int, raw: bytes, last: bool) -> dict[str, object]
     return value
 
 
-def _fields(value: dict[str, object], fields: Fields, path: Path, index: int) -> list[str]:
+def texts_of(value: Mapping[str, object], fields: Fields, path: Path, index: int) -> list[str]:
+    """The texts of `fields` of the object in line `index`; a tuple of names means any of them.
+
+    Raises:
+        LabError: it does not have all of them, or one is no text.
+    """
     texts = []
     for field in fields:
         names = (field,) if isinstance(field, str) else field
