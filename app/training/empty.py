@@ -91,6 +91,14 @@ def _cut(text: str) -> str:
     return readable(text if len(text) <= LONGEST else f"{text[:LONGEST - 1].rstrip()}…")
 
 
+def _compared(with_reference: bool) -> tuple[str, str]:
+    """What an algorithm of preferences looks at, as HTML, and in words."""
+    if with_reference:
+        return ("log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;",
+                "How much more than the reference does the policy like each side?")
+    return "log π of each, per token<br>&nbsp;<br>&nbsp;", "How likely is each side under the policy?"
+
+
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
     asked, right, wrong = map(_cut, example)
@@ -110,8 +118,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
                    ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
                     "advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
-                       ("2 · Sides are compared", "log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;", "How much "
-                        "more than the reference does the policy like each side?"),
+                       ("2 · Sides are compared", *_compared("reference" in row.models)),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
                         "sides is trained; nothing is sampled.")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),

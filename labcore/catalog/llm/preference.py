@@ -127,8 +127,8 @@ ROWS = (
              panels=("exact_match", "margin", "logps", "mismatched_kl", *(panel for panel in _PANELS[4:]))),
     _offline("simpo", "SimPO", "simpo", models=("policy",),
              summary="Mean log-probs with a target margin in place of a reference: only the policy is held.",
-             latex=r"L = -\log\sigma\Big(\tfrac\beta{T_w}\log\pi_\theta(y_w)-\tfrac\beta{T_l}\log\pi_\theta(y_l)-\gamma"
-                   r"\Big)",
+             latex=r"L = -\log\sigma\Big(\tfrac{\beta}{T_w}\log\pi_\theta(y_w)-\tfrac{\beta}{T_l}\log\pi_\theta(y_l)-"
+                   r"\gamma\Big)",
              watch="Nothing holds the policy near its base: watch exact match and lengths.",
              paper="Meng et al. 2024, arXiv:2405.14734", defaults={"beta": 2.0, "target_margin": 1.0}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),

@@ -38,19 +38,23 @@ def _second(plan: Plan, value: Any) -> Line:
 
 def _smoothing(plan: Plan, value: Any) -> Line:
     """TRL has one label smoothing, for several losses."""
-    used = {"label_smoothing" in choices.PREFERENCE_LOSS[name].needs
-            for name in choices.losses_of(plan.spec.knobs) if name != "cdpo"}
-    if any(used):
+    ours = choices.losses_of(plan.spec.knobs)
+    theirs = [_DPO_LOSSES[name][0] or name for name in ours if name in _DPO_LOSSES]
+    if _needs(theirs, "label_smoothing"):
         return Line("", value, {"label_smoothing": value})
-    cdpo = "cdpo" in choices.losses_of(plan.spec.knobs)
-    note = "its sigmoid loss has no label smoothing: OpenRLHF's has" if cdpo else ""
-    return Line("", value, {}, built_in=not cdpo, note=note)
+    lost = _needs(ours, "label_smoothing")
+    return Line("", value, {}, built_in=not lost, note="its sigmoid loss has no label smoothing: OpenRLHF's has"
+                if lost else "")
+
+
+def _needs(losses: list[str], knob: str) -> bool:
+    return any(knob in choices.PREFERENCE_LOSS[name].needs for name in losses)
 
 
 def _only_for(knob: str, name: str) -> Any:
     """A setting that stands for a knob of one loss; it says nothing while that loss is not the run's."""
     def rule(plan: Plan, value: Any) -> Line:
-        used = any(knob in choices.PREFERENCE_LOSS[each].needs for each in choices.losses_of(plan.spec.knobs))
+        used = _needs(choices.losses_of(plan.spec.knobs), knob)
         return Line("", value, {name: value}) if used else Line("", value, {}, built_in=True)
     return rule
 
