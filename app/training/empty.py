@@ -17,6 +17,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 
 LONGEST = 60  # characters of a text of the user's file
@@ -93,11 +94,19 @@ def _first(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[str, ...]
     if not rows:
         return ()
     first = rows[0]
-    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, first.answer)
+    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, answer_of(first))
 
 
 def _cut(text: str) -> str:
     return readable(text if len(text) <= LONGEST else f"{text[:LONGEST - 1].rstrip()}…")
+
+
+def _compared(with_reference: bool) -> tuple[str, str]:
+    """What an algorithm of preferences looks at, as HTML, and in words."""
+    if with_reference:
+        return ("log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;",
+                "How much more than the reference does the policy like each side?")
+    return "log π of each, per token<br>&nbsp;<br>&nbsp;", "How likely is each side under the policy?"
 
 
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tuple[str, str, str]]:
@@ -119,8 +128,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
                    ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
                     "advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
-                       ("2 · Sides are compared", "log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;", "How much "
-                        "more than the reference does the policy like each side?"),
+                       ("2 · Sides are compared", *_compared("reference" in row.models)),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
                         "sides is trained; nothing is sampled.")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),

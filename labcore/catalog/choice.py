@@ -19,7 +19,9 @@ class Choice:
     completions of one prompt; `critic`, that it asks for values; `rollouts`, further completions that it asks for;
     `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
-    before the first step; `from_file`, that they are the task's own.
+    before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
+    a reference; `whole_batch`, that its numbers depend on all of the batch; `pairwise`, that each is one pair's;
+    `unpaired`, that it learns from single completions too; `mismatched`, that it asks for their KL with other prompts.
     """
 
     key: str
@@ -35,6 +37,11 @@ class Choice:
     refills: bool = False
     once: bool = False
     from_file: bool = False
+    reference: bool = False
+    whole_batch: bool = False
+    pairwise: bool = True
+    unpaired: bool = False
+    mismatched: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ names: quantities that the family provides, and the knobs that the choice needs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from labcore.catalog.choice import Choice, Family
 
 REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
@@ -91,12 +94,72 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
     Choice("sequence_mean_token_sum", "mean over sequences of token sums", r"\tfrac1B\sum_i\sum_t"),
 ))
 
+_COMPARED = {"level": "sequence", "reference": True}  # with the reference
+_FREE = {"level": "sequence"}
+
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
-                         ("log_ratio_chosen", "log_ratio_rejected"), (
-    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", "sequence",
-           needs=("beta",)),
-    Choice("ipo", "IPO: squared distance of the difference from its target", r"\big(\Delta - \tfrac1{2\beta}\big)^2",
-           "sequence", needs=("beta",)),
+                         ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
+                          "ref_logprob_chosen", "ref_logprob_rejected", "length_chosen", "length_rejected",
+                          "mismatched_kl"), (
+    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
+           needs=("beta",), **_COMPARED),
+    Choice("cdpo", "cDPO: the logistic loss with smoothed labels",
+           r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
+           needs=("beta", "label_smoothing"), **_COMPARED),
+    Choice("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
+           r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
+           needs=("beta", "label_smoothing"), **_COMPARED),
+    Choice("ipo", "IPO, summed: squared distance of the difference from its target",
+           r"\big(\Delta - \tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
+    Choice("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
+           r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
+    Choice("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",), **_COMPARED),
+    Choice("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
+           r"\varepsilon", needs=("beta", "exo_epsilon"), **_COMPARED),
+    Choice("nca_pair", "NCA: noise contrastive, each side by itself",
+           r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",),
+           **_COMPARED),
+    Choice("bco_pair", "BCO: a classifier of each side", r"-\log\sigma(\beta c)-\log\sigma(-\beta r)", needs=("beta",),
+           **_COMPARED),
+    Choice("sppo_hard", "SPPO: squared distance of each side from its target",
+           r"\big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
+    Choice("apo_zero", "APO-zero: the chosen up, the rejected down", r"1-\sigma(\beta c)+\sigma(\beta r)",
+           needs=("beta",), **_COMPARED),
+    Choice("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)",
+           needs=("beta",), **_COMPARED),
+    Choice("aot", "AOT: sorted margins against the reference's", r"-\log\sigma\big(\beta(\Delta^\pi_{(i)}-"
+           r"\Delta^{ref}_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False,
+           **_COMPARED),
+    Choice("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
+           r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
+           pairwise=False, **_COMPARED),
+    Choice("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
+           r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau"), **_COMPARED),
+    Choice("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
+           r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",), **_COMPARED),
+    Choice("kto", "KTO: each completion against the KL of the batch",
+           r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
+           needs=("beta", "desirable_weight", "undesirable_weight"), whole_batch=True, pairwise=False, unpaired=True,
+           mismatched=True, **_COMPARED),
+    Choice("simpo", "SimPO: mean log-probs with a target margin, no reference",
+           r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
+           needs=("beta", "target_margin"), **_FREE),
+    Choice("orpo", "ORPO: SFT and an odds ratio, no reference",
+           r"-\tfrac{\ell_w}{T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
+           whole_batch=True, **_FREE),
+    Choice("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{T_w}", whole_batch=True, **_FREE),
+))
+
+DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (
+    Choice("reverse_kl", "reverse KL: DPO's own", r"\log u", "sequence"),
+    Choice("forward_kl", "forward KL", r"1-\tfrac1u", "sequence"),
+    Choice("jensen_shannon", "Jensen–Shannon", r"\log\tfrac{2u}{1+u}", "sequence"),
+    Choice("alpha", "α-divergence", r"\tfrac{u^{\alpha-1}-1}{\alpha-1}", "sequence", needs=("divergence_alpha",)),
+))
+
+SFT_LOSS = Family("sft_loss", "SFT loss", "labcore.maths.supervised", ("logprobs",), (
+    Choice("nll", "negative log-likelihood", r"-\log\pi_\theta"),
+    Choice("dft", "DFT: weighted by the token's own probability", r"-\operatorname{sg}(\pi_\theta)\log\pi_\theta"),
 ))
 
 PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
@@ -107,6 +170,15 @@ PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
            needs=("pairs_per_step", "group_size")),
 ))
 
-FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS, PAIRS)
+FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS,
+            DIVERGENCE, PAIRS, SFT_LOSS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")
+
+NO_LOSS = "none"  # of the second loss
+
+
+def losses_of(knobs: Mapping[str, Any]) -> list[str]:
+    """The preference losses that a run adds up; none where its loop has no such loss."""
+    named = [knobs.get("preference_loss", NO_LOSS), knobs.get("second_loss", NO_LOSS)]
+    return [str(name) for name in named if name != NO_LOSS]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from labcore.catalog import choices
+from labcore.catalog.choice import Family
 from labcore.catalog.knob import Value
 
 
@@ -30,6 +31,8 @@ class Rule:
 
 _NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
 _SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.level == "sequence")
+# AOT sorts the log-probs of policy and reference apart.
+_NO_RATIOS = ("aot", *(choice.key for choice in choices.PREFERENCE_LOSS.members if not choice.reference))
 ONE_UPDATE = "one update per batch, so every ratio is 1"
 _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 
@@ -45,6 +48,9 @@ RULES = (
     Rule(("kl_estimator", "kl_placement"), {"beta": (0,)}, "β is 0"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
     Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
+    Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
+    Rule(("divergence", "divergence_alpha"), {"preference_loss": _NO_RATIOS, "second_loss": (
+        choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss takes no log-ratios to the reference"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
     Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),
@@ -77,6 +83,11 @@ def _unused(key: str, values: Mapping[str, Value]) -> str:
     """The same for a knob that only some choices of a family ask for."""
     for family in choices.FAMILIES:
         asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
-        if asked and family.key in values and key not in family[str(values[family.key])].needs:
+        if asked and family.key in values and not any(key in family[name].needs for name in _chosen(family, values)):
             return f"the {family.label} is {values[family.key]}"
     return ""
+
+
+def _chosen(family: Family, values: Mapping[str, Value]) -> list[str]:
+    """The members of a family that a run uses: of preference losses there may be two."""
+    return choices.losses_of(values) if family is choices.PREFERENCE_LOSS else [str(values[family.key])]

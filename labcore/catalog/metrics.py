@@ -141,9 +141,12 @@ _ALL = (
     Metric("rewards/margins", "Margin", "nats × β", "Mean implicit reward of the chosen minus that of the rejected "
            "completion.", r"\beta\Delta", "Rises.", better="higher", short="margin"),
     Metric("rewards/chosen", "Implicit reward, chosen", "nats × β", "β × log-ratio to the reference of the chosen "
-           "completions."),
+           "completions; without a reference, β × their mean log-prob per token."),
     Metric("rewards/rejected", "Implicit reward, rejected", "nats × β", "β × log-ratio to the reference of the "
-           "rejected completions."),
+           "rejected completions; without a reference, β × their mean log-prob per token."),
+    Metric("kl/mismatched", "KTO's reference point", "nats/sequence", "Mean log-ratio to the reference of completions "
+           "under other prompts than their own, at least 0: what KTO counts gains from.", "z", "Near 0. High: the "
+           "policy has moved on every text, not only on the desired ones."),
     Metric("logps/chosen", "Log-prob, chosen", "nats/sequence", "Mean summed log-probability of the chosen "
            "completions.", healthy="Often falls together with the rejected one: the margin is what is trained."),
     Metric("logps/rejected", "Log-prob, rejected", "nats/sequence", "Mean summed log-probability of the rejected "
@@ -275,6 +278,7 @@ _PANELS = (
     Panel("explained_variance", "Explained variance", ("explained_variance",), "critic"),
     Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward"),
     Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence"),
+    Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
     Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
     Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward"),
     Panel("grad_norm", "Gradient norm", ("grad_norm",), "gradient"),

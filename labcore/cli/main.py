@@ -109,7 +109,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
-    sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected")
+    sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected; for "
+                     "KTO also with prompt, completion and label")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")

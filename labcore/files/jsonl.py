@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from labcore.errors import LabError
 
@@ -19,30 +19,25 @@ LIMIT = 64 * 2**20  # bytes
 MOST_TOLD = 3  # lines whose fault is told
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Fields = tuple[str | tuple[str, ...], ...]
-Check = Callable[[int, list[str]], None]
+Row = TypeVar("Row")
 
 
-def read_rows(path: Path, fields: Fields, check: Check | None = None) -> list[tuple[int, list[str]]]:
-    """(line number, the texts of `fields`) of every line that is not blank; a tuple of names means any of them.
-
-    Numbers are taken as they would be written. `check` gets the number and the texts of a line, and raises LabError
-    where it cannot be used.
+def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
+    """What `read` makes of the JSON object of every line that is not blank, and of the line's number; it raises
+    LabError where the line cannot be used.
 
     Raises:
-        LabError: the file cannot be read; or lines are no JSON objects with all the fields as texts, or fail the check.
-            Then it names the first of them, and says how many lines are good.
+        LabError: the file cannot be read; or lines are no JSON objects, or cannot be used. Then it names the first of
+            them, and says how many lines are good.
     """
     lines = read_bytes(path).split(b"\n")
-    rows: list[tuple[int, list[str]]] = []
+    rows: list[Row] = []
     bad, faults = 0, {}  # the first ones by their lines
     for index, raw in enumerate(lines, start=1):
         if not raw.strip():
             continue
         try:
-            texts = _fields(_object(path, index, raw, last=index == len(lines)), fields, path, index)
-            if check:
-                check(index, texts)
-            rows.append((index, texts))
+            rows.append(read(_object(path, index, raw, last=index == len(lines)), index))
         except LabError as error:
             bad += 1
             if bad <= MOST_TOLD:
@@ -157,7 +152,12 @@ def _object(path: Path, index: int, raw: bytes, last: bool) -> dict[str, object]
     return value
 
 
-def _fields(value: dict[str, object], fields: Fields, path: Path, index: int) -> list[str]:
+def texts_of(value: Mapping[str, object], fields: Fields, path: Path, index: int) -> list[str]:
+    """The texts of `fields` of the object in line `index`; a tuple of names means any of them.
+
+    Raises:
+        LabError: it does not have all of them, or one is no text.
+    """
     texts = []
     for field in fields:
         names = (field,) if isinstance(field, str) else field

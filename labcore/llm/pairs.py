@@ -13,21 +13,24 @@ from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
-from labcore.tasks.task import Pair, Problem, draw
+from labcore.tasks.task import Pair, Problem, Single, draw
 
 SAMPLED_AT_ONCE = 64  # prompts
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one update; `metrics` and what was sampled for them, where they were made for it."""
+    """The pairs of one update, or the `singles` of a file that has no pairs; `metrics` and what was sampled for them,
+    where they were made for it."""
 
     pairs: list[Pair]
     metrics: dict[str, float] = field(default_factory=dict)
     sampled: tuple[list[Problem], Generated, Rewards] | None = None
+    singles: list[Single] = field(default_factory=list)
 
 
 def prepare(session: LlmSession) -> None:
@@ -46,7 +49,9 @@ def next_pairs(session: LlmSession) -> Pairs:
 
 
 def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """Pairs of the task's own file, drawn at random."""
+    """Pairs of the task's own file, drawn at random; of a file without pairs as many single completions."""
+    if session.task.unpaired:
+        return Pairs([], singles=session.task.singles(int(pairs_per_step), session.rng))
     return Pairs(session.task.pairs(int(pairs_per_step), session.rng))
 
 
@@ -68,14 +73,15 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
     completions, rewards = generated.completions, verified(session, problems, generated)
     session.tokens += int(completions.mask.sum())
-    ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
     groups = rewards.total.view(len(problems), -1)
     pairs = []
     for index, row in enumerate(groups.tolist()):
         best, worst = best_and_worst(row)
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
-    metrics = score_metrics(rewards, completions) | kl_metrics(
-        completions.logprobs, ref_logprobs, completions.mask) | {"frac_reward_zero_std": zero_variance(groups)}
+    metrics = score_metrics(rewards, completions) | {"frac_reward_zero_std": zero_variance(groups)}
+    if REFERENCE in session.models:
+        ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
+        metrics |= kl_metrics(completions.logprobs, ref_logprobs, completions.mask)
     return Pairs(pairs, metrics, (problems, generated, rewards))
 
 
@@ -87,7 +93,8 @@ def best_and_worst(rewards: list[float]) -> tuple[int, int]:
 
 
 def sample_once(session: LlmSession) -> list[Pair]:
-    """Sample from the reference, verify, and pair better completions with worse ones of the same prompt.
+    """Sample from the reference, verify, and pair better completions with worse ones of the same prompt. Where none is
+    held, the policy before its first step is what the reference would be.
 
     Completions cut at the length limit take part without an end token: were they left out, every rejected answer
     would have ended, and the policy would learn not to end.
@@ -96,9 +103,10 @@ def sample_once(session: LlmSession) -> list[Pair]:
         LabError: no prompt got both a better and a worse completion.
     """
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
+    base = session.models.get(REFERENCE, session.policy)
     for start in range(0, asked, SAMPLED_AT_ONCE):
         problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
-        generated = generate(session, session.reference, problems, group_size, Sampling.of(session.knobs))
+        generated = generate(session, base, problems, group_size, Sampling.of(session.knobs))
         rewards = verified(session, problems, generated).total.tolist()
         for index, problem in enumerate(problems):
             rows = range(index * group_size, (index + 1) * group_size)

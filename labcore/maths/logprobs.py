@@ -45,6 +45,14 @@ def entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return _entropy(_log_softmax(logits, temperature))
 
 
+def log_square_sum(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """log Σ_v π_v². (..., V) -> (...)
+
+    In nats: the log of the mean probability of what the policy samples.
+    """
+    return (2 * _log_softmax(logits, temperature)).logsumexp(-1)
+
+
 def logprobs_and_entropy(logits: Tensor, index: Tensor, temperature: float = 1.0,
                          entropy_grad: bool = True) -> tuple[Tensor, Tensor]:
     """log π(y) and H of one softmax. (..., V), int (...) -> (...), (...)

@@ -201,6 +201,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         LabError: the settings do not go together; the message names the ones that would.
     """
     _check_choices(row, knobs)
+    _check_losses(row, knobs)
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]
@@ -240,6 +241,19 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
                            f"not have: run {' or '.join(able[:3])}, or choose another {family.label}.")
+
+
+def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that a preference loss has the reference it compares with, and pairs where these are to be weighted."""
+    for name in choices.losses_of(knobs):
+        loss = choices.PREFERENCE_LOSS[name]
+        if loss.reference and "reference" not in row.models:
+            able = [other.key for other in choices.PREFERENCE_LOSS.members if not other.reference]
+            raise LabError(f"The preference loss {name!r} compares with a reference, and {row.label} holds none: "
+                           f"choose {', '.join(able[:-1])} or {able[-1]}, or run DPO.")
+        if knobs["pair_weighting"] and not loss.pairwise:
+            raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
+                           "switch pair_weighting off, or choose another preference loss.")
 
 
 def base_spec(spec: RunSpec) -> RunSpec | None:

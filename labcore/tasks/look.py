@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from statistics import median
 
-from labcore.tasks.task import Pair, Problem, TextTask
+from labcore.tasks.task import Pair, Problem, Single, TextTask
 from labcore.tasks.verifiers import number
 
 _MARKED = re.compile(r"####\s*\S*\d")  # how GSM8K ends a solution: "#### 18"
@@ -36,10 +36,10 @@ class Look:
 
 def look(task: TextTask) -> Look | None:
     """What is in the file of a task; None where it has no lines of prompts and answers."""
-    rows: list[Problem | Pair] = list(getattr(task, "rows", ()))
+    rows: list[Problem | Pair | Single] = list(getattr(task, "rows", ()))
     if not rows:
         return None
-    answers = [row.chosen if isinstance(row, Pair) else row.answer for row in rows]
+    answers = [answer_of(row) for row in rows]
     lengths = [len(answer.strip()) for answer in answers]
     longest = max(rows, key=lambda row: len(row.prompt))
     seen: dict[str, str] = {}
@@ -50,6 +50,11 @@ def look(task: TextTask) -> Look | None:
     return Look(len(rows), len(longest.prompt), longest.line, (min(lengths), int(median(lengths)), max(lengths)),
                 tuple(lengths), sum(bool(_MARKED.search(answer)) for answer in answers),
                 sum(_is_number(answer) for answer in answers), lengths.count(0), repeated, disagreeing)
+
+
+def answer_of(row: Problem | Pair | Single) -> str:
+    """What a line answers: of a pair the chosen side."""
+    return row.chosen if isinstance(row, Pair) else row.completion if isinstance(row, Single) else row.answer
 
 
 def _is_number(answer: str) -> bool:

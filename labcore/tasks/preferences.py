@@ -1,4 +1,4 @@
-"""The user's own preferences: a JSONL file with prompt, chosen and rejected."""
+"""The user's own preferences: a JSONL file of pairs (prompt, chosen, rejected), or of completions with a label."""
 
 from __future__ import annotations
 
@@ -7,38 +7,105 @@ from pathlib import Path
 
 import numpy as np
 
+from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import read_rows
-from labcore.tasks.task import Pair, Problem, Score, draw
+from labcore.files.jsonl import read_objects, texts_of
+from labcore.tasks.task import Pair, Problem, Score, Single, draw
+
+_PROMPT = ("prompt", "question")
+_PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 
 
 class Preferences:
-    """Every line is a pair; SFT learns the chosen sides. No verifier: only the chosen text itself counts as right."""
+    """Every line is a pair, or in a file whose first line has one, a completion and its label. SFT learns the chosen or
+    desired sides. No verifier: only that text itself counts as right."""
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
+        self.unpaired: bool | None = None  # the first line that can be read says so
 
-        def check(line: int, texts: list[str]) -> None:
-            if not texts[0]:
-                raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-            if texts[1] == texts[2]:
-                raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or "
-                               "make them differ.")
+        def read(value: Mapping[str, object], line: int) -> Pair | Single:
+            if self.unpaired is None:
+                self.unpaired = _unpaired(value, data, line)
+            return (_single if self.unpaired else _pair)(value, data, line)
 
-        self.rows = [Pair(prompt, chosen, rejected, line) for line, (prompt, chosen, rejected) in read_rows(
-            data, (("prompt", "question"), "chosen", "rejected"), check)]
+        self.rows = read_objects(data, read)
+        if self.unpaired:
+            _check_labels(self._singles, data)
+            _check_loss(knobs, data)
         self.size = len(self.rows)
-        texts = (row.prompt + row.chosen + row.rejected for row in self.rows)
-        self.characters = "".join(sorted(set().union(*texts)))
+        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
+
+    @property
+    def _singles(self) -> list[Single]:
+        return [row for row in self.rows if isinstance(row, Single)]
 
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
-        return draw(self.rows, count, rng)
+        return draw([row for row in self.rows if isinstance(row, Pair)], count, rng)
+
+    def singles(self, count: int, rng: np.random.Generator) -> list[Single]:
+        return draw(self._singles, count, rng)
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
+        if self.unpaired:
+            desired = [row for row in self._singles if row.label]
+            return [Problem(row.prompt, row.completion, row.line) for row in draw(desired, count, rng)]
         return [Problem(pair.prompt, pair.chosen, pair.line) for pair in self.pairs(count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
         return Score(float(right), right)
+
+
+def _sides(row: Pair | Single) -> tuple[str, ...]:
+    return (row.chosen, row.rejected) if isinstance(row, Pair) else (row.completion,)
+
+
+def _unpaired(first: Mapping[str, object], data: Path, line: int) -> bool:
+    """Whether the file has single completions, by one of its lines."""
+    if not {*_PAIR, *_SINGLE} & first.keys():
+        found = ", ".join(map(repr, first)) or "none"
+        raise LabError(f"Line {line} of {data.name} has the fields {found}: a pair needs 'prompt', 'chosen' and "
+                       "'rejected', a single completion 'prompt', 'completion' and 'label'; rename them.")
+    return not set(_PAIR) & first.keys()
+
+
+def _prompted(texts: list[str], data: Path, line: int) -> list[str]:
+    if not texts[0]:
+        raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
+    return texts
+
+
+def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
+    prompt, chosen, rejected = _prompted(texts_of(value, (_PROMPT, *_PAIR), data, line), data, line)
+    if chosen == rejected:
+        raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or make them "
+                       "differ.")
+    return Pair(prompt, chosen, rejected, line)
+
+
+def _single(value: Mapping[str, object], data: Path, line: int) -> Single:
+    prompt, completion = _prompted(texts_of(value, (_PROMPT, "completion"), data, line), data, line)
+    label = value.get("label")
+    if not isinstance(label, bool):
+        raise LabError(f"The label in line {line} of {data.name} is {label!r}: write true for a desired completion, "
+                       "false for one that is not.")
+    return Single(prompt, completion, label, line)
+
+
+def _check_labels(singles: list[Single], data: Path) -> None:
+    labels = {single.label for single in singles}
+    if len(labels) == 1:
+        only = str(labels.pop()).lower()
+        raise LabError(f"Every label in {data.name} is {only}: there is nothing to tell apart; add completions with "
+                       "the other label.")
+
+
+def _check_loss(knobs: Mapping[str, Value], data: Path) -> None:
+    able = [choice.key for choice in choices.PREFERENCE_LOSS.members if choice.unpaired]
+    for name in choices.losses_of(knobs):
+        if name not in able:
+            raise LabError(f"{data.name} has single completions with labels, and the preference loss {name!r} learns "
+                           f"from pairs: use {' or '.join(able)}, or give a file with chosen and rejected.")

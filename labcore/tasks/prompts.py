@@ -9,7 +9,7 @@ import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import read_rows
+from labcore.files.jsonl import read_objects, texts_of
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.verifiers import answer_fault, verifier
 
@@ -22,15 +22,16 @@ class Prompts:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
         self._verify = verifier(knobs)
 
-        def check(line: int, texts: list[str]) -> None:
-            if not texts[0]:
+        def read(value: Mapping[str, object], line: int) -> Problem:
+            prompt, answer = texts_of(value, (("prompt", "question"), "answer"), data, line)
+            if not prompt:
                 raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-            if fault := answer_fault(knobs, texts[1]):
+            if fault := answer_fault(knobs, answer):
                 raise LabError(f"The answer in line {line} of {data.name} {fault}: correct it, or choose another "
                                "verifier.")
+            return Problem(prompt, answer, line)
 
-        self.rows = [Problem(prompt, answer, line) for line, (prompt, answer) in read_rows(
-            data, (("prompt", "question"), "answer"), check)]
+        self.rows = read_objects(data, read)
         self.size = len(self.rows)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
 

@@ -45,6 +45,16 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Single:
+    """A prompt with one completion, and whether it is desired: `label`; `line` as in `Problem`."""
+
+    prompt: str
+    completion: str
+    label: bool
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class Score:
     """The score of a completion: `reward` in [0, 1], and whether it is wholly right."""
 
@@ -73,9 +83,14 @@ class TextTask(Protocol):
 
 @runtime_checkable
 class PairTask(Protocol):
-    """A task that brings its own preference pairs; for the others the loop samples and judges them."""
+    """A task that brings its own preferences; for the others the loop samples and judges pairs. `unpaired`: they are
+    single completions with a label."""
+
+    unpaired: bool
 
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]: ...
+
+    def singles(self, count: int, rng: np.random.Generator) -> list[Single]: ...
 
 
 Row = TypeVar("Row")

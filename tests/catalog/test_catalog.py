@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS, NO_LOSS, PREFERENCE_LOSS
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -157,7 +157,9 @@ def test_a_row_holds_the_models_that_its_choices_need(key):
     chosen = [knob.default for knob in row.knobs if knob.key == "advantage"]
     needs_critic = bool(chosen) and ADVANTAGE[chosen[0]].critic
     assert row.models[0] == "policy" and ("critic" in row.models) == needs_critic
-    assert ("reference" in row.models) == any(knob.key == "beta" for knob in row.knobs)
+    losses = [PREFERENCE_LOSS[knob.default] for knob in row.knobs if knob.key == "preference_loss"]
+    compares = any(loss.reference for loss in losses) if losses else any(knob.key == "beta" for knob in row.knobs)
+    assert ("reference" in row.models) == compares
     assert ("critic_learning_rate" in {knob.key for knob in row.knobs}) == needs_critic
 
 
@@ -226,6 +228,8 @@ def test_a_knob_is_wholly_declared(knob: Knob):
 
 
 def explained(knob: Knob) -> bool:
+    if knob.key == "second_loss":  # the same family once more, or none
+        return set(knob.choices) == {NO_LOSS, *PREFERENCE_LOSS.names} and f"{NO_LOSS}: " in knob.help
     if knob.key in FAMILY:
         return knob.choices == FAMILY[knob.key].names and all(choice.label for choice in FAMILY[knob.key].members)
     return all(re.search(rf"(^|\W){re.escape(choice)}\b", knob.help) for choice in knob.choices)
@@ -303,7 +307,11 @@ def test_a_choice_names_a_function_and_the_knobs_it_asks_for(family, choice):
     assert asked - everywhere <= set(choice.needs) <= asked | OF_THE_STEP.get(choice.key, set())
 
 
-MIXES = [(row.key, knob.key, choice) for row in ALGORITHMS.values() for knob in row.knobs
+# Rows of preferences that hold the same and get their pairs alike differ by their loss alone: it is mixed into one.
+LIKE = {row.key: (row.models, row.knob("pairs").default) for row in ALGORITHMS.values() if row.loop == "preference"}
+MIXED = [row for row in ALGORITHMS.values()
+         if row.key == next((key for key, like in LIKE.items() if like == LIKE.get(row.key)), row.key)]
+MIXES = [(row.key, knob.key, choice) for row in MIXED for knob in row.knobs
          if knob.key in FAMILY or knob.key == "kl_placement" for choice in knob.choices]
 
 

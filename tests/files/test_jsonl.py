@@ -6,15 +6,20 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files import jsonl
-from labcore.files.jsonl import read_rows, read_text
+from labcore.files.jsonl import read_objects, read_text, texts_of
 
 GOOD = b'{"prompt": "a", "answer": "b"}\n'
+
+
+def read_rows(path, fields):
+    """(line number, the texts of the fields) of every line."""
+    return read_objects(path, lambda value, line: (line, texts_of(value, fields, path, line)))
 
 
 def read(tmp_path, content: bytes):
     path = tmp_path / "my.jsonl"
     path.write_bytes(content)
-    return list(read_rows(path, (("prompt", "question"), "answer")))
+    return read_rows(path, (("prompt", "question"), "answer"))
 
 
 @pytest.mark.parametrize(("content", "rows"), [
@@ -89,16 +94,16 @@ def test_a_file_above_the_limit_is_refused_unread(tmp_path):
     with path.open("wb") as file:
         file.truncate(100 * 2**20)
     with pytest.raises(LabError, match=r"big.jsonl has 100 MB, above the limit of 64 MB"):
-        list(read_rows(path, ("prompt",)))
+        (read_rows(path, ("prompt",)))
     with pytest.raises(LabError, match="100 MB"):
         read_text(path)
 
 
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(LabError, match=r"There is no file .*none.jsonl"):
-        list(read_rows(tmp_path / "none.jsonl", ("prompt",)))
+        (read_rows(tmp_path / "none.jsonl", ("prompt",)))
     with pytest.raises(LabError, match="is a folder"):
-        list(read_rows(tmp_path, ("prompt",)))
+        (read_rows(tmp_path, ("prompt",)))
 
 
 def test_a_file_that_cannot_be_opened(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
 from labcore.tasks.add import digits_right
+from labcore.tasks.look import look
 from labcore.tasks.task import PairTask, Problem, check_data, make_task
 
 ROWS = {
@@ -134,6 +135,34 @@ def test_preferences(make):
     assert pairs == task.pairs(20, np.random.default_rng(0)) != task.pairs(20, np.random.default_rng(1))
     problem = task.problems(1, np.random.default_rng(0))[0]
     assert problem.answer.startswith("good") and task.score(problem, problem.answer).exact
+
+
+SINGLES = [{"prompt": f"p{n}", "completion": f"text {n}", "label": n % 4 > 0} for n in range(20)]
+
+
+def test_single_completions(make):
+    task = make("preferences", SINGLES)
+    assert task.unpaired and task.size == 20 and not make("preferences").unpaired
+    singles = task.singles(20, np.random.default_rng(0))
+    assert sorted(single.line for single in singles) == list(range(1, 21))
+    assert sum(single.label for single in singles) == 15 and set("text 19p") <= set(task.characters)
+    desired = task.problems(15, np.random.default_rng(0))
+    assert {problem.prompt for problem in desired} == {row["prompt"] for row in SINGLES if row["label"]}
+    assert look(task).answers == (6, 6, 7)
+
+
+@pytest.mark.parametrize(("rows", "words"), [
+    ([{"question": "p", "good": "a", "bad": "b"}],
+     "Line 1 of my.jsonl has the fields 'question', 'good', 'bad': a pair needs 'prompt', 'chosen' and 'rejected'"),
+    ([*SINGLES, {"prompt": "p", "completion": "a"}], "The label in line 21 of my.jsonl is None: write true"),
+    ([*SINGLES, {"prompt": "p", "completion": "a", "label": "yes"}], "The label in line 21 of my.jsonl is 'yes'"),
+    ([*SINGLES, {"prompt": "p", "label": True}], "Line 21 of my.jsonl has no field 'completion'"),
+    ([*SINGLES, {"prompt": "", "completion": "a", "label": True}], "Line 21 of my.jsonl has an empty prompt"),
+    ([{**row, "label": True} for row in SINGLES], "Every label in my.jsonl is true: .* add completions with the other"),
+])
+def test_bad_single_completions(make, rows, words):
+    with pytest.raises(LabError, match=words):
+        make("preferences", rows)
 
 
 @pytest.mark.parametrize(("row", "words"), [

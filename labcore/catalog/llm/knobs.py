@@ -145,6 +145,37 @@ PREFERENCE = (
          choices=choices.PAIRS.names, advanced=True),
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
          choices=choices.PREFERENCE_LOSS.names, advanced=True),
+    Knob("second_loss", "Second loss", choices.NO_LOSS, "A preference loss that is added to the first; none: there is "
+         "only one. sft keeps the chosen side from falling.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names),
+         advanced=True),
+    Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
+         "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True),
+    Knob("label_smoothing", "Label smoothing", 0.1, "Share of pairs whose sides are believed to be exchanged. Higher: "
+         "margins stay smaller, wrong labels do less harm. Lower: trusts every label.", "next batch", 0.0, 0.49,
+         (0.0, 0.3), r"\varepsilon", "share", advanced=True),
+    Knob("exo_epsilon", "EXO smoothing", 1e-3, "The rejected side's share of the preference that EXO fits. Higher: "
+         "margins stay smaller. Lower: separates the pairs more strongly.", "next batch", 1e-6, 0.49, (1e-4, 0.1),
+         r"\varepsilon_l", "share", scale="log", advanced=True),
+    Knob("discopop_tau", "DiscoPOP temperature", 0.05, "Over which margins DiscoPOP goes from the logistic to the "
+         "exponential loss. Higher: a smooth mixture. Lower: a sudden change.", "next batch", 1e-3, 10.0, (0.02, 0.5),
+         r"\tau_w", scale="log", advanced=True),
+    Knob("target_margin", "Target margin", 0.5, "By how much the chosen side has to win. Higher: separates the pairs "
+         "more strongly. Lower: is content with less.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True),
+    Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
+         "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",
+         advanced=True),
+    Knob("undesirable_weight", "Weight of undesired completions", 1.0, "Higher: undesired completions are lowered more "
+         "strongly. Lower: desired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_U",
+         advanced=True),
+    Knob("divergence", "Divergence", "reverse_kl", "By which divergence the policy is held to the reference: it "
+         "decides how the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True),
+    Knob("divergence_alpha", "Order of the α-divergence", 0.5, "Higher: nearer to the reverse KL, which is 1. Lower: "
+         "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True),
+    Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "What the tokens count by which one side of a pair is "
+         "longer (LD-DPO). Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
+         "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
+    Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
+         "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 
@@ -158,3 +189,8 @@ SFT = (
     EVAL_PROMPTS,
     *SAMPLING, MAX_GRAD_NORM, DTYPE,
 )
+
+# No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is.
+SFT_LOSS = Knob(
+    "sft_loss", "SFT loss", "nll", "What a token of the answer costs: its surprise, or that times its own probability.",
+    choices=choices.SFT_LOSS.names, advanced=True)

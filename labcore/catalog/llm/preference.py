@@ -1,8 +1,26 @@
-"""The algorithms that learn from pairs: each is a row of a preference loss and a source of pairs."""
+"""The algorithms that learn from preferences: each is a row of a preference loss and a source of pairs."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.row import LAST_PANELS, row
+
+_CHOSEN = r"\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}"
+_REJECTED = r"\log\tfrac{\pi_\theta(y_l)}{\pi_{ref}(y_l)}"
+_MARGIN = rf"\Delta = {_CHOSEN}-{_REJECTED}"
+_SIDES = rf"c = {_CHOSEN},\quad r = {_REJECTED}"
+_PANELS = ("exact_match", "margin", "logps", "accuracy", "kl", "entropy", "length", "truncated", *LAST_PANELS)
+
+
+def _offline(key: str, label: str, loss: str, *, models: tuple[str, ...] = ("policy", "reference"),
+             **rest: Any) -> Algorithm:
+    """A row that learns from pairs made once, by the preference loss `loss`."""
+    held = [panel for panel in rest.pop("panels", _PANELS) if panel != "kl" or "reference" in models]
+    return row(key, label, "preference", defaults={"preference_loss": loss, **rest.pop("defaults", {})}, models=models,
+               panels=tuple(held), **rest)
+
 
 ROWS = (
     row("dpo", "DPO", "preference",
@@ -12,9 +30,7 @@ ROWS = (
         watch="Chosen and rejected log-probs often fall together; the margin is what is trained. Offline pairs take "
               "it less far than the online algorithms on verifiable tasks.",
         paper="Rafailov et al. 2023, arXiv:2305.18290",
-        models=("policy", "reference"),
-        panels=("exact_match", "margin", "logps", "accuracy", "kl", "entropy", "length", "truncated",
-                *LAST_PANELS)),
+        models=("policy", "reference"), panels=_PANELS),
     row("online_dpo", "Online DPO", "preference",
         summary="DPO on fresh pairs: at every step the policy answers each prompt, and the better answer is the "
                 "chosen one.",
@@ -28,4 +44,99 @@ ROWS = (
         models=("policy", "reference"),
         panels=("reward", "margin", "logps", "exact_match", "zero_variance", "accuracy", "kl", "entropy", "length",
                 "truncated", *LAST_PANELS)),
+    _offline("ipo", "IPO", "ipo_mean",
+             summary="DPO with a target for the margin: it stops at 1/(2β) where DPO would push on for ever.",
+             latex=r"L = \Big(\tfrac1{T_w}" + _CHOSEN + r"-\tfrac1{T_l}" + _REJECTED + r"-\tfrac1{2\beta}\Big)^2",
+             watch="The margin settles at its target. Log-ratios are means per token, as in the paper's experiments "
+                   "and TRL; the loss ipo sums them, as eq. 17 and OpenRLHF do, and its target is then nats "
+                   "per completion.",
+             paper="Azar et al. 2023, arXiv:2310.12036"),
+    _offline("cdpo", "cDPO", "cdpo",
+             summary="DPO that expects a share of the pairs to be exchanged: margins stay finite.",
+             latex=r"L = -(1-\varepsilon)\log\sigma(\beta\Delta)-\varepsilon\log\sigma(-\beta\Delta),\quad " + _MARGIN,
+             watch="The margin stops near log((1−ε)/ε). TRL has no label smoothing for the sigmoid loss; OpenRLHF has.",
+             paper="Mitchell 2023, A note on DPO with noisy preferences and IPO"),
+    _offline("robust_dpo", "Robust DPO", "robust",
+             summary="DPO less what exchanged pairs add to it: on average the loss of the pairs as they were.",
+             latex=r"L = \tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta)+\varepsilon\log\sigma(-\beta\Delta)}"
+                   r"{1-2\varepsilon},\quad " + _MARGIN,
+             watch="The loss can fall below 0. With ε above the true share of wrong labels it overshoots.",
+             paper="Chowdhury et al. 2024, arXiv:2403.00409"),
+    _offline("slic", "SLiC", "hinge",
+             summary="Hinge loss: a pair whose margin has reached 1 is left alone.",
+             latex=r"L = \max(0,\ 1-\beta\Delta),\quad " + _MARGIN,
+             watch="The gradient norm falls as more pairs pass the margin of 1. This is the form with a reference; add "
+                   "the second loss sft for the paper's regulariser.",
+             paper="Zhao et al. 2023, arXiv:2305.10425"),
+    _offline("exo", "EXO", "exo_pair",
+             summary="Fits the policy's preference to the labels by the reverse KL, where DPO takes the forward one.",
+             latex=r"L = q_w\log\tfrac{q_w}{1-\varepsilon_l}+q_l\log\tfrac{q_l}{\varepsilon_l},\quad "
+                   r"q_w = \sigma(\beta\Delta) = 1-q_l,\quad " + _MARGIN,
+             watch="The margin stops near log((1−ε)/ε). Pairs that the policy ranks wrongly by far have little "
+                   "gradient.",
+             paper="Ji et al. 2024, arXiv:2402.00856"),
+    _offline("nca", "NCA", "nca_pair",
+             summary="Noise contrastive: each side against the reference, so that the chosen is kept from falling.",
+             latex=r"L = -\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r),\quad "
+                   + _SIDES,
+             watch="The chosen log-prob: it should not fall as it does with DPO.",
+             paper="Chen et al. 2024, arXiv:2402.05369"),
+    _offline("bco", "BCO", "bco_pair",
+             summary="A classifier: chosen completions as desired, rejected ones as undesired, each by itself.",
+             latex=r"L = -\log\sigma(\beta c)-\log\sigma(-\beta r),\quad " + _SIDES,
+             watch="Implicit rewards part on both sides of 0. The paper also subtracts a running mean of rewards; this "
+                   "is the form of TRL's pairs, without.",
+             paper="Jung et al. 2024, arXiv:2404.04656"),
+    _offline("sppo", "SPPO", "sppo_hard",
+             summary="Self-play: the chosen log-ratio goes to +1/(2β), the rejected one to −1/(2β).",
+             latex=r"L = \big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2,\quad " + _SIDES,
+             watch="Implicit rewards settle at +½ and −½. The winning probability is taken as 1; with pairs of the "
+                   "policy at every step it is self-play.",
+             paper="Wu et al. 2024, arXiv:2405.00675"),
+    _offline("apo_zero", "APO-zero", "apo_zero",
+             summary="Raises the chosen and lowers the rejected side: for answers better than the policy's own.",
+             latex=r"L = 1-\sigma(\beta c)+\sigma(\beta r),\quad " + _SIDES,
+             watch="Both log-probs: the chosen one should rise, the rejected one fall.",
+             paper="D'Oosterlinck et al. 2024, arXiv:2408.06266"),
+    _offline("apo_down", "APO-down", "apo_down",
+             summary="Lowers both sides, the rejected one more: for answers worse than the policy's own.",
+             latex=r"L = \sigma(\beta c)+1-\sigma(\beta(c-r)),\quad " + _SIDES,
+             watch="The margin rises while both log-probs fall: right answers may become rarer too.",
+             paper="D'Oosterlinck et al. 2024, arXiv:2408.06266"),
+    _offline("aot", "AOT", "aot",
+             summary="Optimal transport: sorted margins of the policy against sorted margins of the reference.",
+             latex=r"L = -(1-\varepsilon)\log\sigma(\beta\delta_i)-\varepsilon\log\sigma(-\beta\delta_i),\quad "
+                   r"\delta_i = \operatorname{sort}_i\log\tfrac{\pi_\theta(y_w)}{\pi_\theta(y_l)}-"
+                   r"\operatorname{sort}_i\log\tfrac{\pi_{ref}(y_w)}{\pi_{ref}(y_l)},\quad i = 1\ldots B",
+             watch="A small batch has few quantiles. The preference loss aot_unpaired compares sorted chosen with "
+                   "sorted rejected log-ratios instead.",
+             paper="Melnyk et al. 2024, arXiv:2406.05882", defaults={"label_smoothing": 0.0}),
+    _offline("discopop", "DiscoPOP", "discopop",
+             summary="A loss found by a language model: logistic for wrong pairs, exponential for right ones.",
+             latex=r"L = (1-w)\big(-\log\sigma(\beta\Delta)\big)+w\,e^{-\beta\Delta},\quad "
+                   r"w = \sigma(\beta\Delta/\tau_w),\quad " + _MARGIN,
+             watch="It is not convex around a margin of 0: the loss can rise a little before it falls.",
+             paper="Lu et al. 2024, arXiv:2406.08414"),
+    _offline("kto", "KTO", "kto",
+             summary="Learns from single completions, desired or not, each against the KL to the reference.",
+             latex=r"L = \lambda_D\big(1-\sigma(\beta(c-z))\big)\ \text{or}\ \lambda_U\big(1-\sigma(\beta(z-r))\big),"
+                   r"\quad " + _SIDES + r",\quad z = \max(0, \widehat{KL})",
+             watch="The reference point z: once it has grown, a completion must gain more than that. Pairs are split "
+                   "into their sides; your own file may have completions with a label instead of pairs.",
+             paper="Ethayarajh et al. 2024, arXiv:2402.01306",
+             panels=("exact_match", "margin", "logps", "mismatched_kl", *(panel for panel in _PANELS[4:]))),
+    _offline("simpo", "SimPO", "simpo", models=("policy",),
+             summary="Mean log-probs with a target margin in place of a reference: only the policy is held.",
+             latex=r"L = -\log\sigma\Big(\tfrac{\beta}{T_w}\log\pi_\theta(y_w)-\tfrac{\beta}{T_l}\log\pi_\theta(y_l)-"
+                   r"\gamma\Big)",
+             watch="Nothing holds the policy near its base: both log-probs may fall, and exact match with them. A "
+                   "small learning rate helps, and so does the second loss sft, which holds the chosen side.",
+             paper="Meng et al. 2024, arXiv:2405.14734",
+             defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 1e-4}),
+    _offline("orpo", "ORPO", "orpo", models=("policy",),
+             summary="SFT on the chosen side with an odds ratio against the rejected one: no reference, one stage.",
+             latex=r"L = -\tfrac1{T_w}\log\pi_\theta(y_w)-\beta\log\sigma\Big(\log\tfrac{p_w}{1-p_w}-"
+                   r"\log\tfrac{p_l}{1-p_l}\Big),\quad p = \pi_\theta(y)^{1/T}",
+             watch="Mostly SFT: the odds ratio only keeps the rejected side from rising along. β is the paper's λ.",
+             paper="Hong et al. 2024, arXiv:2403.07691", defaults={"beta": 0.1}),
 )

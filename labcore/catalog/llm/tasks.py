@@ -43,7 +43,8 @@ TASKS: dict[str, Task] = {
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.tasks.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
-        Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected.",
+        Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected; for KTO also with "
+             "prompt, completion and label (true or false).",
              "labcore.tasks.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
              pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -103,8 +104,21 @@ _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "pairs_per_step": to("--train.batch_size"),
-    "preference_loss": choice({"sigmoid": ({}, ""), "ipo": ({"--model.ipo_enable": ON}, "")},
-                              "see --model.label_smoothing"),
+    "preference_loss": choice({
+        "sigmoid": ({}, ""), "cdpo": ({}, "set by label_smoothing"), "ipo": ({"--model.ipo_enable": ON}, ""),
+        "ipo_mean": ({"--model.ipo_enable": ON}, "of summed log-ratios, not of their means per token"),
+        "sigmoid_norm": ({}, "DPO of summed log-ratios: OpenRLHF does not divide by the length"),
+    }, "no equivalent in OpenRLHF, whose train_dpo has DPO, cDPO and IPO: it trains DPO instead"),
+    "second_loss": choice({choices.NO_LOSS: ({}, ""), "sft": ({}, "switched on by its weight, second_weight")},
+                          "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
+    "second_weight": only_with("second_loss", "sft", to("--model.nll_loss_coef")),
+    "label_smoothing": only_with("preference_loss", "cdpo", to("--model.label_smoothing")),
+    **dict.fromkeys(("exo_epsilon", "discopop_tau", "target_margin", "desirable_weight", "undesirable_weight"),
+                    built_in()),
+    "divergence": choice({"reverse_kl": ({}, "")}, "no equivalent in OpenRLHF: it takes the reverse KL"),
+    "divergence_alpha": only_with("divergence", "alpha", missing("no equivalent in OpenRLHF: it takes the reverse KL")),
+    "ld_alpha": choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"),
+    "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
     "pairs": choice({
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training: OpenRLHF has no online DPO"),
@@ -115,6 +129,7 @@ _DPO: Rules = {
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
+    "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "sft": _SFT}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.exports.handover.plan import Plan
 from labcore.tasks import add, verifiers
 
@@ -61,8 +62,8 @@ def drawn(found: list, count: int, seed: int) -> list:
 
 def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
     """Prompts of your file with their answers."""
-    return [{{"prompt": text_of(row, "prompt", "question"), "answer": text_of(row, {answer!r})}}
-            for row in drawn(rows(), count, seed)]
+    return [{{"prompt": text_of(row, "prompt", "question"), "answer": text_of(row, *{answer!r})}}
+            for row in drawn({kept}, count, seed)]
 '''
 _PAIRS = '''
 
@@ -70,6 +71,14 @@ def pairs(count: int, seed: int = 0) -> list[dict[str, str]]:
     """Pairs of your file."""
     return [{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
              "rejected": str(row["rejected"])} for row in drawn(rows(), count, seed)]
+'''
+_SINGLES = '''
+
+def pairs(count: int, seed: int = 0) -> list[dict]:
+    """Pairs of your file, or single completions with their labels."""
+    return [{"prompt": text_of(row, "prompt", "question"), **{
+        key: row[key] for key in ("chosen", "rejected", "completion", "label") if key in row}}
+        for row in drawn(rows(), count, seed)]
 '''
 _TEXT = '''
 DATA = {data!r}  # your file
@@ -127,13 +136,15 @@ def task_code(plan: Plan, more: str = "") -> str:
     """The code of the run's task and then `more`, with the imports that both need on top."""
     knobs, spec = plan.spec.knobs, plan.spec
     name = Path(spec.data).name if spec.data else ""
-    answer = "answer" if spec.task_row.verifiable else "chosen"
+    answer = ("answer",) if spec.task_row.verifiable else ("chosen", "completion")
+    kept = "rows()" if spec.task_row.verifiable else '[row for row in rows() if row.get("label", True)]'
     missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
-    body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, missing=missing)
+    body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept,
+                                                            missing=missing)
     if needs_pairs(plan) and not brings_pairs(plan):
         body += _scored(plan) + "\n" + _SAMPLED.format(**{"pair_prompts": plan.rows, **knobs})
     elif needs_pairs(plan):
-        body += _PAIRS
+        body += _SINGLES if learns_singles(plan) else _PAIRS
     elif plan.loop == "online":
         body += _scored(plan)
     return imports(body + more) + "\n" + body + more
@@ -142,6 +153,11 @@ def task_code(plan: Plan, more: str = "") -> str:
 def needs_pairs(plan: Plan) -> bool:
     """Whether the run learns from pairs."""
     return plan.loop == "preference"
+
+
+def learns_singles(plan: Plan) -> bool:
+    """Whether the run learns from single completions, as its file may have them."""
+    return any(choices.PREFERENCE_LOSS[name].unpaired for name in choices.losses_of(plan.spec.knobs)[:1])
 
 
 def brings_pairs(plan: Plan) -> bool:

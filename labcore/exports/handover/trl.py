@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.exports.handover import trl_pairs
 from labcore.exports.handover.plan import (
     BASE_RULES,
     MEASURED,
@@ -27,17 +28,22 @@ from labcore.exports.handover.plan import (
     remarks,
     to,
 )
-from labcore.exports.handover.task_code import brings_pairs, task_code
+from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
 
 VERSION = "1.16.0"
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig", "DPOTrainer": "DPOConfig",
+            "KTOTrainer": "KTOConfig", "CPOTrainer": "CPOConfig", "ORPOTrainer": "ORPOConfig",
             "SFTTrainer": "SFTConfig"}
+MODULES = {"CPOTrainer": "trl.experimental.cpo", "ORPOTrainer": "trl.experimental.orpo"}  # of the others: trl
+_OF_LOSSES = {"kto": "KTOTrainer", "simpo": "CPOTrainer", "orpo": "ORPOTrainer"}  # of the others: DPOTrainer
 
 
 def trainer(plan: Plan) -> str:
     """The trainer that does what the run does, or comes nearest."""
-    if plan.loop != "online":
-        return {"preference": "DPOTrainer", "sft": "SFTTrainer"}[plan.loop]
+    if plan.loop == "preference":
+        return _OF_LOSSES.get(plan["preference_loss"], "DPOTrainer")
+    if plan.loop == "sft":
+        return "SFTTrainer"
     return "RLOOTrainer" if plan["ratio"] in ("sequence_sum", "none") else "GRPOTrainer"
 
 
@@ -156,24 +162,12 @@ _RLOO: Rules = {
                            "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
     "aggregation": built_in(),  # one ratio for all tokens of a completion
 }
-_FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
-_DPO: Rules = {
-    **_COMMON, "beta": to("beta"), "pairs_per_step": to("per_device_train_batch_size"),
-    "preference_loss": choice({
-        "sigmoid": ({"loss_type": ["sigmoid"]}, ""),
-        "ipo": ({"loss_type": ["ipo"]}, "of the mean log-ratio per token, not of its sum"),
-    }, "see loss_type of DPOConfig"),
-    "pairs": choice({
-        "dataset": ({}, ""), "reference_once": ({}, ""),
-        "policy_each_step": ({}, "the pairs are sampled once, before training: the experimental OnlineDPOTrainer "
-                             "samples them at every step"),
-    }, "see the data below"),
-    "eval_every": MEASURED, "eval_prompts": MEASURED,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
+    "sft_loss": choice({"nll": ({}, ""), "dft": ({"loss_type": "dft"}, "")}, "see loss_type of SFTConfig"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
-RULES = {"GRPOTrainer": _GRPO, "RLOOTrainer": _RLOO, "DPOTrainer": _DPO, "SFTTrainer": _SFT}
+RULES = {"GRPOTrainer": _GRPO, "RLOOTrainer": _RLOO, "SFTTrainer": _SFT,
+         **{name: {**_COMMON, **rules} for name, rules in trl_pairs.RULES.items()}}
 
 
 def mapped(plan: Plan) -> list[Line]:
@@ -200,7 +194,8 @@ def script(plan: Plan) -> str:
     steps = plan.steps * plan.passes * plan.parts
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
-        model=MODEL, trainer=name, config=TRAINERS[name], task_code=task_code(plan).strip(), steps=steps,
+        model=MODEL, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
+        task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),
         per_step=_per_step(plan), arguments=arguments, data=_data(plan),
         **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
 
@@ -214,7 +209,8 @@ def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
     asked = f"({plan.rows}, seed={plan.spec.seed})"
     if plan.loop == "preference":
-        return f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
+        pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
+        return f"labelled({pairs})" if learns_singles(plan) else pairs
     if plan.loop == "sft":
         return f'[{{"prompt": row["prompt"], "completion": row["answer"]}} for row in problems{asked}]'
     return f"problems{asked}"
@@ -250,7 +246,7 @@ def main() -> None:
 
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import {config}, {trainer}
+    from {module} import {config}, {trainer}
 
     config = {config}(
         output_dir=options.out, max_steps=options.max_steps, logging_steps=1, save_strategy="no", report_to="none",

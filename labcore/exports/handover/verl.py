@@ -113,6 +113,7 @@ _ONLINE: Rules = {
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
     "sequences_per_step": to("data.train_batch_size"),
+    "sft_loss": choice({"nll": ({}, "")}, "no equivalent in verl, whose SFT counts all tokens the same"),
     "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,19 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.catalog.choices import PREFERENCE_LOSS
+from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import Network, completion_outputs, micro_batches, precision
+from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
+from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
-from labcore.maths.call import call, member
-from labcore.maths.logprobs import logprobs_and_entropy
+from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
+from labcore.maths.preference_weights import likelihood
+from labcore.maths.preferences_each import reference_point
 from labcore.spec.record import Pictures, Record
-from labcore.tasks.task import Pair, Problem
+from labcore.tasks.task import Pair, Problem, Single
 
 SHOWN = 16  # pairs in the sample view
 Seen = tuple[list[Problem], Generated, Rewards]  # completions that were sampled and scored at a step
@@ -67,12 +70,28 @@ def _look(session: LlmSession, samples: dict[str, Any], seen: Seen | None,
 
 def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions]:
     """Prompts (N), and completions (2N) with each chosen one directly before its rejected one."""
-    prompts = encode_prompts(session.tokenizer, [pair.prompt for pair in pairs], session.context - 1, session.device,
-                             [f"line {pair.line}" if pair.line else "" for pair in pairs])
     sides = [text for pair in pairs for text in (pair.chosen, pair.rejected)]
     cut = [side for pair in pairs for side in (pair.chosen_truncated, pair.rejected_truncated)]
-    return prompts, encode_completions(session.tokenizer, sides, session.context - prompts.ids.shape[1],
+    return _encoded(session, pairs, sides, cut)
+
+
+def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str],
+             cut: list[bool]) -> tuple[Prompts, Completions]:
+    prompts = encode_prompts(session.tokenizer, [row.prompt for row in rows], session.context - 1, session.device,
+                             [f"line {row.line}" if row.line else "" for row in rows])
+    return prompts, encode_completions(session.tokenizer, texts, session.context - prompts.ids.shape[1],
                                        session.device, cut)
+
+
+def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
+    """Prompts, their completions, and which of these are chosen or desired."""
+    if found.singles:
+        texts, labels = [each.completion for each in found.singles], [each.label for each in found.singles]
+        prompts, completions = _encoded(session, found.singles, texts, [False] * len(texts))
+    else:
+        prompts, completions = encode(session, found.pairs)
+        labels = [True, False] * len(prompts)
+    return prompts, completions, torch.tensor(labels, device=session.device)
 
 
 def update(session: LlmSession, found: Pairs) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -80,54 +99,102 @@ def update(session: LlmSession, found: Pairs) -> tuple[dict[str, Any], dict[str,
 
     Chosen and rejected share their prompt's prefix. ℓ is summed over the completion, at temperature 1.
     """
-    knobs, pairs = session.knobs, found.pairs
-    prompts, completions = encode(session, pairs)
-    loss_function = member(PREFERENCE_LOSS, knobs["preference_loss"])
-    loss, columns, entropies = 0.0, [], 0.0
-    for some, rows in micro_batches(session.policy, len(prompts), *completions.ids.shape):
-        ids, mask = completions.ids[rows], completions.mask[rows]
+    knobs = session.knobs
+    prompts, completions, labels = _labelled(session, found)
+    parts = list(micro_batches(session.policy, len(prompts), *completions.ids.shape))
+    kl = _mismatched_kl(session, prompts, completions) if objective.asks(knobs, "mismatched") else None
+    whole = None
+    if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
         with torch.no_grad():
-            ref_logprobs, _ = _sums(session, session.reference, prompts[some], ids, mask)
-        logprobs, entropy = _sums(session, session.policy, prompts[some], ids, mask)
-        log_ratios = (logprobs - ref_logprobs).view(-1, 2)
-        losses = call(loss_function, knobs, {"log_ratio_chosen": log_ratios[:, 0],
-                                             "log_ratio_rejected": log_ratios[:, 1]})
-        part = losses.sum() / len(pairs)
+            whole = Sides.together([_sides(session, prompts[some], completions, labels, rows)[0]
+                                    for some, rows in parts])
+    loss, seen, entropies = 0.0, [], 0.0
+    for some, rows in parts:
+        sides, entropy = _sides(session, prompts[some], completions, labels, rows)
+        part = objective.loss(knobs, whole.with_part(rows, sides) if whole else sides, len(prompts), kl)
         part.backward()
-        loss += part.item()
-        columns.append(torch.stack([logprobs.detach().view(-1, 2), ref_logprobs.view(-1, 2)], 2))
+        loss = part.item() if whole else loss + part.item()
+        seen.append(replace(sides, logprobs=sides.logprobs.detach()))
         entropies += float(entropy)
     tokens = int(completions.mask.sum())
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += tokens
     norm = session.optimise("policy", knobs["learning_rate"], loss)
     session.updates += 1
-    sums = torch.cat(columns)  # (N, side, policy | reference)
     metrics = {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"], "entropy": entropies / tokens}
-    return metrics | _pair_metrics(sums, knobs["beta"]), _shown(pairs, sums, knobs["beta"])
+    metrics |= {} if kl is None else {"kl/mismatched": float(kl)}
+    sides, beta = Sides.together(seen), knobs["beta"]
+    if found.singles:
+        return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
+    return metrics | _pair_metrics(sides, beta), _shown(found.pairs, sides, beta)
 
 
-def _sums(session: LlmSession, model, prompts: Prompts, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Summed log-probs of each completion (2N,), nats/sequence, and the sum of all token entropies."""
-    with precision(model, session.knobs["dtype"]):
-        logits = completion_outputs(model, prompts, ids)
+def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
+           rows: slice) -> tuple[Sides, Tensor]:
+    """What the loss sees of the completions in `rows`, and the sum of all their token entropies."""
+    knobs, ids, mask = session.knobs, completions.ids[rows], completions.mask[rows]
+    paired, ref_logprobs, likelihoods = len(ids) > len(prompts), None, None
+    if REFERENCE in session.models:
+        with torch.no_grad():
+            ref_logits = _logits(session, session.reference, prompts, ids)
+            ref_logprobs = objective.summed(knobs, logprobs_and_entropy(ref_logits, ids)[0], mask, paired)
+    logits = _logits(session, session.policy, prompts, ids)
     logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
-    return (logprobs * mask).sum(1), (entropy * mask).sum()
+    if knobs["pair_weighting"]:
+        likelihoods = likelihood(logprobs.detach(), log_square_sum(logits.detach()), mask)
+    sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_logprobs, likelihoods)
+    return sides, (entropy * mask).sum()
 
 
-def _pair_metrics(sums: Tensor, beta: float) -> dict[str, float]:
-    rewards = beta * (sums[..., 0] - sums[..., 1])  # (N, side)
-    margins = rewards[:, 0] - rewards[:, 1]
+def _logits(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    with precision(model, session.knobs["dtype"]):
+        return completion_outputs(model, prompts, ids)
+
+
+@torch.no_grad()
+def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
+    """KTO's estimate of the KL, from each prompt with the completions of the one before it. nats/sequence"""
+    size = len(completions) // len(prompts)
+    ids, mask = completions.ids.roll(size, 0), completions.mask.roll(size, 0)
+    ratios = []
+    for some, rows in micro_batches(session.policy, len(prompts), *ids.shape):
+        policy, reference = ((logprobs_and_entropy(_logits(session, model, prompts[some], ids[rows]), ids[rows])[0]
+                              * mask[rows]).sum(1) for model in (session.policy, session.reference))
+        ratios.append(policy - reference)
+    return reference_point(torch.cat(ratios))
+
+
+def _pair_metrics(sides: Sides, beta: float) -> dict[str, float]:
+    rewards = objective.implicit_rewards(beta, sides).view(-1, 2)
+    margins, logprobs = rewards[:, 0] - rewards[:, 1], sides.logprobs.view(-1, 2)
     return {"rewards/chosen": float(rewards[:, 0].mean()), "rewards/rejected": float(rewards[:, 1].mean()),
             "rewards/margins": float(margins.mean()), "rewards/accuracies": float((margins > 0).float().mean()),
-            "logps/chosen": float(sums[:, 0, 0].mean()), "logps/rejected": float(sums[:, 1, 0].mean())}
+            "logps/chosen": float(logprobs[:, 0].mean()), "logps/rejected": float(logprobs[:, 1].mean())}
 
 
-def _shown(pairs: list[Pair], sums: Tensor, beta: float) -> dict[str, Any]:
-    rows = []
-    for pair, sides in zip(pairs[:SHOWN], sums[:SHOWN].double().cpu().numpy().round(5).tolist(), strict=True):
-        chosen, rejected = ({"text": text, "logprob": values[0], "ref_logprob": values[1]}
-                            for text, values in zip((pair.chosen, pair.rejected), sides, strict=True))
-        margin = beta * ((chosen["logprob"] - chosen["ref_logprob"]) - (rejected["logprob"] - rejected["ref_logprob"]))
-        rows.append({"prompt": pair.prompt, "chosen": chosen, "rejected": rejected, "margin": margin})
+def _single_metrics(sides: Sides, beta: float) -> dict[str, float]:
+    """The same of completions without a partner: only those of the labels that the batch has."""
+    rewards, found = objective.implicit_rewards(beta, sides), {}
+    for side, rows in (("chosen", sides.labels), ("rejected", ~sides.labels)):
+        if rows.any():
+            found |= {f"rewards/{side}": float(rewards[rows].mean()),
+                      f"logps/{side}": float(sides.logprobs[rows].mean())}
+    if {"rewards/chosen", "rewards/rejected"} <= found.keys():
+        found["rewards/margins"] = found["rewards/chosen"] - found["rewards/rejected"]
+    return found
+
+
+def _shown(pairs: list[Pair], sides: Sides, beta: float) -> dict[str, Any]:
+    columns = {"logprob": sides.logprobs} if sides.ref_logprobs is None else {
+        "logprob": sides.logprobs, "ref_logprob": sides.ref_logprobs}
+    lists = {key: values.view(-1, 2)[:SHOWN].double().cpu().numpy().round(5).tolist()
+             for key, values in columns.items()}
+    lengths, rows = sides.lengths.view(-1, 2).tolist(), []
+    for place, pair in enumerate(pairs[:SHOWN]):
+        chosen, rejected = ({"text": text, **{key: values[place][side] for key, values in lists.items()}}
+                            for side, text in enumerate((pair.chosen, pair.rejected)))
+        gained = [each["logprob"] - each["ref_logprob"] if "ref_logprob" in each else each["logprob"] / length
+                  for each, length in zip((chosen, rejected), lengths[place], strict=True)]
+        rows.append({"prompt": pair.prompt, "chosen": chosen, "rejected": rejected,
+                     "margin": beta * (gained[0] - gained[1])})
     return {"pairs": rows, "beta": beta}

@@ -9,11 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from labcore.catalog.choices import SFT_LOSS
 from labcore.llm.batch import encode_completions, encode_prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
 from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.spec.record import Pictures, Record
 
@@ -51,7 +53,7 @@ def _look(session: LlmSession, before: Mapping[str, Tensor] | None) -> Pictures:
 
 
 def update(session: LlmSession) -> dict[str, Any]:
-    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update."""
+    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update, or another SFT loss."""
     knobs, tokenizer = session.knobs, session.tokenizer
     problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)
     room = session.context - 1
@@ -59,13 +61,14 @@ def update(session: LlmSession) -> dict[str, Any]:
                              [f"line {problem.line}" if problem.line else "" for problem in problems])
     answers = encode_completions(tokenizer, [problem.answer for problem in problems],
                                  session.context - prompts.ids.shape[1], session.device)
+    token_loss = member(SFT_LOSS, knobs.get("sft_loss", "nll"))
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
     for some, rows in micro_batches(session.policy, len(prompts), *answers.ids.shape):
         ids, mask = answers.ids[rows], answers.mask[rows]
         with precision(session.policy, knobs["dtype"]):
             logits = completion_outputs(session.policy, prompts[some], ids)
         logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
-        part = -(logprobs * mask).sum() / total
+        part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total
         part.backward()
         loss += part.item()
         right += int(((logits.argmax(-1) == ids) & mask).sum())

@@ -137,7 +137,8 @@ def before(session: LlmSession, step: int) -> Before:
     prompts, completions = drawn.generated.prompts, _padded(candidates, session.device)
     temperature = float(session.knobs["temperature"]) if "advantage" in session.knobs else 1.0
     old = _sums(alone, session.policy, prompts, completions, temperature)
-    reference = _sums(alone, session.reference, prompts, completions, temperature) if _learns_pairs(session) else None
+    compared = _learns_pairs(session) and REFERENCE in session.models
+    reference = _sums(alone, session.reference, prompts, completions, temperature) if compared else None
     return Before(groups, prompts, completions, old, temperature, reference)
 
 
@@ -183,7 +184,8 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
     """`count` problems with different prompts, or fewer where there are no more, and their pairs."""
     many = 4 * count  # drawn, for some may be the same
     found: list[tuple[Problem, Pair | None]]
-    if alone.pairs or (_learns_pairs(alone) and choices.PAIRS[str(alone.knobs["pairs"])].from_file):
+    from_file = _learns_pairs(alone) and choices.PAIRS[str(alone.knobs["pairs"])].from_file
+    if alone.pairs or (from_file and not cast(PairTask, alone.task).unpaired):
         pairs = draw(alone.pairs, many, alone.rng) if alone.pairs else cast(PairTask, alone.task).pairs(many, alone.rng)
         found = [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in pairs]
     else:

@@ -35,7 +35,8 @@ def test_every_knob_of_the_catalog_is_known_to_every_tool(key, algorithm, task, 
             assert f"{line.knob}=" in comments
 
 
-ONLINE_FAMILIES = [family for family in choices.FAMILIES if family not in (choices.PREFERENCE_LOSS, choices.PAIRS)]
+PREFERENCES = (choices.PREFERENCE_LOSS, choices.DIVERGENCE, choices.PAIRS)
+ONLINE_FAMILIES = [family for family in choices.FAMILIES if family not in (*PREFERENCES, choices.SFT_LOSS)]
 RULES = {"trl": trl.RULES, "verl": verl.RULES, "openrlhf": openrlhf.RULES}
 # (tool, choice) -> the members that the tool has nothing like: the remark for unknown ones is said of them on purpose.
 FALL_THROUGH = {
@@ -61,6 +62,19 @@ def test_every_choice_has_its_own_rule(key, family):
         assert line.settings or line.built_in or len(line.note) > 20, (member.key, line)
         TOOLS[key].script(mixed)
     assert fell == FALL_THROUGH.get((key, family.key), set())
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("knob", ["preference_loss", "second_loss", "divergence", "pair_weighting", "ld_alpha"])
+def test_every_choice_of_a_preference_run_is_set_or_said_to_be_missing(key, knob):
+    """But KTO, SimPO and ORPO, none of which TRL's DPOTrainer can add."""
+    own = plan("dpo").spec.row.knob(knob)
+    for value in own.choices or {"pair_weighting": (True,), "ld_alpha": (0.5,)}[knob]:
+        base = plan("dpo")
+        mixed = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, knob: value}))
+        [line] = [line for line in TOOLS[key].mapped(mixed) if line.knob == knob]
+        assert line.settings or line.built_in or len(line.note) > 20, (value, line)
+        TOOLS[key].script(mixed)
 
 
 @pytest.mark.parametrize("key", list(TOOLS))

@@ -84,7 +84,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 
 @pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if ALGORITHMS[pair[0]].loop != "preference"])
 def test_every_key_for_verl_exists_in_that_version(algorithm, task, files):
-    keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(algorithm, "ppo_trainer")]
+    keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(ALGORITHMS[algorithm].loop, "ppo_trainer")]
     assert KEYS["version"] == verl.VERSION and set(verl.settings(plan(algorithm, task, files))) <= set(keys)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import runpy
 import sys
 from importlib.metadata import version
@@ -27,10 +28,48 @@ def config_in(script: str) -> dict:
 
 @pytest.mark.parametrize("algorithm, trainer", [
     ("grpo", "GRPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"), ("reinforce", "RLOOTrainer"),
-    ("dpo", "DPOTrainer"), ("sft", "SFTTrainer")])
+    ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"), ("simpo", "CPOTrainer"),
+    ("orpo", "ORPOTrainer"), ("sft", "SFTTrainer"), ("dft", "SFTTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     assert trl.trainer(plan(algorithm)) == trainer
-    assert f"from trl import {trl.TRAINERS[trainer]}, {trainer}" in trl.script(plan(algorithm))
+    module = trl.MODULES.get(trainer, "trl")
+    assert f"from {module} import {trl.TRAINERS[trainer]}, {trainer}" in trl.script(plan(algorithm))
+
+
+@pytest.mark.parametrize("algorithm, knobs, found", [
+    ("ipo", {}, {"loss_type": ["ipo"]}), ("slic", {}, {"loss_type": ["hinge"]}), ("dft", {}, {"loss_type": "dft"}),
+    ("robust_dpo", {"label_smoothing": 0.2}, {"loss_type": ["robust"], "label_smoothing": 0.2}),
+    ("exo", {"exo_epsilon": 0.01}, {"loss_type": ["exo_pair"], "label_smoothing": 0.01}),
+    ("discopop", {}, {"loss_type": ["discopop"], "discopop_tau": 0.05}),
+    ("dpo", {"second_loss": "sft", "second_weight": 0.3}, {"loss_type": ["sigmoid", "sft"],
+                                                           "loss_weights": [1.0, 0.3]}),
+    ("dpo", {"divergence": "alpha", "divergence_alpha": 0.3}, {"f_divergence_type": "alpha_divergence",
+                                                               "f_alpha_divergence_coef": 0.3}),
+    ("dpo", {"ld_alpha": 0.3, "pair_weighting": True}, {"ld_alpha": 0.3, "use_weighting": True}),
+    ("kto", {"desirable_weight": 1.5, "pairs_per_step": 4}, {"desirable_weight": 1.5,
+                                                             "per_device_train_batch_size": 8}),
+    ("simpo", {}, {"loss_type": "simpo", "simpo_gamma": 1.0, "cpo_alpha": 0.0, "beta": 2.0})])
+def test_preference_losses_under_trls_names(algorithm, knobs, found):
+    assert trl.settings(plan(algorithm, knobs=knobs)).items() >= found.items()
+
+
+def test_a_loss_that_trl_has_not_is_said_so():
+    script = " ".join(trl.script(plan("cdpo")).replace("#", "").split())
+    assert "label_smoothing=0.1: its sigmoid loss has no label smoothing" in script
+    found = trl.settings(plan("cdpo"))
+    assert found["loss_type"] == ["sigmoid"] and "label_smoothing" not in found
+
+
+def test_the_sides_of_pairs_become_single_completions_for_kto(files, tmp_path):
+    for name, rows in {"pairs": None, "singles": [{"prompt": "a=", "completion": "a", "label": True},
+                                                  {"prompt": "b=", "completion": "a", "label": False}]}.items():
+        if rows:
+            (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        code: dict = {}
+        exec(trl.script(plan("kto", "preferences", files)).split("def main()")[0], code)
+        found = code["labelled"](code["pairs"](2))
+        assert {row["label"] for row in found} == {True, False} and len(found) == (4 if name == "pairs" else 2)
+        assert all(row.keys() == {"prompt", "completion", "label"} for row in found)
 
 
 def test_the_runs_values_under_trls_names():

@@ -8,7 +8,9 @@ from math import isfinite, log
 import pytest
 import torch
 
+from labcore.catalog import choices
 from labcore.catalog.kinds import algorithm, task
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.metrics import METRICS, PANELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import pairs
@@ -16,8 +18,9 @@ from labcore.llm.batch import Completions
 from labcore.llm.generation import Generated
 from labcore.llm.loops import preference
 from labcore.llm.nets.forward import completion_outputs
+from labcore.llm.networks import REFERENCE
 from labcore.maths.logprobs import selective_log_softmax
-from labcore.tasks.task import Pair, Score
+from labcore.tasks.task import Pair, Score, Single
 from tests.llm.tools import records, session, shake, weights
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb"), Pair("a=", "a", "ba")]
@@ -193,3 +196,121 @@ def test_the_loss_is_the_one_that_the_run_chose(kind, expected):
     started = session("dpo", preference_loss=kind, beta=0.4)
     metrics, _ = preference.update(started, pairs.Pairs(PAIRS))
     assert metrics["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+# ---------------------------------------------------------------------------- all rows, all losses
+
+ROWS = [key for key, row in ALGORITHMS.items() if row.loop == "preference"]
+FREE = [choice.key for choice in choices.PREFERENCE_LOSS.members if not choice.reference]
+
+
+@pytest.mark.parametrize("key", ROWS)
+def test_every_row_learns(key):
+    """A flipped sign anywhere would lower the margin; what was sampled from the base earns more afterwards."""
+    started = session(key, steps=20, pairs_per_step=16, learning_rate=0.01, eval_prompts=256) if (
+        "eval_every" in {knob.key for knob in ALGORITHMS[key].knobs}) else session(
+        key, steps=20, pairs_per_step=16, learning_rate=0.01)
+    got = records(started)
+    first, last = got[0].metrics, got[-1].metrics
+    assert last["loss"] < first["loss"] and last["rewards/accuracies"] > 0.6
+    assert last["rewards/margins"] > first["rewards/margins"] + 0.05
+    assert last["reward"] > first["reward"] + 0.01
+    assert (REFERENCE in started.models) == (REFERENCE in ALGORITHMS[key].models)
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_row_without_a_reference_holds_none_and_takes_only_such_losses(name):
+    metrics = records(session("simpo", steps=1, preference_loss=name))[0].metrics
+    assert "kl" not in metrics and isfinite(metrics["loss"])
+    with pytest.raises(LabError, match=r"'sigmoid' compares with a reference, and ORPO holds none: choose simpo"):
+        session("orpo", preference_loss="sigmoid")
+    with pytest.raises(LabError, match="'kto' compares with a reference"):
+        session("simpo", second_loss="kto")
+
+
+def test_the_numbers_of_an_update_without_a_reference():
+    """The implicit reward is β times the mean log-prob per token, end token included."""
+    started = session("simpo", beta=0.5, target_margin=0.2)
+    shake(started.policy)
+    prompts, completions = preference.encode(started, PAIRS)
+    logits = completion_outputs(started.policy, prompts, completions.ids).detach()
+    sums = (selective_log_softmax(logits, completions.ids) * completions.mask).sum(1) / completions.lengths
+    chosen, rejected = (0.5 * sums.view(-1, 2)).unbind(1)
+    metrics, shown = preference.update(started, pairs.Pairs(PAIRS))
+    expected = -torch.nn.functional.logsigmoid(chosen - rejected - 0.2).mean().item()
+    assert metrics["loss"] == pytest.approx(expected, rel=1e-5)
+    assert metrics["rewards/margins"] == pytest.approx((chosen - rejected).mean().item(), rel=1e-4)
+    assert [row["margin"] for row in shown["pairs"]] == pytest.approx((chosen - rejected).tolist(), abs=1e-4)
+    assert all("ref_logprob" not in row[side] for row in shown["pairs"] for side in ("chosen", "rejected"))
+
+
+def test_kto_compares_with_completions_of_other_prompts():
+    """z: each prompt with the completions of the pair before it, the mean log-ratio, at least 0."""
+    started = session("kto", beta=0.5, desirable_weight=1.3)
+    shake(started.reference, by=0.06)  # the policy, which has not moved, finds any text likelier
+    prompts, completions = preference.encode(started, PAIRS)
+    ids, mask = completions.ids.roll(2, 0), completions.mask.roll(2, 0)
+    sums = [(selective_log_softmax(completion_outputs(model, prompts, ids).detach(), ids) * mask).sum(1)
+            for model in (started.policy, started.reference)]
+    expected = float((sums[0] - sums[1]).mean())
+    own = [(selective_log_softmax(completion_outputs(model, prompts, completions.ids).detach(), completions.ids)
+            * completions.mask).sum(1) for model in (started.policy, started.reference)]
+    chosen, rejected = (own[0] - own[1]).view(-1, 2).unbind(1)
+    metrics, _ = preference.update(started, pairs.Pairs(PAIRS))
+    assert metrics["kl/mismatched"] == pytest.approx(expected, rel=1e-3) and expected > 0.01
+    losses = torch.cat([1.3 * (1 - (0.5 * (chosen - expected)).sigmoid()), 1 - (0.5 * (expected - rejected)).sigmoid()])
+    assert metrics["loss"] == pytest.approx(losses.mean().item(), rel=1e-4)
+
+
+SINGLES = [Single("abc=", "abc", True), Single("b=", "bbbb", False), Single("ba=", "ab", True),
+           Single("cb=", "cb", False), Single("a=", "a", True)]
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    path.write_text("".join(json.dumps({"prompt": s.prompt, "completion": s.completion, "label": s.label}) + "\n"
+                            for s in SINGLES))
+    return str(path)
+
+
+def test_single_completions_are_learnt(labelled):
+    started = session("kto", letters=False, task="preferences", data=labelled, steps=15, learning_rate=0.01,
+                      pairs_per_step=5)
+    got = records(started)
+    last = got[-1].metrics
+    assert last["loss"] < 0.2 and last["rewards/chosen"] > 0 > last["rewards/rejected"]
+    assert last["rewards/margins"] == pytest.approx(last["rewards/chosen"] - last["rewards/rejected"])
+    assert last["logps/chosen"] > got[0].metrics["logps/chosen"] and "rewards/accuracies" not in last
+    assert got[0].samples["pairs"] == [] and got[0].samples["watched"]
+    json.dumps(got[0].samples, allow_nan=False)
+
+
+def test_a_batch_with_one_label_logs_what_it_has(labelled):
+    started = session("kto", letters=False, task="preferences", data=labelled)
+    metrics, _ = preference.update(started, pairs.Pairs([], singles=[SINGLES[0], SINGLES[2]]))
+    assert {"rewards/chosen", "logps/chosen"} <= metrics.keys()
+    assert not {"rewards/rejected", "rewards/margins"} & metrics.keys()
+
+
+def test_single_completions_are_of_no_use_to_losses_of_pairs(labelled):
+    for given in ({"algorithm": "dpo"}, {"algorithm": "kto", "second_loss": "sft"}):
+        with pytest.raises(LabError, match=r"single completions with labels.* learns from pairs: use kto, or give"):
+            session(given.pop("algorithm"), letters=False, task="preferences", data=labelled, **given)
+    assert records(session("sft", letters=False, task="preferences", data=labelled, steps=1))
+
+
+def test_pairs_without_a_number_of_their_own_cannot_be_weighted():
+    with pytest.raises(LabError, match="'aot' has no number for each pair"):
+        session("aot", pair_weighting=True)
+
+
+@pytest.mark.parametrize("knobs", [{"pair_weighting": True}, {"ld_alpha": 0.2}, {"divergence": "forward_kl"},
+                                   {"second_loss": "sft"}, {"divergence": "alpha", "divergence_alpha": 0.2}])
+def test_what_can_be_switched_on_changes_the_loss(knobs):
+    losses = []
+    for given in ({}, knobs):
+        started = session("dpo", **given)
+        shake(started.policy)
+        losses.append(preference.update(started, pairs.Pairs(PAIRS))[0]["loss"])
+    assert abs(losses[0] - losses[1]) > 1e-4 and all(map(isfinite, losses))

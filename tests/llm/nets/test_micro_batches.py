@@ -79,8 +79,11 @@ def test_ppo_and_its_critic(group_size, monkeypatch):
     check(started, lambda: online.update(started, rollout), monkeypatch, ("policy", "critic"))
 
 
-def test_preference(monkeypatch):
-    started = session("dpo")
+@pytest.mark.parametrize("name, second", [("sigmoid", "none"), ("simpo", "none"), ("sigmoid", "sft"), ("kto", "none"),
+                                          ("aot", "sft"), ("orpo", "none")])
+def test_preference(name, second, monkeypatch):
+    """Also where a loss depends on the whole batch: sorted, or with one length for all."""
+    started = session("dpo", preference_loss=name, label_smoothing=0.1, second_loss=second, second_weight=0.5)
     shake(started.policy)
     check(started, lambda: preference.update(started, Pairs(PAIRS)), monkeypatch)
 

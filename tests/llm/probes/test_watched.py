@@ -15,7 +15,7 @@ from labcore.llm.session import LlmSession
 from labcore.tasks.task import Pair, Problem
 from tests.llm.tools import alone, every_completion, records, session, weights
 
-ALGORITHMS = ["grpo", "ppo", "dapo", "remax", "dpo", "online_dpo", "sft"]
+ALGORITHMS = ["grpo", "ppo", "dapo", "remax", "dpo", "online_dpo", "kto", "orpo", "sft"]
 
 
 def own_prompts(folder):

@@ -1,0 +1,87 @@
+"""The 49 preference losses of TRL: value, gradient by the token log-probs, and metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from labcore.llm.preference_objective import Sides, implicit_rewards, loss, summed
+from labcore.maths import preference_weights
+from labcore.spec.run_spec import make
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_dpo_loss.json").read_text("utf-8"))
+CASES = GOLDEN["cases"]
+OURS = {"ipo": "ipo_mean", "js_divergence": "jensen_shannon", "alpha_divergence": "alpha"}
+
+
+def name(case: dict) -> str:
+    config = case["config"]
+    return "-".join(map(str, ("+".join(config["loss_type"]), config["beta"], config["label_smoothing"],
+                              config["f_divergence_type"], config["f_alpha_divergence_coef"], config["ld_alpha"],
+                              config["use_weighting"], config["dtype"])))
+
+
+def knobs_of(config: dict, first: str) -> dict:
+    """TRL's settings under our names."""
+    smoothing = config["label_smoothing"]
+    given = {"preference_loss": OURS.get(first, first), "beta": config["beta"], "label_smoothing": smoothing,
+             "divergence": OURS.get(config["f_divergence_type"], config["f_divergence_type"]),
+             "divergence_alpha": config["f_alpha_divergence_coef"], "discopop_tau": config["discopop_tau"],
+             "ld_alpha": 1.0 if config["ld_alpha"] is None else config["ld_alpha"],
+             "pair_weighting": config["use_weighting"]}
+    if first == "exo_pair":
+        given["exo_epsilon"] = smoothing
+    return dict(make(algorithm_key="dpo", task_key="sort", knobs=given).knobs)
+
+
+def sides_of(case: dict, knobs: dict) -> tuple[torch.Tensor, Sides]:
+    """The token log-probs, and the completions with those of a pair next to each other."""
+    given = {key: torch.tensor(value, dtype=getattr(torch, case["config"]["dtype"]))
+             for key, value in GOLDEN["inputs"].items()}
+    logprobs = given["per_token_logps"].requires_grad_()
+    order = torch.arange(10).view(2, 5).T.flatten()
+    mask = given["completion_mask"][:, 1:].bool()[order]
+    likelihoods = preference_weights.likelihood(logprobs[order], given["log_sum_sq_probs"][order], mask)
+    return logprobs, Sides(
+        summed(knobs, logprobs[order], mask, True), mask.sum(1), torch.tensor([True, False]).repeat(5),
+        summed(knobs, given["ref_per_token_logps"][order], mask, True),
+        likelihoods if knobs["pair_weighting"] else None)
+
+
+@pytest.mark.parametrize("case", CASES, ids=map(name, CASES))
+def test_matches_trl(close, case):
+    config = case["config"]
+    parts = [knobs_of(config, each) for each in config["loss_type"]]
+    logprobs, sides = sides_of(case, parts[0])
+    weights = config["loss_weights"] or [1.0]
+    value = sum(weight * loss(knobs, sides, 5) for weight, knobs in zip(weights, parts, strict=True))
+    # Of EXO's ε TRL takes the logarithm in float32.
+    rounded = torch.float32 if "exo_pair" in config["loss_type"] else None
+    close(value, case["loss"], rounded)
+    close(torch.autograd.grad(value, logprobs)[0], case["grad_logps"], rounded)
+    rewards = implicit_rewards(config["beta"], sides).view(5, 2)
+    for key, found in {"chosen": rewards[:, 0].mean(), "rejected": rewards[:, 1].mean(),
+                       "margins": (rewards[:, 0] - rewards[:, 1]).mean()}.items():
+        close(found, case["metrics"][f"rewards/{key}"])
+    close((rewards[:, 0] > rewards[:, 1]).double().mean(), case["metrics"]["rewards/accuracies"], torch.float32)
+    close(sides.logprobs[::2].mean(), case["metrics"]["logps/chosen"])
+    close(sides.logprobs[1::2].mean(), case["metrics"]["logps/rejected"])
+
+
+def test_a_second_loss_is_added_with_its_weight(close):
+    """The weighted sum of TRL without its third loss."""
+    [case] = [case for case in CASES if case["config"]["loss_weights"]]
+    first = knobs_of(case["config"], "sigmoid")
+    _, sides = sides_of(case, first)
+    both = loss({**first, "second_loss": "sft", "second_weight": 0.7}, sides, 5)
+    close(both, loss(first, sides, 5) + 0.7 * loss({**first, "preference_loss": "sft"}, sides, 5))
+
+
+def test_there_are_all_cases():
+    assert len(CASES) == 49
+    assert {kind for case in CASES for kind in case["config"]["loss_type"]} >= {
+        "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_unpaired",
+        "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"}
