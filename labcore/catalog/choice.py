@@ -19,7 +19,8 @@ class Choice:
     completions of one prompt; `critic`, that it asks for values; `rollouts`, further completions that it asks for;
     `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
-    before the first step; `from_file`, that they are the task's own.
+    before the first step; `from_file`, that they are the task's own; `scorer`, that a reward source asks for a trained
+    reward model.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Choice:
     refills: bool = False
     once: bool = False
     from_file: bool = False
+    scorer: bool = False
 
 
 @dataclass(frozen=True)

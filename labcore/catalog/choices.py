@@ -13,10 +13,11 @@ from __future__ import annotations
 from labcore.catalog.choice import Choice, Family
 
 REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
-                ("task", "problems", "texts", "completions", "rng"), (
+                ("task", "problems", "texts", "prompts", "completions", "rng", "session"), (
     Choice("verifier", "the task's verifier", r"r"),
     Choice("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
            needs=("reward_noise",)),
+    Choice("reward_model", "a trained reward model", r"r_\phi", needs=("reward_model",), scorer=True),
 ))
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
@@ -100,7 +101,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
 ))
 
 PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
-    Choice("dataset", "the task's own file", r"\mathcal D", from_file=True, needs=("pairs_per_step",)),
+    Choice("dataset", "the task's own pairs", r"\mathcal D", from_file=True, needs=("pairs_per_step",)),
     Choice("reference_once", "the reference's completions, once before the first step", r"\pi_{ref}", once=True,
            needs=("pairs_per_step", "pair_prompts", "group_size")),
     Choice("policy_each_step", "the policy's own completions, at every step", r"\pi_\theta",

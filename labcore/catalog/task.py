@@ -16,7 +16,7 @@ class Task:
     a maze the function that builds it, of an environment nothing; it is imported only where it is needed. `loops` are
     the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
     `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs, `sft`
-    those of SFT on top. `example` is "prompt → right answer", with " → wrong one" where the task brings that as well.
+    and `reward_model` those of these loops on top. `example` is "prompt → right answer", with " → wrong one" where the task brings that as well.
     """
 
     key: str
@@ -30,4 +30,9 @@ class Task:
     pairs: bool = False
     defaults: Mapping[str, Value] = field(default_factory=dict)
     sft: Mapping[str, Value] = field(default_factory=dict)
+    reward_model: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
+
+    def own(self, loop: str) -> Mapping[str, Value]:
+        """The task's own defaults of the knobs of algorithms with this loop."""
+        return {**self.defaults, **{"sft": self.sft, "reward_model": self.reward_model}.get(loop, {})}

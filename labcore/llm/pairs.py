@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import isnan
 
+from transformers import PreTrainedModel
+
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
@@ -46,7 +49,7 @@ def next_pairs(session: LlmSession) -> Pairs:
 
 
 def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """Pairs of the task's own file, drawn at random."""
+    """Pairs of the task's own, drawn at random."""
     return Pairs(session.task.pairs(int(pairs_per_step), session.rng))
 
 
@@ -68,7 +71,7 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
     completions, rewards = generated.completions, verified(session, problems, generated)
     session.tokens += int(completions.mask.sum())
-    ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
+    ref_logprobs = token_logprobs(session, _reference(session), generated.prompts, completions)
     groups = rewards.total.view(len(problems), -1)
     pairs = []
     for index, row in enumerate(groups.tolist()):
@@ -98,7 +101,7 @@ def sample_once(session: LlmSession) -> list[Pair]:
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
     for start in range(0, asked, SAMPLED_AT_ONCE):
         problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
-        generated = generate(session, session.reference, problems, group_size, Sampling.of(session.knobs))
+        generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
         rewards = verified(session, problems, generated).total.tolist()
         for index, problem in enumerate(problems):
             rows = range(index * group_size, (index + 1) * group_size)
@@ -110,6 +113,11 @@ def sample_once(session: LlmSession) -> list[Pair]:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
                        "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
     return pairs
+
+
+def _reference(session: LlmSession) -> PreTrainedModel:
+    """The reference; where none is held the policy, which then does not learn."""
+    return session.models.get(REFERENCE, session.policy)
 
 
 def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) -> Pair:

@@ -1,7 +1,8 @@
 """The rewards of completions: where they come from is a choice of the run, as the loss is.
 
 A source is a function here, named by the family REWARD, that gives `Rewards`. It asks for what it needs by its
-parameters: `task`, `problems` (B, one for each completion), `texts` (B), `completions`, `rng`, or a knob.
+parameters: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`,
+`session`, or a knob. What is rewarded in place of the task's own score is a proxy: its part `gold` is that score.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
+from labcore.llm.networks import SCORER
+from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.tasks.task import Problem, TextTask
@@ -55,13 +59,21 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
     return Rewards(torch.where(flipped, 1 - true.total, true.total), true.exact, {"verifier": true.total})
 
 
+def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                 completions: Completions, session: LlmSession) -> Rewards:
+    """R = r_φ(x, y), the score of the run's reward model, at the last token. (B,)"""
+    true, scorer = verifier(task, problems, texts), session.models[SCORER]
+    found = scores(scorer, prompts, completions, str(session.knobs["dtype"]))
+    return Rewards(found.double().cpu(), true.exact, {"gold": true.total})
+
+
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The rewards of the completions of `problems`, from the source that the run chose."""
     knobs, texts = session.knobs, generated.texts
     group_size = len(texts) // len(problems)
     return call(member(choices.REWARD, knobs["reward_source"]), knobs, {
         "task": session.task, "problems": [problems[row // group_size] for row in range(len(texts))], "texts": texts,
-        "completions": generated.completions, "rng": session.rng})
+        "prompts": generated.prompts, "completions": generated.completions, "rng": session.rng, "session": session})
 
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:

@@ -63,7 +63,10 @@ ONLINE = (
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
-         "share of its rewards flipped, as from an unreliable grader.", choices=choices.REWARD.names, advanced=True),
+         "share of its rewards flipped, as from an unreliable grader; reward_model: the scores of a trained reward "
+         "model.", choices=choices.REWARD.names, advanced=True),
+    Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
+         "checkpoints.", advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
@@ -145,6 +148,20 @@ PREFERENCE = (
          choices=choices.PAIRS.names, advanced=True),
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
          choices=choices.PREFERENCE_LOSS.names, advanced=True),
+    DTYPE, SFT_TARGET, SFT_STEPS,
+)
+
+REWARD_MODEL = (
+    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
+         "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward"),
+    Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair at "
+         "0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
+    LEARNING_RATE,
+    *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
+    Knob("eval_pairs", "Held-out pairs", 512, "Pairs that are only measured on, at most a fifth of a file. More: surer "
+         "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
+    *SAMPLING, MAX_GRAD_NORM,
+    *(knob for knob in PREFERENCE if knob.key == "pairs"),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 
