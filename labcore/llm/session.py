@@ -144,8 +144,9 @@ class LlmSession:
         if resume and (resume / SCORER).is_dir():
             return load_scorer(resume / SCORER, name).to(self.device)
         folder = reward_model_of(name)
+        scorer = load_scorer(folder, name)
         check_tokenizer(folder, name, self.tokenizer)
-        return load_scorer(folder, name).to(self.device)
+        return scorer.to(self.device)
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
