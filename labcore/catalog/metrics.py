@@ -153,8 +153,8 @@ _ALL = (
            short="held out"),
     Metric("accuracy", "Accuracy", "share of pairs", "Share of the batch's pairs whose chosen side scores higher, "
            "before the update.", scale="rate", better="higher", short="batch"),
-    Metric("eval_margin", "Held-out margin", "reward", "Mean score of the chosen minus that of the rejected completion, "
-           "on held-out pairs.", r"r_w - r_l", "Rises.", better="higher", short="held out"),
+    Metric("eval_margin", "Held-out margin", "reward", "Mean score of the chosen minus that of the rejected "
+           "completion, on held-out pairs.", r"r_w - r_l", "Rises.", better="higher", short="held out"),
     Metric("margin", "Margin", "reward", "The same on the batch's pairs, before the update.", better="higher",
            short="batch"),
     Metric("mean_reward", "Mean score", "reward", "Mean score of the batch's completions.", r"\bar r",

@@ -224,7 +224,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
 
 def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
-    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable for choice in choices.PAIRS.members}
+    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
+            for choice in choices.PAIRS.members}
     if "pairs" in knobs and not fits[str(knobs["pairs"])]:
         able = " or ".join(key for key, fit in fits.items() if fit)
         raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
@@ -236,8 +237,8 @@ def _pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     if "reward_source" not in knobs or not choices.REWARD[str(knobs["reward_source"])].scorer:
         return {}
     if not knobs["reward_model"]:
-        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the algorithm "
-                       "reward_model, then set reward_model to that run.")
+        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the "
+                       "algorithm reward_model, then set reward_model to that run.")
     return {"reward_model": model_names.pinned_reward_model(str(knobs["reward_model"]))}
 
 

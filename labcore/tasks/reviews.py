@@ -7,6 +7,7 @@ preferences follow it with noise: so a reward model learns it from pairs, and on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import exp
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from labcore.tasks.task import Pair, Problem, Score
 SUBJECTS = ("plot", "cast", "film", "song", "end")
 PRAISE, BLAME = ("good", "fun", "warm", "great"), ("bad", "dull", "cold", "weak")
 DEGREES, LINKS = ("so", "very"), ("and", "but")
-PART = {**dict.fromkeys(PRAISE + BLAME, "adjective"), **dict.fromkeys(DEGREES, "degree"), **dict.fromkeys(LINKS, "link")}
+PART = {**dict.fromkeys(PRAISE + BLAME, "adjective"), **dict.fromkeys(DEGREES, "degree"),
+        **dict.fromkeys(LINKS, "link")}
 START, END = "start", "end"
 # Which part of speech may follow which: what makes a review fluent.
 FOLLOWS = {START: ("adjective", "degree"), "degree": ("adjective",), "adjective": ("link", END),
@@ -94,7 +96,7 @@ def fluency(completion: str) -> float:
     (1.0, 0.6666666666666666, 0.0)
     """
     parts = [START, *(PART.get(word, "") for word in completion.split(" ")), END]
-    steps = list(zip(parts, parts[1:], strict=False))
+    steps = list(pairwise(parts))
     return sum(later in FOLLOWS.get(earlier, ()) for earlier, later in steps) / len(steps)
 
 

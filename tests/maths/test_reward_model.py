@@ -49,7 +49,8 @@ def slow(margins, bins):
     members = [[] for _ in range(bins)]
     for margin in margins:
         p = 1 / (1 + math.exp(-abs(margin)))
-        members[min(int((p - 0.5) * 2 * bins), bins - 1)].append((p, 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0))
+        right = 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0
+        members[min(int((p - 0.5) * 2 * bins), bins - 1)].append((p, right))
     table = [(sum(p for p, _ in each) / len(each), sum(right for _, right in each) / len(each), len(each))
              for each in members if each]
     return table, sum(abs(p - right) * n for p, right, n in table) / len(margins)

@@ -154,8 +154,8 @@ PREFERENCE = (
 REWARD_MODEL = (
     Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
          "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward"),
-    Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair at "
-         "0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
+    Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
+         "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
     LEARNING_RATE,
     *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
     Knob("eval_pairs", "Held-out pairs", 512, "Pairs that are only measured on, at most a fifth of a file. More: surer "

@@ -166,7 +166,7 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
-                                   "length_high", "prompt_length", "piece_length", "label_temperature"), IN_THE_CODE)
+                                   "length_high", "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE)
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"

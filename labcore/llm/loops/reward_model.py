@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -66,12 +67,12 @@ def split(session: LlmSession) -> Split:
     if known is None:
         apart.knobs = {**session.knobs, "pairs_per_step": count}
         return None, next_pairs(apart).pairs
-    prompts = list(dict.fromkeys(pair.prompt for pair in known))
-    if len(prompts) < 2:
+    sizes = Counter(pair.prompt for pair in known)
+    if len(sizes) < 2:
         raise LabError("All pairs are of one prompt, so none can be held out to measure the reward model on: give "
                        "pairs of two prompts or more.")
     count, held, taken = min(count, max(1, len(known) // HELD_OUT_SHARE)), set[str](), 0
-    sizes = {prompt: 0 for prompt in prompts} | _counted(known)
+    prompts = list(sizes)
     for place in np.random.default_rng((session.prompt_seed, len(known))).permutation(len(prompts))[1:]:
         if taken >= count:
             break
@@ -79,13 +80,6 @@ def split(session: LlmSession) -> Split:
         taken += sizes[prompts[place]]
     return ([pair for pair in known if pair.prompt not in held],
             [pair for pair in known if pair.prompt in held][:count])
-
-
-def _counted(pairs: Sequence[Pair]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for pair in pairs:
-        found[pair.prompt] = found.get(pair.prompt, 0) + 1
-    return found
 
 
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def load_scorer(folder: Path, name: str) -> Critic:
 def save_scorer(scorer: Critic, folder: Path) -> None:
     """Write what `load_scorer` reads."""
     scorer.config.save_pretrained(folder / CONFIG)
-    save_file({key: value.detach().cpu().contiguous() for key, value in scorer.state_dict().items()}, folder / REWARD_WEIGHTS)
+    weights = {key: value.detach().cpu().contiguous() for key, value in scorer.state_dict().items()}
+    save_file(weights, folder / REWARD_WEIGHTS)
 
 
 def check_tokenizer(folder: Path, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
