@@ -17,7 +17,12 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
     Choice("verifier", "the task's verifier", r"r"),
     Choice("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
            needs=("reward_noise",)),
+    Choice("order_only", "a verifier of sort with a hole: letters in order, whichever they are",
+           r"1\ \text{if}\ y_1\le y_2\le\ldots"),
+    Choice("steps_and_outcome", "the verifier, and a share for each character that is right",
+           r"r + \tfrac1T\textstyle\sum_t 1[y_t = y^*_t]"),
     Choice("reward_model", "a trained reward model", r"r_\phi", needs=("reward_model",), scorer=True),
+    Choice("own_function", "a Python function of your own", r"f(x, y)", needs=("reward_function",)),
 ))
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (

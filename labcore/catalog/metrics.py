@@ -83,6 +83,8 @@ _ALL = (
     Metric("reward/gold", "Gold reward", "reward", "Mean of the task's own score, where the rewards are those of a "
            "proxy: a reward model, or a verifier with a hole.", r"\bar R_{gold}", "Rises with the reward. Where the "
            "reward rises and it falls, the policy exploits the proxy.", better="higher", short="gold"),
+    Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
+           "reward.", better="higher", short="steps"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -272,7 +274,8 @@ def ordered(keys: Iterable[str]) -> list[str]:
     return sorted(known, key=lambda key: (places.get(key, len(places)), key))
 
 _PANELS = (
-    Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier"),
+    Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
+                               "reward/steps"),
           "reward"),
     Panel("exact_match", "Exact match", ("exact_match",), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),

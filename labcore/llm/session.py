@@ -33,6 +33,7 @@ from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, ne
 from labcore.spec.model_names import reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
+from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
@@ -118,6 +119,8 @@ class LlmSession:
         session = LlmSession(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                           dict(spec.knobs), spec.seed)
+        if spec.knobs.get("reward_source") == own_reward.SOURCE:
+            own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
         session.check_room()
         if resume:

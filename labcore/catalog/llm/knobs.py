@@ -63,10 +63,14 @@ ONLINE = (
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
-         "share of its rewards flipped, as from an unreliable grader; reward_model: the scores of a trained reward "
-         "model.", choices=choices.REWARD.names, advanced=True),
+         "share of its rewards flipped, as from an unreliable grader; order_only: a verifier of "
+         "sort with a hole to exploit; steps_and_outcome: the verifier, and a reward for each right character; "
+         "reward_model: the scores of a trained reward model; own_function: yours, from the command line only.",
+         choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
          "checkpoints.", advanced=True),
+    Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
+         "FILE:function on the command line, and by nothing else.", advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "

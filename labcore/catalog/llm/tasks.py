@@ -54,7 +54,8 @@ TASKS: dict[str, Task] = {
                       "chosen) = σ(difference of the gold scores / temperature). Higher: more labels are wrong. "
                       "Lower: nearer to the gold score; 0: no noise.", low=0.0, high=10.0, safe=(0.0, 0.5),
                       unit="gold score"),
-             ), pairs=True, defaults={"max_new_tokens": 40, "sft_steps": 400, "sft_target": 0.9}, reward_model={"pairs": "dataset"},
+             ), pairs=True, defaults={"max_new_tokens": 40, "sft_steps": 400, "sft_target": 0.9},
+             reward_model={"pairs": "dataset"},
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",

@@ -166,15 +166,20 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
-                                   "length_high", "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE)
+                                   "length_high", "prompt_length", "piece_length", "label_temperature",
+                                   "numbers"), IN_THE_CODE)
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
     "reward_source": choice({
         "verifier": ({}, ""),
+        "order_only": ({}, "write the hole into score() below: letters in order, whichever they are"),
+        "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
+        "own_function": ({}, "give your own function in place of score() below"),
         "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
     }, "rewards are not flipped there: flip a share of what score() gives"),
+    "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
     "reward_model": only_with("reward_source", "reward_model", missing(IN_SCORE)),
     "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
     "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
