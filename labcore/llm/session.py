@@ -158,7 +158,7 @@ class LlmSession:
         """
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         self._equip()
-        if spec.row.loop != "preference":
+        if "pairs" not in spec.knobs:
             self.pairs = []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
