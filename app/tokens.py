@@ -154,6 +154,27 @@ def pair_table(pairs: list[dict[str, Any]]) -> str:
             f"<th>rejected</th><th>log π, nats</th><th>margin β·Δ</th></tr>{rows}</table></div>")
 
 
+def scored_table(pairs: list[dict[str, Any]]) -> str:
+    """Held-out pairs with the reward model's scores, and the gold score where the task has one, as HTML."""
+    gold = any("gold" in pair["chosen"] for pair in pairs)
+    rows = "".join(
+        f'<tr><td><code>{readable(pair["prompt"])}</code></td>'
+        + "".join(f'<td><code>{readable(pair[side]["text"])}</code></td><td>{number(pair[side]["score"], 2)}</td>'
+                  + (f"<td>{number(pair[side]['gold'], 2)}</td>" if gold else "") for side in ("chosen", "rejected"))
+        + f"<td>{signed(pair['chosen']['score'] - pair['rejected']['score'])}</td></tr>" for pair in pairs)
+    side = "<th>score</th>" + ("<th>gold</th>" if gold else "")
+    return (f'<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>chosen</th>{side}<th>rejected</th>'
+            f"{side}<th>margin</th></tr>{rows}</table></div>")
+
+
+def calibration_table(bins: list[dict[str, float]]) -> str:
+    """Predicted probability of the likelier side against the share of held-out pairs chosen so, as HTML."""
+    rows = "".join(f"<tr><td>{number(row['predicted'], 2)}</td><td>{number(row['right'], 2)}</td>"
+                   f"<td>{row['pairs']:.0f}</td></tr>" for row in bins)
+    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>predicted</th><th>chosen so</th><th>pairs</th></tr>'
+            f"{rows}</table></div>")
+
+
 def strip(completion: dict[str, Any], view: View) -> str:
     """One completion's tokens as boxes coloured by `view`, each with its number; the rest is in the tooltip."""
     tokens, values = completion.get("tokens") or [], view.values(completion)

@@ -35,6 +35,10 @@ def _samples(run: RunRow, feed: Feed, step: int) -> None:
         _inside(groups)
     if pairs := samples.get("pairs"):
         st.html(tokens.pair_table(pairs))
+    if scored := samples.get("scored"):
+        left, right = st.columns([1, 3], gap="large")
+        left.html(tokens.calibration_table(samples["calibration"]))
+        right.html(tokens.scored_table(scored))
     alone = groups and all(len(group["completions"]) == 1 for group in groups)
     if alone:
         st.html(tokens.flat_table(groups))

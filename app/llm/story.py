@@ -32,7 +32,9 @@ APART = "No history: this prompt was only in this step's batch."
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
-    """Draw the strip of `run` at `step`, by the newest samples up to there."""
+    """Draw the strip of `run` at `step`, by the newest samples up to there; none where no policy learns."""
+    if "reward_model" in run.spec.row.models:
+        return
     steps = files.steps_of(run.id, "samples")
     at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else 0
     samples = files.read(run.id, "samples", at) if at else None

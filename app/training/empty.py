@@ -115,6 +115,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
     pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")
     taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
+    if task.pairs and task.verifiable and row.loop == "reward_model":
+        pairs = ("Pairs come with the task", "Two answers to each prompt, one of them chosen, with noise.")
     if not task.verifiable:  # what is right is what the user's file chose
         pairs = ("Pairs are read", "Each line of your file is a pair: a prompt, an answer that was chosen and one that "
                  "was rejected.")
@@ -131,6 +133,11 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
                        ("2 · Sides are compared", *_compared("reference" in row.models)),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
                         "sides is trained; nothing is sampled.")),
+        "reward_model": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
+                         ("2 · Sides are scored", "P(chosen) = σ(r<sub>w</sub> − r<sub>l</sub>)<br>&nbsp;<br>&nbsp;",
+                          "A copy of the model with one output gives each side a number."),
+                         ("3 · It learns", f"{good} scored higher<br>{bad} scored lower<br>&nbsp;", "A run may then "
+                          "take its rewards from the scores: reward source reward_model.")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),
                 ("2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"),
                 ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", until)),

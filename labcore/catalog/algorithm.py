@@ -8,7 +8,7 @@ from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 
-VERIFIED = ("reward", "exact_match")  # panels whose numbers a verifier gives
+VERIFIED = ("reward", "exact_match", "gold_correlation")  # panels whose numbers a verifier gives
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ class Choice:
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
     a reference; `whole_batch`, that its numbers depend on all of the batch; `pairwise`, that each is one pair's;
-    `unpaired`, that it learns from single completions too; `mismatched`, that it asks for their KL with other prompts.
+    `unpaired`, that it learns from single completions too; `mismatched`, that it asks for their KL with other prompts;
+    `scorer`, that a reward source asks for a trained reward model.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Choice:
     pairwise: bool = True
     unpaired: bool = False
     mismatched: bool = False
+    scorer: bool = False
 
 
 @dataclass(frozen=True)

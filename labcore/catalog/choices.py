@@ -16,10 +16,16 @@ from typing import Any
 from labcore.catalog.choice import Choice, Family
 
 REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
-                ("task", "problems", "texts", "completions", "rng"), (
+                ("task", "problems", "texts", "prompts", "completions", "rng", "session"), (
     Choice("verifier", "the task's verifier", r"r"),
     Choice("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
            needs=("reward_noise",)),
+    Choice("order_only", "a verifier of sort with a hole: letters in order, whichever they are",
+           r"1\ \text{if}\ y_1\le y_2\le\ldots"),
+    Choice("steps_and_outcome", "the verifier, and a share for each character that is right",
+           r"r + \tfrac1T\textstyle\sum_t 1[y_t = y^*_t]"),
+    Choice("reward_model", "a trained reward model", r"r_\phi", needs=("reward_model",), scorer=True),
+    Choice("own_function", "a Python function of your own", r"f(x, y)", needs=("reward_function",)),
 ))
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
@@ -163,7 +169,7 @@ SFT_LOSS = Family("sft_loss", "SFT loss", "labcore.maths.supervised", ("logprobs
 ))
 
 PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
-    Choice("dataset", "the task's own file", r"\mathcal D", from_file=True, needs=("pairs_per_step",)),
+    Choice("dataset", "the task's own pairs", r"\mathcal D", from_file=True, needs=("pairs_per_step",)),
     Choice("reference_once", "the reference's completions, once before the first step", r"\pi_{ref}", once=True,
            needs=("pairs_per_step", "pair_prompts", "group_size")),
     Choice("policy_each_step", "the policy's own completions, at every step", r"\pi_\theta",

@@ -52,7 +52,7 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
-         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "sft")}),
+         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")}),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",

@@ -80,6 +80,11 @@ _ALL = (
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
            "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher",
            short="verifier"),
+    Metric("reward/gold", "Gold reward", "reward", "Mean of the task's own score, where the rewards are those of a "
+           "proxy: a reward model, or a verifier with a hole.", r"\bar R_{gold}", "Rises with the reward. Where the "
+           "reward rises and it falls, the policy exploits the proxy.", better="higher", short="gold"),
+    Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
+           "reward.", better="higher", short="steps"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -151,6 +156,23 @@ _ALL = (
            "completions.", healthy="Often falls together with the rejected one: the margin is what is trained."),
     Metric("logps/rejected", "Log-prob, rejected", "nats/sequence", "Mean summed log-probability of the rejected "
            "completions."),
+    Metric("eval_accuracy", "Held-out accuracy", "share of pairs", "Share of held-out pairs whose chosen side scores "
+           "higher.", healthy="Rises above 0.5. Labels with noise keep it below 1.", scale="rate", better="higher",
+           short="held out"),
+    Metric("accuracy", "Accuracy", "share of pairs", "Share of the batch's pairs whose chosen side scores higher, "
+           "before the update.", scale="rate", better="higher", short="batch"),
+    Metric("eval_margin", "Held-out margin", "reward", "Mean score of the chosen minus that of the rejected "
+           "completion, on held-out pairs.", r"r_w - r_l", "Rises.", better="higher", short="held out"),
+    Metric("margin", "Margin", "reward", "The same on the batch's pairs, before the update.", better="higher",
+           short="batch"),
+    Metric("mean_reward", "Mean score", "reward", "Mean score of the batch's completions.", r"\bar r",
+           "Near 0 with centering."),
+    Metric("calibration_error", "Calibration error", "share of pairs", "Expected calibration error on held-out pairs: "
+           "how far the predicted probability of a choice is from the share of pairs that were chosen so.",
+           healthy="Near 0.", scale="rate", better="lower"),
+    Metric("gold_correlation", "Correlation with gold", "", "Pearson's correlation of the scores of held-out "
+           "completions with the task's own score.", r"\operatorname{corr}(r, R_{gold})", "Rises towards 1.",
+           better="higher"),
     Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
            "first choice.", healthy="Rises.", scale="rate", better="higher"),
     Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
@@ -258,7 +280,9 @@ def ordered(keys: Iterable[str]) -> list[str]:
     return sorted(known, key=lambda key: (places.get(key, len(places)), key))
 
 _PANELS = (
-    Panel("reward", "Reward", ("reward", "reward_std", "reward/shaped", "reward/verifier"), "reward"),
+    Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
+                               "reward/steps"),
+          "reward"),
     Panel("exact_match", "Exact match", ("exact_match",), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),
@@ -280,6 +304,10 @@ _PANELS = (
     Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence"),
     Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
     Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
+    Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
+    Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
+    Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
+    Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
     Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward"),
     Panel("grad_norm", "Gradient norm", ("grad_norm",), "gradient"),
     Panel("loss", "Loss", ("loss",), "gradient"),

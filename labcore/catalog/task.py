@@ -15,8 +15,9 @@ class Task:
     `source` names what makes it ("module:name"): of a text task the class with prompts, SFT examples and verdicts, of
     a maze the function that builds it, of an environment nothing; it is imported only where it is needed. `loops` are
     the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
-    `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs, `sft`
-    those of SFT on top. `example` is "prompt → right answer", with " → wrong one" where the task brings that as well.
+    `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs,
+    `sft`, `online` and `reward_model` those of these loops on top. `example` is
+    "prompt → right answer", with " → wrong one" where the task brings that as well.
     """
 
     key: str
@@ -30,4 +31,11 @@ class Task:
     pairs: bool = False
     defaults: Mapping[str, Value] = field(default_factory=dict)
     sft: Mapping[str, Value] = field(default_factory=dict)
+    online: Mapping[str, Value] = field(default_factory=dict)
+    reward_model: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
+
+    def own(self, loop: str) -> Mapping[str, Value]:
+        """The task's own defaults of the knobs of algorithms with this loop."""
+        of = {"sft": self.sft, "online": self.online, "reward_model": self.reward_model}
+        return {**self.defaults, **of.get(loop, {})}

@@ -25,6 +25,7 @@ from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
+from labcore.tasks import own_reward
 from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -86,7 +87,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs["verifier"] = options.verifier
     if options.maze:
         knobs = knobs_of_maze(Path(options.maze)) | knobs
-    knobs = dict(usual.unwatched) | knobs
+    knobs = dict(usual.unwatched) | knobs | own_reward_of(options)
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
@@ -96,6 +97,16 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
+
+
+def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
+    """The knobs of `--reward FILE:function`, whose function this process then has; none without it.
+
+    Raises:
+        LabError: there is no such function.
+    """
+    place = getattr(options, "reward", None)  # a sweep has no such option: its runs are other processes'
+    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place else {}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:
@@ -208,6 +219,7 @@ def resume(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     knobs, row = assignments(options.knobs), store.run(options.run)
+    own_reward_of(options)
     if row.state in ENDED:
         for key, value in knobs.items():
             with_knob(row.spec, key, value)  # refused here, before the run is started again

@@ -56,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
 
     run = add("run", commands.run, "train in the foreground; the page can watch it")
     _add_run(run)
+    run.add_argument("--reward", metavar="FILE:FUNCTION", help="rewards from a Python function of your own: called "
+                     "with prompts, completions and answer, lists of texts, it returns a number for each")
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
     run.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -90,6 +92,8 @@ def parser() -> argparse.ArgumentParser:
     resume.add_argument("run")
     resume.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                         help="resume with another value; may be repeated")
+    resume.add_argument("--reward", metavar="FILE:FUNCTION", help="the reward function of a run that was started with "
+                        "one: the same file")
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     change = add("set", commands.set_knobs, "change knobs of a running run")

@@ -18,6 +18,7 @@ from labcore.llm.nets.critic import Critic
 from labcore.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
+REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and one that gives the rewards
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ NETWORKS: Mapping[str, Network] = {
     POLICY: Network(_policy, "learning_rate"),
     REFERENCE: Network(_frozen_copy),
     CRITIC: Network(Critic, "critic_learning_rate"),
+    REWARD_MODEL: Network(Critic, "learning_rate"),
 }
 
 
@@ -54,3 +56,8 @@ def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
     """The networks that a run needs: its row's, and a critic exactly where its advantage asks for values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
+
+
+def needs_scorer(knobs: Mapping[str, Any]) -> bool:
+    """Whether a run's rewards come from a trained reward model: it is brought to the run, not built from its policy."""
+    return "reward_source" in knobs and choices.REWARD[str(knobs["reward_source"])].scorer

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import isnan
 
+from transformers import PreTrainedModel
+
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
@@ -17,7 +19,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
-from labcore.tasks.task import Pair, Problem, Single, draw
+from labcore.tasks.task import Pair, Problem, Single, SingleTask, draw, has_singles
 
 SAMPLED_AT_ONCE = 64  # prompts
 
@@ -49,8 +51,8 @@ def next_pairs(session: LlmSession) -> Pairs:
 
 
 def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """Pairs of the task's own file, drawn at random; of a file without pairs as many single completions."""
-    if session.task.unpaired:
+    """Pairs of the task's own, drawn at random; of a file without pairs as many single completions."""
+    if isinstance(session.task, SingleTask) and has_singles(session.task):
         return Pairs([], singles=session.task.singles(int(pairs_per_step), session.rng))
     return Pairs(session.task.pairs(int(pairs_per_step), session.rng))
 
@@ -103,10 +105,9 @@ def sample_once(session: LlmSession) -> list[Pair]:
         LabError: no prompt got both a better and a worse completion.
     """
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
-    base = session.models.get(REFERENCE, session.policy)
     for start in range(0, asked, SAMPLED_AT_ONCE):
         problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
-        generated = generate(session, base, problems, group_size, Sampling.of(session.knobs))
+        generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
         rewards = verified(session, problems, generated).total.tolist()
         for index, problem in enumerate(problems):
             rows = range(index * group_size, (index + 1) * group_size)
@@ -118,6 +119,11 @@ def sample_once(session: LlmSession) -> list[Pair]:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
                        "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
     return pairs
+
+
+def _reference(session: LlmSession) -> PreTrainedModel:
+    """The reference; where none is held the policy, which then does not learn."""
+    return session.models.get(REFERENCE, session.policy)
 
 
 def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) -> Pair:

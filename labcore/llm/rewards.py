@@ -1,7 +1,8 @@
 """The rewards of completions: where they come from is a choice of the run, as the loss is.
 
 A source is a function here, named by the family REWARD, that gives `Rewards`. It asks for what it needs by its
-parameters: `task`, `problems` (B, one for each completion), `texts` (B), `completions`, `rng`, or a knob.
+parameters: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`,
+`session`, or a knob. What is rewarded in place of the task's own score is a proxy: its part `gold` is that score.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
+from labcore.llm.networks import SCORER
+from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
+from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, TextTask
 
 
@@ -55,13 +60,68 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
     return Rewards(torch.where(flipped, 1 - true.total, true.total), true.exact, {"verifier": true.total})
 
 
+def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                 completions: Completions, session: LlmSession) -> Rewards:
+    """R = r_φ(x, y), the score of the run's reward model, at the last token. (B,)"""
+    true, scorer = verifier(task, problems, texts), session.models[SCORER]
+    found = scores(scorer, prompts, completions, str(session.knobs["dtype"]))
+    return Rewards(found.double().cpu(), true.exact, {"gold": true.total})
+
+
+def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
+    """R = 1 where the letters are in order, whichever they are and however few; else 0. (B,)
+
+    A planted hole for `sort`: nobody looks whether they are the prompt's letters, so a single one will do.
+    """
+    true = verifier(task, problems, texts)
+    ordered = torch.tensor([bool(text) and list(text) == sorted(text) for text in texts], dtype=torch.float64)
+    return Rewards(ordered, true.exact, {"gold": true.total})
+
+
+def steps_and_outcome(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
+                      session: LlmSession) -> Rewards:
+    """R = r at the last token, and 1/T at each character that is the answer's at its place, T those of the answer. (B,)
+
+    A verifier of every step, for tasks with one right answer, as `add`. The part `steps` is the sum of these rewards.
+    """
+    outcome = verifier(task, problems, texts)
+    given = [_step_rewards(session, problem.answer, ids[:length]) for problem, ids, length in zip(
+        problems, completions.ids.tolist(), completions.lengths.tolist(), strict=True)]
+    width = completions.ids.shape[1]
+    per_token = torch.tensor([row + [0.0] * (width - len(row)) for row in given], dtype=torch.float64)
+    return Rewards(outcome.total, outcome.exact, {"steps": per_token.sum(1)}, per_token)
+
+
+def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[float]:
+    """The reward of each token: the share of the answer's characters that it writes at their places."""
+    place, found = 0, []
+    for token in ids:
+        text = "" if token == session.tokenizer.eos_token_id else session.tokenizer.decode([token])
+        right = sum(a == b for a, b in zip(text, answer[place:], strict=False))
+        found.append(right / max(len(answer), 1))
+        place += len(text)
+    return found
+
+
+def own_function(task: TextTask, problems: list[Problem], texts: list[str], reward_function: str) -> Rewards:
+    """R = what the user's own Python function gives. (B,)
+
+    Raises:
+        LabError: this process was not given the function, or what it does is no reward.
+    """
+    true = verifier(task, problems, texts)
+    found = own_reward.rewards(reward_function, [problem.prompt for problem in problems], texts,
+                               [problem.answer for problem in problems])
+    return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
+
+
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The rewards of the completions of `problems`, from the source that the run chose."""
     knobs, texts = session.knobs, generated.texts
     group_size = len(texts) // len(problems)
     return call(member(choices.REWARD, knobs["reward_source"]), knobs, {
         "task": session.task, "problems": [problems[row // group_size] for row in range(len(texts))], "texts": texts,
-        "completions": generated.completions, "rng": session.rng})
+        "prompts": generated.prompts, "completions": generated.completions, "rng": session.rng, "session": session})
 
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:

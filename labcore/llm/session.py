@@ -27,10 +27,13 @@ from labcore.errors import Diverged, LabError
 from labcore.llm.batch import encode_prompts
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.model import build, load, save
+from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, needed
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needed, needs_scorer
+from labcore.spec.model_names import reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
+from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
@@ -116,22 +119,37 @@ class LlmSession:
         session = LlmSession(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                           dict(spec.knobs), spec.seed)
-        session._equip()
+        if spec.knobs.get("reward_source") == own_reward.SOURCE:
+            own_reward.check(str(spec.knobs["reward_function"]))
+        session._equip(resume)
         session.check_room()
         if resume:
             session._load(resume)
         return session
 
-    def _equip(self) -> None:
+    def _equip(self, resume: Path | None = None) -> None:
         """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
         kept, policy = self.models, self.policy
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
+        if needs_scorer(self.knobs):
+            self.models[SCORER] = kept.get(SCORER) or self._scorer(resume)
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        learning = {name: NETWORKS[name].learning_rate for name in self.models if NETWORKS[name].learning_rate}
+        learning = {name: NETWORKS[name].learning_rate for name in self.models
+                    if name in NETWORKS and NETWORKS[name].learning_rate}
         self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
             self.models[name].parameters(), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
             for name, rate in learning.items()}
+
+    def _scorer(self, resume: Path | None) -> nn.Module:
+        """The reward model that the knobs name: from the checkpoint, or from the run that trained it."""
+        name = str(self.knobs["reward_model"])
+        if resume and (resume / SCORER).is_dir():
+            return load_scorer(resume / SCORER, name).to(self.device)
+        folder = reward_model_of(name)
+        scorer = load_scorer(folder, name)
+        check_tokenizer(folder, name, self.tokenizer)
+        return scorer.to(self.device)
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
@@ -140,7 +158,7 @@ class LlmSession:
         """
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         self._equip()
-        if spec.row.loop != "preference":
+        if "pairs" not in spec.knobs:
             self.pairs = []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
@@ -180,6 +198,8 @@ class LlmSession:
         self.export(folder / POLICY)
         for name in self._saved():
             save_file(_plain(self.models[name].state_dict()), folder / f"{name}.safetensors")
+        if scorer := self.models.get(SCORER):
+            save_scorer(scorer, folder / SCORER)
         for name, optimizer in self.optimizers.items():
             states = optimizer.state_dict()["state"]
             tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
@@ -193,7 +213,7 @@ class LlmSession:
 
     def _saved(self) -> list[str]:
         """The networks beside the policy that a checkpoint holds, one file each."""
-        return [name for name in self.models if name != POLICY and NETWORKS[name].saved(self.spec)]
+        return [name for name in self.models if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)]
 
     def _load(self, folder: Path) -> None:
         try:

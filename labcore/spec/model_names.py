@@ -27,6 +27,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, is_run_id, run_folder
 
 BASE, START = "base", "start"
+REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
 _NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}))?|"
                    r"SFT base (?P<sft>\w+)")
 _FOLDER = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<sft>\w+)/model")
@@ -112,6 +113,42 @@ def check(model: str) -> None:
     if found.step is not None and found.step not in policies:
         raise LabError(f"The run {found.run} has no checkpoint of step {found.step}: take one of "
                        f"{', '.join(map(str, sorted(policies)))}.")
+
+
+def reward_model_of(name: str) -> Path:
+    """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP.
+
+    Raises:
+        LabError: nothing is called so, or it is no reward model.
+    """
+    found = read(name)
+    if found is None or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
+        raise LabError(f"There is no reward model {name!r} here: set reward_model to the id of a run of the algorithm "
+                       "reward_model (RUN or RUN@STEP).")
+    there = dict(checkpoint.steps(run_folder(found.run)))
+    step = found.pinned.step
+    if step not in there:
+        raise LabError(f"The run {found.run} has no checkpoint of step {step}: take one of "
+                       f"{', '.join(map(str, there))}.")
+    if not (there[step] / REWARD_WEIGHTS).is_file():
+        raise LabError(f"The run {found.run} trained no reward model: set reward_model to a run of the algorithm "
+                       "reward_model.")
+    return there[step]
+
+
+def pinned_reward_model(name: str) -> str:
+    """The name of a reward model with its step: what is the newest now is not for ever.
+
+    One that has its step and whose run is not here is left as it is: checkpoints hold their own copy.
+
+    Raises:
+        LabError: as `reward_model_of`.
+    """
+    found = read(name)
+    if found and found.step is not None and not run_folder(found.run).is_dir():
+        return name
+    reward_model_of(name)
+    return parse(name).pinned.name
 
 
 def missing(model: str) -> LabError:

@@ -103,7 +103,7 @@ def _defaults(kind: str, algorithm: str, task: str) -> Mapping[str, Value]:
 
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
-    own = {**task_row.defaults, **(task_row.sft if row.loop == "sft" else {})}
+    own = task_row.own(row.loop)
     return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
 
 
@@ -147,6 +147,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     _check_data(task_row, data)
     check_together(row, filled)
     _check_pairs(task_row, filled)
+    filled |= _pinned_reward_model(filled)
     model = kind_row.model if model is None else model
     _check_model(kind_row, model)
     if kind_row.check:
@@ -223,11 +224,23 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
 
 
 def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
-    """Check that pairs of a file come from a task that brings them, and others from one with a verifier."""
-    if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].from_file != task_row.pairs:
-        able = " or ".join(choice.key for choice in choices.PAIRS.members if choice.from_file == task_row.pairs)
+    """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
+    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
+            for choice in choices.PAIRS.members}
+    if "pairs" in knobs and not fits[str(knobs["pairs"])]:
+        able = " or ".join(key for key, fit in fits.items() if fit)
         raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
                        f"to {able}.")
+
+
+def _pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
+    if "reward_source" not in knobs or not choices.REWARD[str(knobs["reward_source"])].scorer:
+        return {}
+    if not knobs["reward_model"]:
+        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the "
+                       "algorithm reward_model, then set reward_model to that run.")
+    return {"reward_model": model_names.pinned_reward_model(str(knobs["reward_model"]))}
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:

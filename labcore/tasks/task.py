@@ -83,14 +83,23 @@ class TextTask(Protocol):
 
 @runtime_checkable
 class PairTask(Protocol):
-    """A task that brings its own preferences; for the others the loop samples and judges pairs. `unpaired`: they are
-    single completions with a label."""
-
-    unpaired: bool
+    """A task that brings its own preferences; for the others the loop samples and judges pairs."""
 
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]: ...
 
+
+@runtime_checkable
+class SingleTask(Protocol):
+    """A task whose preferences may be single completions with a label: `unpaired` says whether they are."""
+
+    unpaired: bool | None
+
     def singles(self, count: int, rng: np.random.Generator) -> list[Single]: ...
+
+
+def has_singles(task: object) -> bool:
+    """Whether what a task brings are single completions in place of pairs."""
+    return isinstance(task, SingleTask) and bool(task.unpaired)
 
 
 Row = TypeVar("Row")

@@ -114,8 +114,7 @@ def test_a_default_spec_is_valid_and_survives_json(key, row, work, data):
     assert all(type(value) in (bool, int, float, str) for value in spec.knobs.values())
     assert set(spec.knobs) == {knob.key for knob in knobs_of(spec.row, spec.task_row)}
     # What the row says of itself, the task may change; nothing else does.
-    own = {knob.key: knob.default for knob in spec.row.knobs} | dict(spec.task_row.defaults)
-    own |= dict(spec.task_row.sft) if spec.row.loop == "sft" else {}
+    own = {knob.key: knob.default for knob in spec.row.knobs} | dict(spec.task_row.own(spec.row.loop))
     assert all(spec.knobs[key] == own[key] for key in (knob.key for knob in spec.row.knobs))
 
 
@@ -292,7 +291,8 @@ def stands(symbol: str, row: Algorithm) -> bool:
 # ---------------------------------------------------------------------------- choices
 
 # Knobs of a choice that the step reads, not its function.
-OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"}}
+OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
+               "reward_model": {"reward_model"}}
 MEMBERS = [(family, choice) for family in FAMILIES for choice in family.members]
 
 
@@ -321,6 +321,8 @@ def test_a_mix_of_ones_own_runs_or_is_refused_in_words(row, knob, choice, monkey
     given = {"prompts_per_step": 2, "group_size": 2} if ALGORITHMS[row].loop == "online" else {}
     if choice == "not_truncated":
         given |= {"prompts_per_step": 4, "max_new_tokens": 40}  # random weights seldom end within six tokens
+    if choice == "order_only":
+        given = {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 2}  # and seldom write six in order
     try:
         started = session(row, steps=1, **given, **{knob: choice})
     except LabError as error:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, needed
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, REWARD_MODEL, needed
 from tests.llm.tools import session, shake, spec, weights
 
 
@@ -50,8 +50,8 @@ def test_a_frozen_network_is_saved_by_a_fork_alone():
     """Whoever was not forked has it again from its base; a fork's parent may be gone."""
     alone = spec("ppo")
     fork = replace(alone, parent=("parent", 3))
-    assert [name for name in NETWORKS if NETWORKS[name].saved(alone)] == [POLICY, CRITIC]
-    assert [name for name in NETWORKS if NETWORKS[name].saved(fork)] == [POLICY, REFERENCE, CRITIC]
+    assert [name for name in NETWORKS if NETWORKS[name].saved(alone)] == [POLICY, CRITIC, REWARD_MODEL]
+    assert [name for name in NETWORKS if NETWORKS[name].saved(fork)] == [POLICY, REFERENCE, CRITIC, REWARD_MODEL]
 
 
 def test_a_fork_keeps_what_both_have_and_builds_the_rest():

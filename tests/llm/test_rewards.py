@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from labcore.errors import LabError
+from labcore.llm.batch import encode_completions
 from labcore.llm.generation import Generated
-from labcore.llm.rewards import Rewards, noisy_verifier, reward, verified, verifier
+from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
+from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
 from tests.llm.tools import Letters, records, session
 
@@ -86,3 +89,42 @@ def test_what_is_verified_has_no_noise():
     assert verified(started, PROBLEMS[:1], generated).total.tolist() == EARNED
     given = [reward(started, PROBLEMS[:1], generated).total.tolist() for _ in range(8)]
     assert any(totals != EARNED for totals in given)
+
+
+def test_the_planted_hole_is_there_and_gold_is_the_truth():
+    got = order_only(Letters(), PROBLEMS, ["aabz", "z", "", "ba", "ab", "m" * 8])
+    assert got.total.tolist() == [1, 1, 0, 0, 1, 1]
+    assert torch.equal(got.parts["gold"], verifier(Letters(), PROBLEMS, ["aabz", "z", "", "ba", "ab", "m" * 8]).total)
+
+
+def test_every_right_character_earns_its_share_at_its_token():
+    started = session("grpo", reward_source="steps_and_outcome")
+    started.task = Own()
+    texts, problems = ["132", "142", "1", "1320"], [Problem("47+85=", "132")] * 4
+    completions = encode_completions(started.tokenizer, texts, 9, torch.device("cpu"))
+    got = steps_and_outcome(started.task, problems, texts, completions, started)
+    third = pytest.approx(1 / 3)
+    assert got.total.tolist() == [1, 0, 0, 0] and got.exact.tolist() == [True, False, False, False]
+    assert [list(row) for row in got.per_token.tolist()] == [
+        [third, third, third, 0, 0], [third, 0, third, 0, 0], [third, 0, 0, 0, 0], [third, third, third, 0, 0]]
+    assert got.parts["steps"].tolist() == [pytest.approx(value) for value in (1, 2 / 3, 1 / 3, 1)]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_a_run_learns_from_steps_too(algorithm):
+    record = records(session(algorithm, task="add", letters=False, reward_source="steps_and_outcome", steps=1))[0]
+    assert 0 <= record.metrics["reward/steps"] <= 1 and "reward/gold" not in record.metrics
+
+
+def test_a_function_of_ones_own_gives_the_rewards(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_reward, "_given", {})
+    (tmp_path / "mine.py").write_text("def length(completions, **_):\n    return [len(c) for c in completions]\n")
+    name = own_reward.give(f"{tmp_path / 'mine.py'}:length")
+    given = {"reward_source": "own_function", "reward_function": name}
+    record = records(session("grpo", **given, steps=1))[0]
+    plain = records(session("grpo", steps=1))[0]
+    assert record.metrics["reward/gold"] == pytest.approx(plain.metrics["reward"])
+    assert 0 < record.metrics["reward"] <= 6
+    own_reward._given.clear()  # another process, such as a worker of the page
+    with pytest.raises(LabError, match=r"mine\.py:length with the hash .*: resume it on the command line"):
+        session("grpo", **given)

@@ -83,8 +83,8 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
     return ids, torch.tensor([[True] * len(row) + [False] * (length - len(row)) for row in rows])
 
 
-# Numbers that are logged only with shaping, with noise, or where a surrogate has a lower bound.
-SOMETIMES = {"reward/shaped", "reward/verifier", "clip_frac/low"}
+# Numbers that are logged only with shaping, with noise, with a proxy, or where a surrogate has a lower bound.
+SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/steps", "clip_frac/low"}
 
 
 class Letters:
@@ -103,6 +103,7 @@ class Letters:
 TINIER = ModelSize("tiny", "tinier", hidden=32, layers=1, heads=2, intermediate=48, parameters="0.01 M", context=64)
 SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch": 1},
          "sft": {"sequences_per_step": 8},
+         "reward_model": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4, "eval_pairs": 8},
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
 
 

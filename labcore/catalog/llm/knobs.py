@@ -63,7 +63,14 @@ ONLINE = (
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
-         "share of its rewards flipped, as from an unreliable grader.", choices=choices.REWARD.names, advanced=True),
+         "share of its rewards flipped, as from an unreliable grader; order_only: a verifier of "
+         "sort with a hole to exploit; steps_and_outcome: the verifier, and a reward for each right character; "
+         "reward_model: the scores of a trained reward model; own_function: yours, from the command line only.",
+         choices=choices.REWARD.names, advanced=True),
+    Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
+         "checkpoints.", advanced=True),
+    Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
+         "FILE:function on the command line, and by nothing else.", advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
@@ -176,6 +183,20 @@ PREFERENCE = (
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
+    DTYPE, SFT_TARGET, SFT_STEPS,
+)
+
+REWARD_MODEL = (
+    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
+         "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward"),
+    Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
+         "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
+    LEARNING_RATE,
+    *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
+    Knob("eval_pairs", "Held-out pairs", 512, "Pairs that are only measured on, at most a fifth of a file. More: surer "
+         "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
+    *SAMPLING, MAX_GRAD_NORM,
+    *(knob for knob in PREFERENCE if knob.key == "pairs"),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
-from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, SFT
+from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, REWARD_MODEL, SFT
 
-KNOBS = {"online": ONLINE, "preference": PREFERENCE, "sft": SFT}
+KNOBS = {"online": ONLINE, "preference": PREFERENCE, "reward_model": REWARD_MODEL, "sft": SFT}
 
 ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", "surrogate", "length", "truncated")
 LAST_PANELS = ("grad_norm", "loss", "speed", "memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from labcore.catalog.knob import Knob
 from labcore.catalog.task import Task
 
+_ALL = ("online", "preference", "reward_model", "sft")  # loops
 VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
 
 _VERIFIER = (
@@ -29,28 +30,45 @@ TASKS: dict[str, Task] = {
     task.key: task
     for task in (
         Task("sort", "Sort letters", "Write the letters in alphabetical order.", "labcore.tasks.sort:Sort",
-             ("online", "preference", "sft"), (
+             _ALL, (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8)),
              ), defaults={"max_new_tokens": 8}, example="dbcaef= → abcdef"),
-        Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", ("online", "preference", "sft"), (
+        Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _ALL, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped")),
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
                  low=1, high=6, safe=(1, 3)),
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
+        Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
+             "labcore.tasks.countdown:Countdown", _ALL, (
+                 Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
+                      high=5, safe=(2, 4)),
+             ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
+             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
+             example="2,7,3:13= → 2*3+7"),
+        Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times fluency, is hidden "
+             "from the policy where a reward model gives the rewards.", "labcore.tasks.reviews:Reviews", _ALL, (
+                 Knob("label_temperature", "Label temperature", 0.1, "Noise of the preference labels: P(first is "
+                      "chosen) = σ(difference of the gold scores / temperature). Higher: more labels are wrong. "
+                      "Lower: nearer to the gold score; 0: no noise.", low=0.0, high=10.0, safe=(0.0, 0.5),
+                      unit="gold score"),
+             ), pairs=True, defaults={"max_new_tokens": 40, "sft_steps": 400, "sft_target": 0.9},
+             reward_model={"pairs": "dataset"},
+             online={"beta": 0.2},  # with less a policy soon exploits a reward model
+             sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
-             "labcore.tasks.prompts:Prompts", ("online", "preference", "sft"), _VERIFIER, data="prompts",
+             "labcore.tasks.prompts:Prompts", _ALL, _VERIFIER, data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected; for KTO also with "
              "prompt, completion and label (true or false).",
-             "labcore.tasks.preferences:Preferences", ("preference", "sft"), data="preferences", verifiable=False,
-             pairs=True,
+             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), data="preferences",
+             verifiable=False, pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
              example="a prompt → the chosen answer → the rejected one"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
-             "continuations that the verifier accepts.", "labcore.tasks.text:Text", ("online", "preference", "sft"), (
+             "continuations that the verifier accepts.", "labcore.tasks.text:Text", _ALL, (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
                  Knob("prompt_length", "Prompt length", 32, "Characters of the text given as prompt. More: an easier "
                       "continuation, more compute per step.", low=1, high=1024, unit="characters"),

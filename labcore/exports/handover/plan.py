@@ -101,8 +101,9 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if not fits(row.spec):
-        raise LabError(f"{run_id} is no run of a language model, and TRL, verl and OpenRLHF train nothing else: give "
-                       "an llm run.")
+        what = "trained a reward model" if row.spec.kind == "llm" else "is no run of a language model"
+        raise LabError(f"{run_id} {what}, for which there is no script for TRL, verl or OpenRLHF: give a run that "
+                       "trained a policy.")
     return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
 
 
@@ -165,13 +166,21 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
-                                   "length_high", "prompt_length", "piece_length"), IN_THE_CODE)
+                                   "length_high", "prompt_length", "piece_length", "label_temperature",
+                                   "numbers"), IN_THE_CODE)
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
-    "reward_source": choice({"verifier": ({}, "")}, "rewards are not flipped there: flip a share of what score() "
-                                                    "gives"),
+    "reward_source": choice({
+        "verifier": ({}, ""),
+        "order_only": ({}, "write the hole into score() below: letters in order, whichever they are"),
+        "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
+        "own_function": ({}, "give your own function in place of score() below"),
+        "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
+    }, "rewards are not flipped there: flip a share of what score() gives"),
+    "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
+    "reward_model": only_with("reward_source", "reward_model", missing(IN_SCORE)),
     "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
     "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}

@@ -29,7 +29,7 @@ from labcore.llm.probes import view
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
-from labcore.tasks.task import Pair, PairTask, Problem, draw
+from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
 PROMPTS = 4
 BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
@@ -185,7 +185,7 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
     many = 4 * count  # drawn, for some may be the same
     found: list[tuple[Problem, Pair | None]]
     from_file = _learns_pairs(alone) and choices.PAIRS[str(alone.knobs["pairs"])].from_file
-    if alone.pairs or (from_file and not cast(PairTask, alone.task).unpaired):
+    if alone.pairs or (from_file and not has_singles(alone.task)):
         pairs = draw(alone.pairs, many, alone.rng) if alone.pairs else cast(PairTask, alone.task).pairs(many, alone.rng)
         found = [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in pairs]
     else:

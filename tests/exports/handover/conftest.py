@@ -35,8 +35,9 @@ def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None
 
 
 def fitting() -> list[tuple[str, str]]:
-    """Every algorithm with every task that it can learn."""
-    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.learns(task)]
+    """Every algorithm that trains a policy with every task that it can learn."""
+    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values()
+            if row.learns(task) and row.loop != "reward_model"]
 
 
 

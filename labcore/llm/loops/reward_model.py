@@ -1,0 +1,154 @@
+"""The loop of the reward model: learn scores from pairs, and measure on pairs that are never learnt from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labcore.catalog.choices import PAIRS
+from labcore.errors import LabError
+from labcore.llm.loops.preference import encode
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.forward import micro_batches
+from labcore.llm.networks import REWARD_MODEL
+from labcore.llm.pairs import next_pairs, prepare
+from labcore.llm.probes import watched
+from labcore.llm.scoring import last_values, scores
+from labcore.llm.session import LlmSession
+from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
+from labcore.spec.record import Pictures, Record
+from labcore.tasks.task import Pair, Problem, draw, has_singles
+
+SHOWN = 16  # pairs in the sample view
+HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others to come
+Split = tuple[list[Pair] | None, list[Pair]]
+
+
+def run(session: LlmSession) -> Iterator[Record | None]:
+    """Yield a Record per update; held-out pairs are measured after the first and then every so many steps."""
+    prepare(session)
+    known, held_out = split(session)
+    while session.step < session.spec.steps:
+        count = int(session.knobs["pairs_per_step"])
+        metrics = update(session, next_pairs(session).pairs if known is None else draw(known, count, session.rng))
+        session.step += 1
+        samples = None
+        if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
+            measured, samples = evaluate(session, held_out)
+            metrics |= measured
+        metrics |= {"updates": session.updates, "num_tokens": session.tokens}
+        yield Record(session.step, session.tokens, metrics, samples=samples,
+                     look=None if samples else partial(_look, replace(session, knobs=dict(session.knobs)), held_out))
+
+
+def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:
+    return evaluate(session, held_out)[1], None
+
+
+def split(session: LlmSession) -> Split:
+    """The pairs to learn from, None where there are ever new ones, and those that are only measured on.
+
+    Pairs of one prompt are all on one side. The split comes of the seed alone, so a resumed run has the same.
+
+    Raises:
+        LabError: all pairs are of one prompt, or there are none, only single completions.
+    """
+    if has_singles(session.task):
+        raise LabError("A reward model learns from pairs, and the file has single completions with labels: give a "
+                       "file with chosen and rejected.")
+    source, count = PAIRS[session.knobs["pairs"]], int(session.knobs["eval_pairs"])
+    known = session.pairs if source.once else getattr(session.task, "rows", None) if source.from_file else None
+    apart = watched.apart(session, 0)
+    if known is None:
+        apart.knobs = {**session.knobs, "pairs_per_step": count}
+        return None, next_pairs(apart).pairs
+    sizes = Counter(pair.prompt for pair in known)
+    if len(sizes) < 2:
+        raise LabError("All pairs are of one prompt, so none can be held out to measure the reward model on: give "
+                       "pairs of two prompts or more.")
+    count, held, taken = min(count, max(1, len(known) // HELD_OUT_SHARE)), set[str](), 0
+    prompts = list(sizes)
+    for place in np.random.default_rng((session.prompt_seed, len(known))).permutation(len(prompts))[1:]:
+        if taken >= count:
+            break
+        held.add(prompts[place])
+        taken += sizes[prompts[place]]
+    return ([pair for pair in known if pair.prompt not in held],
+            [pair for pair in known if pair.prompt in held][:count])
+
+
+def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
+    """One update on pairs; what it measured before it."""
+    knobs, model = session.knobs, _model(session)
+    prompts, completions = encode(session, pairs)
+    loss, found = 0.0, []
+    for some, rows in micro_batches(model, len(prompts), *completions.ids.shape):
+        given = last_values(model, prompts[some], completions.ids[rows], completions.mask[rows], knobs["dtype"])
+        chosen, rejected = given.view(-1, 2).unbind(1)
+        part = bradley_terry(chosen, rejected, knobs["margin"], knobs["centering"]).sum() / len(pairs)
+        part.backward()
+        loss += part.item()
+        found.append(given.detach())
+    session.tokens += int(completions.mask.sum())
+    norm = session.optimise(REWARD_MODEL, knobs["learning_rate"], loss)
+    session.updates += 1
+    sides = torch.cat(found).view(-1, 2)
+    return {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
+            "mean_reward": float(sides.mean()), **_agreement(sides)}
+
+
+def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:
+    """What the reward model says of held-out pairs, as numbers and as something to look at."""
+    prompts, completions = encode(session, pairs)
+    sides = scores(_model(session), prompts, completions, str(session.knobs["dtype"])).double().cpu().view(-1, 2)
+    calibrated = calibration(sides[:, 0] - sides[:, 1])
+    metrics = {f"eval_{key}": value for key, value in _agreement(sides).items()}
+    metrics["calibration_error"] = calibrated.error
+    gold = _gold(session, pairs)
+    if gold is not None and isfinite(related := correlation(sides.flatten(), gold.flatten())):
+        metrics["gold_correlation"] = related
+    return metrics, {"step": session.step, "calibration": _table(calibrated), "scored": _shown(pairs, sides, gold)}
+
+
+def _model(session: LlmSession) -> Critic:
+    model = session.models[REWARD_MODEL]
+    assert isinstance(model, Critic)
+    return model
+
+
+def _agreement(sides: Tensor) -> dict[str, float]:
+    """How often and by how much the chosen one scores higher. (N, 2)"""
+    margins = sides[:, 0] - sides[:, 1]
+    return {"accuracy": float((margins > 0).double().mean()), "margin": float(margins.mean())}
+
+
+def _gold(session: LlmSession, pairs: list[Pair]) -> Tensor | None:
+    """What the task's verifier gives to both sides, (N, 2) float64; None where the task has none."""
+    if not session.spec.task_row.verifiable:
+        return None
+    return torch.tensor([[session.task.score(Problem(pair.prompt, pair.answer, pair.line), side).reward
+                          for side in (pair.chosen, pair.rejected)] for pair in pairs], dtype=torch.float64)
+
+
+def _table(found: Calibration) -> list[dict[str, float]]:
+    columns = (column.tolist() for column in (found.predicted, found.right, found.pairs))
+    return [{"predicted": predicted, "right": right, "pairs": pairs}
+            for predicted, right, pairs in zip(*columns, strict=True)]
+
+
+def _shown(pairs: list[Pair], sides: Tensor, gold: Tensor | None) -> list[dict[str, Any]]:
+    rows = []
+    for index, pair in enumerate(pairs[:SHOWN]):
+        chosen, rejected = ({"text": text, "score": round(float(sides[index, side]), 5)}
+                            | ({} if gold is None else {"gold": float(gold[index, side])})
+                            for side, text in enumerate((pair.chosen, pair.rejected)))
+        rows.append({"prompt": pair.prompt, "chosen": chosen, "rejected": rejected})
+    return rows

@@ -1,0 +1,56 @@
+"""A trained reward model as a folder: read from the checkpoint of the run that trained it, kept by those that use it.
+
+A run that takes its rewards from a reward model writes it into each of its checkpoints: it can be resumed, forked and
+repeated elsewhere when the other run is gone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
+
+from labcore.errors import LabError
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.tokenizer import load_tokenizer
+from labcore.spec.model_names import REWARD_WEIGHTS
+
+CONFIG = "policy"  # as in the checkpoints of the run that trained it
+
+
+def load_scorer(folder: Path, name: str) -> Critic:
+    """The reward model in a checkpoint, frozen, on the cpu. `name` is what the user calls it.
+
+    Raises:
+        LabError: it cannot be read.
+    """
+    try:
+        config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
+        scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+        scorer.load_state_dict(load_file(folder / REWARD_WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+        raise LabError(f"The reward model {name} cannot be read ({reason}): train it again.") from error
+    return scorer.eval().requires_grad_(False)
+
+
+def save_scorer(scorer: Critic, folder: Path) -> None:
+    """Write what `load_scorer` reads."""
+    scorer.config.save_pretrained(folder / CONFIG)
+    weights = {key: value.detach().cpu().contiguous() for key, value in scorer.state_dict().items()}
+    save_file(weights, folder / REWARD_WEIGHTS)
+
+
+def check_tokenizer(folder: Path, name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that the reward model in a run's checkpoint reads the tokens that a policy writes.
+
+    Raises:
+        LabError: it has another tokenizer.
+    """
+    theirs, ours = load_tokenizer(folder / CONFIG).get_vocab(), tokenizer.get_vocab()
+    if theirs != ours:
+        other = sum(theirs.get(token) != index for token, index in ours.items())
+        raise LabError(f"The reward model {name} has another tokenizer than the policy ({other or len(theirs)} of "
+                       f"{len(ours):,} tokens differ): train a reward model on the policy's model and task.")

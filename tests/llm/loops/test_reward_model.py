@@ -1,0 +1,127 @@
+"""The reward model's loop: the score is at the last token, held-out pairs are never learnt from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from labcore.errors import LabError
+from labcore.llm.loops import reward_model
+from labcore.llm.loops.preference import encode
+from labcore.llm.scoring import last_values, scores
+from labcore.maths.reward_model import bradley_terry
+from labcore.tasks.task import Pair
+from tests.llm.tools import records, session, shake, weights
+
+RAGGED = [Pair("ab=", "ab", "abcabc"), Pair("cbad=", "", "d", rejected_truncated=True), Pair("=", "abc", "c")]
+
+
+def started(**given):
+    made = session("reward_model", **given)
+    shake(made.models["reward_model"])
+    return made
+
+
+def by_hand(made, pair):
+    """The value after the last token of each side, one row at a time and with no padding."""
+    found = []
+    for text, cut in ((pair.chosen, pair.chosen_truncated), (pair.rejected, pair.rejected_truncated)):
+        ids = made.tokenizer(pair.prompt + text)["input_ids"] + ([] if cut else [made.tokenizer.eos_token_id])
+        found.append(made.models["reward_model"](input_ids=torch.tensor([ids])).logits[0, -1, 0])
+    return torch.stack(found)
+
+
+def test_the_score_is_that_of_the_last_token_whatever_the_padding():
+    made = started()
+    prompts, completions = encode(made, RAGGED)
+    expected = torch.cat([by_hand(made, pair) for pair in RAGGED])
+    got = scores(made.models["reward_model"], prompts, completions, "fp32")
+    assert torch.allclose(got, expected, atol=1e-5) and len(set(got.tolist())) == 6
+    completions.ids[~completions.mask] = 7  # what stands under the padding is not read
+    assert torch.allclose(scores(made.models["reward_model"], prompts, completions, "fp32"), expected, atol=1e-5)
+
+
+def test_an_update_has_the_loss_and_the_gradient_of_its_pairs():
+    made = started(margin=0.3, centering=0.2)
+    model = made.models["reward_model"]
+    sides = torch.stack([by_hand(made, pair) for pair in RAGGED])
+    loss = bradley_terry(sides[:, 0], sides[:, 1], 0.3, 0.2).mean()
+    expected = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
+    prompts, completions = encode(made, RAGGED)
+    given = last_values(model, prompts, completions.ids, completions.mask, "fp32").view(-1, 2)
+    got = torch.autograd.grad(bradley_terry(given[:, 0], given[:, 1], 0.3, 0.2).mean(), list(model.parameters()))
+    assert torch.allclose(torch.cat([part.flatten() for part in got]), expected, atol=1e-5)
+    metrics = reward_model.update(made, RAGGED)
+    margins = (sides[:, 0] - sides[:, 1]).detach()
+    assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert metrics["grad_norm"] == pytest.approx(float(expected.norm()), rel=1e-4)
+    assert metrics["margin"] == pytest.approx(float(margins.mean()), rel=1e-4)
+    assert metrics["accuracy"] == pytest.approx(float((margins > 0).float().mean()))
+    assert made.tokens == int(completions.mask.sum())
+
+
+def test_it_starts_undecided_and_leaves_the_policy_alone():
+    made = session("reward_model", task="reviews", letters=False, steps=12, learning_rate=3e-3, pairs_per_step=16,
+                   eval_every=12)
+    before = weights(made.policy)
+    rows = records(made)
+    assert rows[0].metrics["loss"] == pytest.approx(np.log(2), abs=1e-6) and rows[0].metrics["margin"] == 0
+    assert rows[-1].metrics["loss"] < rows[0].metrics["loss"]
+    assert torch.equal(weights(made.policy), before)
+    assert "gold_correlation" in rows[-1].metrics and -1 <= rows[-1].metrics["gold_correlation"] <= 1
+
+
+def test_what_is_measured_can_be_looked_at():
+    made = session("reward_model", task="reviews", letters=False, steps=2, eval_every=5, eval_pairs=24)
+    first, second = records(made)
+    assert "eval_accuracy" in first.metrics and "eval_accuracy" not in second.metrics
+    assert first.samples["step"] == 1 and sum(row["pairs"] for row in first.samples["calibration"]) == 24
+    assert all(0.5 <= row["predicted"] <= 1 and 0 <= row["right"] <= 1 for row in first.samples["calibration"])
+    shown = first.samples["scored"]
+    assert len(shown) == 16 and {"text", "score", "gold"} == set(shown[0]["chosen"])
+    looked, line = second.look()
+    assert looked["step"] == 2 and line is None
+    json.dumps(first.samples)
+
+
+def preferences(tmp_path, rows):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(dict(zip(("prompt", "chosen", "rejected"), row, strict=True))) + "\n"
+                            for row in rows))
+    return str(path)
+
+
+def test_held_out_prompts_of_a_file_are_never_learnt_from(tmp_path):
+    data = preferences(tmp_path, [(f"p{n % 20}", f"good {n}", "bad") for n in range(60)])
+    made = session("reward_model", task="preferences", letters=False, data=data, eval_pairs=9)
+    known, held = reward_model.split(made)
+    assert len(known) + len(held) == 60 and 8 <= len(held) <= 12
+    assert not {pair.prompt for pair in known} & {pair.prompt for pair in held}
+    assert reward_model.split(made) == (known, held), "a resumed run has the same"
+    record = records(made)[0]
+    assert "eval_accuracy" in record.metrics and "gold_correlation" not in record.metrics
+    assert "gold" not in record.samples["scored"][0]["chosen"]
+
+
+def test_pairs_of_one_prompt_cannot_be_held_out(tmp_path):
+    data = preferences(tmp_path, [("p", f"good {n}", "bad") for n in range(9)])
+    with pytest.raises(LabError, match="one prompt, so none can be held out"):
+        records(session("reward_model", task="preferences", letters=False, data=data))
+
+
+def test_pairs_of_a_verifier_are_split_as_well():
+    made = session("reward_model", steps=1)
+    records(made)
+    known, held = reward_model.split(made)
+    assert known and held and {pair.prompt for pair in known}.isdisjoint(pair.prompt for pair in held)
+
+
+def test_single_completions_are_no_pairs(tmp_path):
+    data = tmp_path / "labels.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"p{n}", "completion": "a", "label": n % 2 == 0}) + "\n"
+                            for n in range(9)))
+    with pytest.raises(LabError, match="learns from pairs, and the file has single completions"):
+        reward_model.split(session("reward_model", task="preferences", letters=False, data=data))

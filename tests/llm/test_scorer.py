@@ -1,0 +1,109 @@
+"""A run on the scores of a trained reward model: it brings its own copy, and what does not fit is said in words."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.files.paths import home
+from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.llm.networks import SCORER
+from labcore.llm.rewards import reward, verified
+from labcore.llm.session import LlmSession
+from labcore.spec.run_spec import make
+from tests.llm.tools import TINIER, records, session, shake, spec, weights
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch):
+    """The run `judge` with a reward model in the checkpoint of step 4."""
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
+    made = session("reward_model")
+    shake(made.models["reward_model"])
+    folder = home() / "judge" / "checkpoints" / "step-000004"
+    folder.mkdir(parents=True)
+    made.save(folder)
+    (home() / "judge" / "spec.json").write_text(made.spec.to_json())
+    return made
+
+
+SCORED = {"reward_source": "reward_model", "reward_model": "judge"}
+
+
+def test_the_reward_is_the_score_and_gold_the_task_s_own(judge):
+    made = session("grpo", **SCORED)
+    assert made.spec.knobs["reward_model"] == "judge@4", "what is the newest now is not for ever"
+    assert torch.equal(weights(made.models[SCORER]), weights(judge.models["reward_model"]))
+    assert SCORER not in made.optimizers and not any(p.requires_grad for p in made.models[SCORER].parameters())
+    record = records(made)[0]
+    plain = records(session("grpo"))[0]  # the same completions, rewarded by the task
+    assert record.metrics["reward/gold"] == pytest.approx(plain.metrics["reward"])
+    assert record.metrics["exact_match"] == plain.metrics["exact_match"] and "reward/gold" not in plain.metrics
+    assert record.metrics["reward"] != pytest.approx(plain.metrics["reward"])
+
+
+def test_what_is_measured_by_the_verifier_stays_so(judge):
+    from labcore.llm.generation import Sampling, generate
+    made = session("grpo", **SCORED)
+    problems = made.task.problems(3, made.rng)
+    generated = generate(made, made.policy, problems, 2, Sampling(max_new_tokens=5))
+    assert torch.equal(verified(made, problems, generated).total, reward(made, problems, generated).parts["gold"])
+
+
+def test_a_resumed_run_and_a_fork_need_no_other_run(judge, tmp_path):
+    whole = session("grpo", steps=4, **SCORED)
+    expected = records(whole)
+    begun = session("grpo", steps=4, **SCORED)
+    next(record for record in begun.run() if record is not None)
+    begun.save(tmp_path / "checkpoint")
+    shutil.rmtree(home() / "judge")
+    resumed = session("grpo", steps=4, **SCORED | {"reward_model": "judge@4"}, resume=tmp_path / "checkpoint")
+    assert [record.metrics for record in records(resumed)] == [record.metrics for record in expected[1:]]
+    forked = replace(begun.spec, parent=("parent", 1))
+    begun.fork(forked).save(tmp_path / "fork")
+    with patch.dict(MODELS, {"tiny": TINIER}):
+        again = LlmSession.start(forked, resume=tmp_path / "fork")
+    assert torch.equal(weights(again.models[SCORER]), weights(whole.models[SCORER]))
+
+
+def refused(match, **knobs):
+    with pytest.raises(LabError, match=match):
+        make(algorithm_key="grpo", task_key="sort", knobs={"reward_source": "reward_model", **knobs})
+
+
+def test_a_reward_model_that_is_none_is_refused_before_the_start(judge):
+    refused("needs a reward model: train one")
+    refused("There is no reward model 'nobody' here", reward_model="nobody")
+    refused("There is no reward model '../judge' here", reward_model="../judge")
+    refused("There is no reward model 'base:judge' here", reward_model="base:judge")
+    refused("has no checkpoint of step 7: take one of 4", reward_model="judge@7")
+    policy = home() / "policy" / "checkpoints" / "step-000001"
+    policy.mkdir(parents=True)
+    refused("The run policy trained no reward model", reward_model="policy")
+    (home() / "young").mkdir()
+    (home() / "young" / "spec.json").write_text("{}")
+    refused("young has no checkpoint yet", reward_model="young")
+
+
+def test_the_name_says_nothing_while_the_verifier_gives_the_rewards():
+    assert spec("grpo", reward_model="nobody").knobs["reward_model"] == "nobody"
+
+
+def test_a_reward_model_with_another_tokenizer_is_refused(judge):
+    folder = home() / "judge" / "checkpoints" / "step-000004" / "policy"
+    character_tokenizer("äöü").save_pretrained(folder)
+    with pytest.raises(LabError, match="judge@4 has another tokenizer than the policy"):
+        session("grpo", **SCORED)
+
+
+@pytest.mark.parametrize("broken", ["reward_model.safetensors", "policy/config.json"])
+def test_a_broken_reward_model_is_said_in_words(judge, broken):
+    (home() / "judge" / "checkpoints" / "step-000004" / broken).write_text("{")
+    with pytest.raises(LabError, match="The reward model judge@4 cannot be read"):
+        session("grpo", **SCORED)
