@@ -17,6 +17,8 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
     Choice("verifier", "the task's verifier", r"r"),
     Choice("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
            needs=("reward_noise",)),
+    Choice("correct_and_format", "the verifier and the form of the answer, as two named rewards",
+           r"w_1 r_{correct} + w_2 r_{format}", needs=("correct_weight", "format_weight")),
 ))
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
@@ -24,6 +26,7 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
     Choice("overlong", "penalty near the length limit", r"R + \lambda\,\operatorname{clip}\big(\tfrac{(L-c)-|y|}{c},"
            r" -1, 0\big)", needs=("max_new_tokens", "overlong_buffer", "overlong_penalty")),
     Choice("length_cost", "cost of each token", r"R - c\,|y|", needs=("length_cost",)),
+    Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", needs=("reward_clip",)),
 ))
 
 SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "truncated"), (
@@ -31,11 +34,12 @@ SELECTION = Family("selection", "selection", "labcore.maths.selection", ("reward
     Choice("informative", "groups whose rewards differ; others are sampled again", r"\max_g R > \min_g R", group=True,
            refills=True, needs=("resample_rounds",)),
     Choice("best_of_group", "the best completion of each prompt", r"\arg\max_g R", group=True),
-    Choice("not_truncated", "completions that ended by themselves", r"|y| < L_{max}"),
+    Choice("not_truncated", "completions that ended by themselves (overlong filtering)", r"|y| < L_{max}"),
 ))
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "greedy_rewards", "token_rewards", "values", "completion_mask"), (
+                   ("rewards", "greedy_rewards", "past_rewards", "reward_parts", "part_weights", "token_rewards",
+                    "values", "completion_mask"), (
     Choice("batch_mean", "reward − batch mean", r"R - \bar R", "sequence"),
     Choice("leave_one_out", "reward − mean of the others in its group",
            r"R_i - \tfrac{1}{G-1}\textstyle\sum_{j\ne i}R_j", "sequence", group=True),
@@ -46,11 +50,25 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
            r"\frac{R - \bar R_g}{s + \epsilon}", "sequence", group=True),
     Choice("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
            rollouts=("greedy",)),
+    Choice("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence"),
+    Choice("beta_normalised", "reward − group mean p, over a Beta density at p",
+           r"\frac{R - p}{f_{Beta}(p;\,\alpha, \beta)}", "sequence", group=True),
+    Choice("parts_standardised", "each named reward by itself over its group's standard deviation, summed",
+           r"\operatorname{norm}\Big(\textstyle\sum_k w_k\tfrac{R_k - \bar R_{k,g}}{s_{k,g}+\epsilon}\Big)", "sequence",
+           group=True, by_part=True),
     Choice("one", "1: imitate", r"1", "sequence"),
     Choice("reward_to_go_whitened", "rewards from here on, whitened over the batch's tokens",
            r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", needs=("gamma",)),
     Choice("gae", "generalised advantage estimate with a critic",
            r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, needs=("gamma", "gae_lambda")),
+))
+
+NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
+                       ("advantages", "scored", "completion_mask"), (
+    Choice("none", "none", r"\hat A", "sequence"),
+    Choice("sequences", "mean 0 and spread 1 over the batch's completions",
+           r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", "sequence"),
+    Choice("tokens", "mean 0 and spread 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)", "sequence"),
 ))
 
 RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
@@ -59,18 +77,28 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
     Choice("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence"),
     Choice("sequence_mean", "whole sequence, geometric mean",
            r"\Big(\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}\Big)^{1/T}", "sequence"),
+    Choice("sequence_mean_token", "whole sequence, geometric mean; the gradient of each token its own",
+           r"\operatorname{sg}(s)\frac{\pi_\theta(y_t)}{\operatorname{sg}(\pi_\theta(y_t))}", "sequence"),
 ))
 
-SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates", ("ratio", "logprobs", "advantages"), (
+SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
+                   ("ratio", "logprobs", "advantages", "completion_mask"), (
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
-           r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
+           r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut",
+           needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
+    Choice("geometric_clip", "geometric mean of token ratios, each clipped by its logarithm",
+           r"\Big(\prod_t \operatorname{clip}(\rho_t, e^{-\varepsilon_{low}}, e^{\varepsilon_{high}})\Big)^{1/T}\hat A",
+           needs_ratio=True, cut="geometric_cut", needs=("clip_low", "clip_high")),
     Choice("detached_weight", "capped ratio as a fixed weight of the log-probability",
            r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
            cut="cap_cut", needs=("ratio_cap",)),
     Choice("soft_gate", "smooth gate of the ratio in place of a clip",
            r"\tfrac4\tau\,\sigma\big(\tau(\rho-1)\big)\hat A", needs_ratio=True,
            needs=("gate_positive", "gate_negative")),
+    Choice("gamma_weight", "Gamma-shaped function of the ratio as a fixed weight of the log-probability",
+           r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta", needs_ratio=True,
+           needs=("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative")),
 ))
 
 KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logprobs", "ref_logprobs", "ratio"), (
@@ -107,6 +135,6 @@ PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
            needs=("pairs_per_step", "group_size")),
 ))
 
-FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS, PAIRS)
+FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS, PAIRS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")

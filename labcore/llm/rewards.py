@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.llm.batch import Completions
 from labcore.llm.generation import Generated
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
@@ -24,17 +25,19 @@ from labcore.tasks.task import Problem, TextTask
 class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
-    single tokens that come on top of the total, where there are any.
+    single tokens that come on top of the total, where there are any; `weights`, by which the total is the sum of those
+    parts that are named there; empty where it is one reward.
     """
 
     total: Tensor
     exact: Tensor
     parts: Mapping[str, Tensor] = field(default_factory=dict)
     per_token: Tensor | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, rows: Tensor) -> Rewards:
         return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
-                       None if self.per_token is None else self.per_token[rows])
+                       None if self.per_token is None else self.per_token[rows], self.weights)
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
@@ -53,6 +56,27 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
     true = verifier(task, problems, texts)
     flipped = torch.from_numpy(rng.random(len(texts)) < reward_noise)
     return Rewards(torch.where(flipped, 1 - true.total, true.total), true.exact, {"verifier": true.total})
+
+
+def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
+                       correct_weight: float, format_weight: float) -> Rewards:
+    """R = w_1 r_correct + w_2 r_format. (B,)
+
+    `correct` is the verifier's reward; `format` is 1 where the completion ended by itself and, where the problem has an
+    answer, is as long as that one, else 0.
+    """
+    true, ended = verifier(task, problems, texts), (~completions.truncated).tolist()
+    formed = [ends and len(text) == len(problem.answer or text)
+              for problem, text, ends in zip(problems, texts, ended, strict=True)]
+    parts = {"correct": true.total, "format": torch.tensor(formed, dtype=torch.float64)}
+    weights = {"correct": correct_weight, "format": format_weight}
+    return Rewards(sum_of(parts, weights), true.exact, parts, weights=weights)
+
+
+def sum_of(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """Σ_k w_k r_k; what could not be scored counts nothing, and is NaN where nothing could. (B,)"""
+    stacked = torch.stack([weight * parts[name] for name, weight in weights.items()])
+    return torch.where(stacked.isnan().all(0), torch.nan, stacked.nansum(0))
 
 
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:

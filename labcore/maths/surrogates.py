@@ -5,6 +5,7 @@ Advantages are constants here: give them without a gradient. `advantages` may be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import reduce
 
@@ -34,15 +35,37 @@ def cpi(ratio: Tensor, advantages: Tensor) -> Tensor:
     return ratio * advantages
 
 
-def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float = 0.0,
+         dual_clip: float = 0.0) -> Tensor:
     """S = min(ρA, clip(ρ, 1 − ε_low, 1 + ε_high) A). (B, T), (B, T) -> (B, T)
 
-    In the unit of the advantages.
+    In the unit of the advantages. Where A < 0 nothing bounds ρ from above; either of two bounds may, and 0 is none:
+    `clip_delta` δ takes min(ρ, δ) for ρ in the first term; `dual_clip` c makes S at least cA where A < 0. With
+    c = δ > 1 + ε_high they are the same.
 
-    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7; Yu et al. 2025, arXiv:2503.14476, eq. 8 (two bounds).
+    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7; Yu et al. 2025, arXiv:2503.14476, eq. 8 (two bounds);
+    Prime Intellect 2025, arXiv:2505.07291, section 3.4 (δ); Ye et al. 2020, arXiv:1912.09729 (dual clip).
     """
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    return torch.minimum(ratio * advantages, clipped * advantages)
+    bounded = ratio.clamp(max=clip_delta) if clip_delta else ratio
+    surrogate = torch.minimum(bounded * advantages, clipped * advantages)
+    if dual_clip:
+        surrogate = torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
+    return surrogate
+
+
+def geometric_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
+                   clip_high: float) -> Tensor:
+    """S = A (Π_t ρ'_t)^(1/T), the same for all t, with log ρ' = min(log ρ, ε_high) where A > 0, max(log ρ, −ε_low)
+    where A < 0. (B, T), (B, T), bool (B, T) -> (B, T)
+
+    In the unit of the advantages. The ratios are those of tokens; the bounds are those of their logarithms, in nats.
+
+    Source: Zhao et al. 2025, arXiv:2507.20673, algorithm 1 (GMPO).
+    """
+    log_ratio = ratio.clamp(min=torch.finfo(ratio.dtype).tiny).log()
+    bounded = torch.where(advantages > 0, log_ratio.clamp(max=clip_high), log_ratio.clamp(min=-clip_low))
+    return masked_mean(bounded, completion_mask, dim=1, keepdim=True).exp() * advantages
 
 
 def detached_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, ratio_cap: float) -> Tensor:
@@ -68,6 +91,31 @@ def soft_gate(ratio: Tensor, advantages: Tensor, gate_positive: float, gate_nega
     return torch.where(advantages > 0, positive, negative) * advantages
 
 
+def gamma_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, gamma_power_positive: float,
+                 gamma_rate_positive: float, gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+    """S = sg(φ(ρ)) A log π, sg: no gradient. (B, T), (B, T), (B, T) -> (B, T)
+
+    In reward · nat: only its gradient means something. For φ see `gamma_of`; ρ is that of the whole sequence.
+
+    Source: Shen et al. 2026, arXiv:2602.10693 (VESPO).
+    """
+    weight = gamma_of(ratio, advantages, gamma_power_positive, gamma_rate_positive, gamma_power_negative,
+                      gamma_rate_negative)
+    return weight * advantages * logprobs
+
+
+def gamma_of(ratio: Tensor, advantages: Tensor, gamma_power_positive: float, gamma_rate_positive: float,
+             gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+    """φ(ρ) = ρ^k e^(λ(1 − ρ)), with its own k and λ where A ≥ 0 and where A < 0; no gradient. (B, T), (B, T) -> (B, T)
+
+    Without a unit: 1 at ρ = 1, largest at ρ = k/λ, 0 at both ends. ρ is kept within 1e-8 and e^20.
+    """
+    log_ratio = ratio.detach().log().clamp(math.log(1e-8), 20)
+    good, bad = (power * log_ratio + rate * (1 - log_ratio.exp()) for power, rate in (
+        (gamma_power_positive, gamma_rate_positive), (gamma_power_negative, gamma_rate_negative)))
+    return torch.where(advantages >= 0, good, bad).exp()
+
+
 def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> Tensor:
     """S = ρA − β KL. (B, T), (B, T), (B, T) -> (B, T)
 
@@ -78,13 +126,28 @@ def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> 
     return ratio * advantages - beta * kl
 
 
-def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:
+def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float = 0.0,
+             dual_clip: float = 0.0) -> dict[str, Tensor]:
     """cut = ρ < 1 − ε_low and A < 0, or ρ > 1 + ε_high and A > 0. (B, T), (B, T) -> {"low", "high"} of bool (B, T)
 
     The tokens whose gradient `clip` cuts off. On the other side of the advantage its minimum takes the unclipped term,
-    and the gradient lives.
+    and the gradient lives, unless δ or c bounds it: {"bound"} are the tokens with A < 0 and ρ beyond the smaller of
+    these, where there is any.
     """
-    return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > 1 + clip_high) & (advantages > 0)}
+    highest = min(1 + clip_high, clip_delta) if clip_delta else 1 + clip_high
+    sides = {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > highest) & (advantages > 0)}
+    # Where A < 0, up to 1 + ε_high the clipped term carries the gradient that δ cuts off in the first.
+    bounds = [max(clip_delta, 1 + clip_high)] * (clip_delta > 0) + [dual_clip] * (dual_clip > 0)
+    return {**sides, "bound": (ratio > min(bounds)) & (advantages < 0)} if bounds else sides
+
+
+def geometric_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:
+    """cut = log ρ < −ε_low and A < 0, or log ρ > ε_high and A > 0. (B, T), (B, T) -> {"low", "high"} of bool (B, T)
+
+    The tokens whose gradient `geometric_clip` cuts off.
+    """
+    log_ratio = ratio.log()
+    return {"low": (log_ratio < -clip_low) & (advantages < 0), "high": (log_ratio > clip_high) & (advantages > 0)}
 
 
 def cap_cut(ratio: Tensor, advantages: Tensor, ratio_cap: float) -> dict[str, Tensor]:

@@ -207,6 +207,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if group < 2 and any(choice.group for choice in compares):
             raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
+        _check_parts(knobs)
         parts = int(knobs.get("mini_batches", 1))
         if prompts % parts:
             fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
@@ -219,6 +220,15 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_parts(knobs: Mapping[str, Value]) -> None:
+    """Check that nothing is added to a total that the advantage does not look at."""
+    if choices.ADVANTAGE[str(knobs["advantage"])].by_part:
+        for key, fits in (("shaping", knobs["shaping"] == "none"), ("kl_placement", knobs["kl_placement"] != "reward")):
+            if not fits:
+                raise LabError(f"The advantage {knobs['advantage']!r} compares each named reward by itself, so {key} "
+                               f"{knobs[key]} would be lost: set {key} to {'none' if key == 'shaping' else 'loss'}.")
 
 
 def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
