@@ -135,6 +135,7 @@ PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
            needs=("pairs_per_step", "group_size")),
 ))
 
-FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS, PAIRS)
+FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
+            PREFERENCE_LOSS, PAIRS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")

@@ -2,8 +2,9 @@
 
     L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ]
 
-w_t is 1 unless a run masks tokens or weighs them. The entropy bonus is aggregated as all else is; TRL and verl take the
-mean over tokens for it, whatever the aggregation. Which S, ρ, KL and agg is the business of the algorithm's row: nothing here knows its name.
+w_t is 1 unless a run masks tokens or weighs them. The entropy bonus is aggregated as all else is; TRL takes the mean
+over tokens for it, whatever the aggregation. Which S, ρ, KL and agg is the business of the algorithm's row: nothing
+here knows its name.
 """
 
 from __future__ import annotations
@@ -73,16 +74,19 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
 
 
 @torch.no_grad()
-def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor,
-             entropy: Tensor) -> dict[str, float]:
+def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor, entropy: Tensor,
+             entropy_floor: Tensor | None = None) -> dict[str, float]:
     """What an update logs about its tokens: means over the counted tokens of `rollout`, if any."""
     mask, advantages = rollout.counted, rollout.advantages
     if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}
+    tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
+               "entropy": entropy, "completion_mask": mask}
+    if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
+        measured["token_weight"] = masked_mean(torch.stack(found).prod(0), mask)
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
-        tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "completion_mask": mask}
         kl_from_old = k3(rollout.old_logprobs, logprobs)
         measured |= {
             **{f"clip_frac/{side}": share for side, share in _cut_shares_of_level(knobs, tensors, mask).items()},

@@ -19,7 +19,8 @@ from labcore.maths.masked import masked_whiten
 class Rollout:
     """P prompts with G completions each; B = P·G rows, group by group.
 
-    `old_logprobs` are the sampler's, at its temperature (or the trainer's own at that point); all log-probs are in nats and 0 where the mask does not count.
+    `old_logprobs` are the sampler's, at its temperature (or the trainer's own at that point); all log-probs are in nats
+    and 0 where the mask does not count.
     `kept` are the rows that the updates learn from: the others stay, so that groups are whole, but count in no loss and
     no total. `credit` fills in `advantages`, and with a critic `returns`.
     """

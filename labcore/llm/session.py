@@ -42,7 +42,8 @@ class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
-    KL controller multiplies β with. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else. `watched`
+    KL controller multiplies β with. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn
+    from for everything else. `watched`
     is what `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint
     holds it.
     """

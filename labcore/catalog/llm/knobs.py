@@ -69,8 +69,8 @@ ONLINE = (
          "Higher: being right counts for more. Lower: the form does.", "next batch", 0.0, 100.0, (0.0, 2.0),
          advanced=True),
     Knob("format_weight", "Weight of format", 1.0, "What correct_and_format weighs the form with: 1 where the answer "
-         "ended by itself and is as long as the right one, else 0. Higher: the form counts for more. Lower: being right "
-         "does.", "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
+         "ended by itself and is as long as the right one, else 0. Higher: the form counts for more. Lower: being "
+         "right does.", "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
@@ -85,8 +85,8 @@ ONLINE = (
     Knob("length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
          "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
          unit="reward/token", advanced=True),
-    Knob("reward_clip", "Reward clip", 1.0, "The largest size of a reward that clipped lets through. Higher: rare large "
-         "rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
+    Knob("reward_clip", "Reward clip", 1.0, "The largest size of a reward that clipped lets through. Higher: rare "
+         "large rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
          advanced=True),
     Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
          "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended "
@@ -113,11 +113,11 @@ ONLINE = (
     Knob("clip_delta", "Two-sided clip δ", 0.0, "Bounds the ratio of bad tokens from above, where the clip does not. "
          "Lower: one such token cannot dominate an update; use more than 1 + ε_high. Higher: only extreme ratios are "
          "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
-    Knob("dual_clip", "Dual clip c", 0.0, "The loss of a bad token is at most c times the size of its advantage. Lower: "
-         "one such token cannot dominate an update; 3 is usual. Higher: only extreme ratios are bounded. 0: off.",
-         "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
-    Knob("top_entropy_share", "Tokens learnt from, by entropy", 1.0, "Only this share of an update's tokens, those where "
-         "the policy is least sure, has a policy gradient. Lower: only forks in the road count; 0.2 is usual. "
+    Knob("dual_clip", "Dual clip c", 0.0, "The loss of a bad token is at most c times the size of its advantage. "
+         "Lower: one such token cannot dominate an update; 3 is usual. Higher: only extreme ratios are bounded. 0: "
+         "off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
+    Knob("top_entropy_share", "Tokens learnt from, by entropy", 1.0, "Only this share of an update's tokens, those "
+         "where the policy is least sure, has a policy gradient. Lower: only forks in the road count; 0.2 is usual. "
          "Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share", advanced=True),
     Knob("off_policy_threshold", "Off-policy mask", 0.0, "Bad completions that the policy has moved away from by more "
          "than this are left out of the policy gradient. Lower: leaves out more. Higher: only the stalest. 0: off.",
@@ -150,12 +150,12 @@ GATE_NEGATIVE = Knob(
 GAMMA_WEIGHT = (
     Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a good completion falls as "
          "it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), "k_{+}"),
-    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes likelier. "
-         "Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
+    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
+         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
     Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same as for good ones, for bad completions. "
          "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
-    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for bad completions. Higher: those that became "
-         "likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{-}"),
+    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for bad completions. Higher: those that "
+         "became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{-}"),
 )
 
 CRITIC = (

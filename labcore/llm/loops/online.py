@@ -122,7 +122,8 @@ def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
-    measured = objective.measures(knobs, rollout, *(torch.cat(column) for column in zip(*seen, strict=True)))
+    measured = objective.measures(knobs, rollout, *(torch.cat(column) for column in zip(*seen, strict=True)),
+                                  totals.entropy_floor)
     measured["loss"] = sum(losses)
     if session.critic is not None:
         measured["value_loss"] = sum(value_losses)
