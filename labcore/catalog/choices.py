@@ -85,7 +85,10 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                    ("ratio", "logprobs", "advantages", "completion_mask"), (
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
-           r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut",
+           r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
+    Choice("bounded_clip", "clipped, and bounded for bad tokens too: dual clip c, two-sided clip δ",
+           r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
+           r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
            needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
     Choice("geometric_clip", "geometric mean of token ratios, each clipped by its logarithm",
            r"\Big(\prod_t \operatorname{clip}(\rho_t, e^{-\varepsilon_{low}}, e^{\varepsilon_{high}})\Big)^{1/T}\hat A",
@@ -105,7 +108,7 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
     Choice("k1", "k1: log-ratio", r"\log\tfrac{\pi}{\pi_{ref}}"),
     Choice("k2", "k2: half the squared log-ratio", r"\tfrac12\log^2\tfrac{\pi}{\pi_{ref}}"),
     Choice("k3", "k3: never negative", r"\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}"),
-    Choice("ratio_k3", "ratio × k3: its gradient is that of the KL",
+    Choice("ratio_k3", "ratio × k3: its gradient is that of each token's KL",
            r"\rho\big(\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}\big)"),
 ))
 

@@ -129,6 +129,8 @@ _ALL = (
            "fixed weight, times advantage and log-probability.", r"L^{CISPO}"),
     Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated ratio times "
            "advantage.", r"L^{SAPO}"),
+    Metric("surrogate/bounded_clip", "Surrogate, bounded clip", "advantage", "Mean of the clipped term, bounded where "
+           "the advantage is negative too.", r"L^{DUAL}", "At or below the unclipped one, but for the bound."),
     Metric("surrogate/geometric_clip", "Surrogate, geometric mean", "advantage", "Mean of the geometric mean of "
            "clipped token ratios times advantage.", r"L^{GMPO}"),
     Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the reshaped sequence "

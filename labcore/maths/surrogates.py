@@ -35,31 +35,39 @@ def cpi(ratio: Tensor, advantages: Tensor) -> Tensor:
     return ratio * advantages
 
 
-def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float = 0.0,
-         dual_clip: float = 0.0) -> Tensor:
+def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
     """S = min(ρA, clip(ρ, 1 − ε_low, 1 + ε_high) A). (B, T), (B, T) -> (B, T)
 
-    In the unit of the advantages. Where A < 0 nothing bounds ρ from above; either of two bounds may, and 0 is none:
-    `clip_delta` δ takes min(ρ, δ) for ρ in the first term; `dual_clip` c makes S at least cA where A < 0. With
-    c = δ > 1 + ε_high they are the same.
+    In the unit of the advantages.
 
-    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7; Yu et al. 2025, arXiv:2503.14476, eq. 8 (two bounds);
-    Prime Intellect 2025, arXiv:2505.07291, section 3.4 (δ); Ye et al. 2020, arXiv:1912.09729 (dual clip).
+    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7; Yu et al. 2025, arXiv:2503.14476, eq. 8 (two bounds).
     """
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+    return torch.minimum(ratio * advantages, clipped * advantages)
+
+
+def bounded_clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float,
+                 dual_clip: float) -> Tensor:
+    """S = min(min(ρ, δ) A, clip(ρ, 1 − ε_low, 1 + ε_high) A), at least cA where A < 0. (B, T), (B, T) -> (B, T)
+
+    In the unit of the advantages. Where A < 0 nothing in `clip` bounds ρ from above. Two bounds may: δ = `clip_delta`
+    and c = `dual_clip`; 0 is none. With c = δ > 1 + ε_high they are the same.
+
+    Source: Prime Intellect 2025, arXiv:2505.07291, section 3.4 (δ); Ye et al. 2020, arXiv:1912.09729 (c).
+    """
     bounded = ratio.clamp(max=clip_delta) if clip_delta else ratio
-    surrogate = torch.minimum(bounded * advantages, clipped * advantages)
-    if dual_clip:
-        surrogate = torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
-    return surrogate
+    surrogate = torch.minimum(bounded * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
+    if not dual_clip:
+        return surrogate
+    return torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
 
 
 def geometric_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
                    clip_high: float) -> Tensor:
-    """S = A (Π_t ρ'_t)^(1/T), the same for all t, with log ρ' = min(log ρ, ε_high) where A > 0, max(log ρ, −ε_low)
-    where A < 0. (B, T), (B, T), bool (B, T) -> (B, T)
+    """S = A (Π_t ρ'_t)^(1/T), the same for all t. (B, T), (B, T), bool (B, T) -> (B, T)
 
-    In the unit of the advantages. The ratios are those of tokens; the bounds are those of their logarithms, in nats.
+    In the unit of the advantages; log ρ' = min(log ρ, ε_high) where A > 0, max(log ρ, −ε_low) where A < 0. The ratios
+    are those of tokens; the bounds are those of their logarithms, in nats.
 
     Source: Zhao et al. 2025, arXiv:2507.20673, algorithm 1 (GMPO).
     """
@@ -126,19 +134,27 @@ def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> 
     return ratio * advantages - beta * kl
 
 
-def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float = 0.0,
-             dual_clip: float = 0.0) -> dict[str, Tensor]:
+def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:
     """cut = ρ < 1 − ε_low and A < 0, or ρ > 1 + ε_high and A > 0. (B, T), (B, T) -> {"low", "high"} of bool (B, T)
 
     The tokens whose gradient `clip` cuts off. On the other side of the advantage its minimum takes the unclipped term,
-    and the gradient lives, unless δ or c bounds it: {"bound"} are the tokens with A < 0 and ρ beyond the smaller of
-    these, where there is any.
+    and the gradient lives.
     """
-    highest = min(1 + clip_high, clip_delta) if clip_delta else 1 + clip_high
-    sides = {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > highest) & (advantages > 0)}
+    return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > 1 + clip_high) & (advantages > 0)}
+
+
+def bounded_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float,
+                dual_clip: float) -> dict[str, Tensor]:
+    """cut = those of `clip_cut`, or ρ > δ or ρ > c and A < 0. (B, T), (B, T) -> {"low", "high", "bound"} of bool (B, T)
+
+    The tokens whose gradient `bounded_clip` cuts off; "bound" are those with A < 0 that are too likely now. TRL's
+    shares leave these out.
+    """
+    highest = min(1 + clip_high, clip_delta or math.inf)
     # Where A < 0, up to 1 + ε_high the clipped term carries the gradient that δ cuts off in the first.
-    bounds = [max(clip_delta, 1 + clip_high)] * (clip_delta > 0) + [dual_clip] * (dual_clip > 0)
-    return {**sides, "bound": (ratio > min(bounds)) & (advantages < 0)} if bounds else sides
+    bound = min(max(clip_delta, 1 + clip_high) if clip_delta else math.inf, dual_clip or math.inf)
+    return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > highest) & (advantages > 0),
+            "bound": (ratio > bound) & (advantages < 0)}
 
 
 def geometric_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:

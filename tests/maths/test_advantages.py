@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import ADVANTAGE
-from labcore.maths import advantages, returns
+from labcore.maths import advantages, normalisation, returns, shaping
 from labcore.maths.call import member
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
@@ -110,6 +110,18 @@ def test_matches_trl_grpo(golden, close, rewards, scale, name):
     close(getattr(advantages, name)(weighted.view(4, 4)).flatten(), case["advantages"])
 
 
+@pytest.mark.parametrize("rewards", ["plain", "with_nan"])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_gdpo_matches_trl(golden, close, rewards, scale):
+    """TRL's scale_rewards says nothing about it: each reward is always scaled by its group, the sum by the batch."""
+    reference = golden("trl_grpo_advantages")
+    case = next(case for case in reference["cases"] if case["rewards"] == rewards and case["scale_rewards"] == scale
+                and case["multi_objective_aggregation"] == "normalize_then_sum")
+    parts = torch.tensor(reference["rewards_per_func"][rewards]).T.reshape(2, 4, 4)
+    got = advantages.parts_standardised(parts, torch.tensor(reference["reward_weights"]))
+    close(got.flatten(), case["advantages"])
+
+
 @pytest.mark.parametrize("case", range(16))
 def test_matches_trl_rloo(golden, close, case):
     reference = golden("trl_rloo_advantages")
@@ -118,15 +130,15 @@ def test_matches_trl_rloo(golden, close, case):
     rewards = (per_function * torch.tensor(reference["reward_weights"])).nansum(1)
     rewards[per_function.isnan().all(1)] = torch.nan
     if case["reward_clip_range"]:
-        rewards = rewards.clamp(*case["reward_clip_range"])
+        assert case["reward_clip_range"] == [-0.5, 0.5]
+        rewards = shaping.clipped(rewards, 0.5)
     old, ref, mask = (torch.tensor(reference[key]) for key in ("old_per_token_logps", "ref_per_token_logps",
                                                                "completion_mask"))
     rewards = rewards - case["beta"] * masked_sum(old - ref, mask.bool(), dim=1)
-    estimate = advantages.leave_one_out(rewards.view(4, 4)).flatten()
-    if case["normalize_advantages"]:  # not a choice of the lab; undone here to use the reference all the same
-        scored = estimate[~rewards.isnan()]
-        estimate = torch.where(rewards.isnan(), 0, (estimate - scored.mean()) / (scored.std() + 1e-4))
-    close(estimate, case["advantages"])
+    estimate = advantages.leave_one_out(rewards.view(4, 4)).view(-1, 1)
+    if case["normalize_advantages"]:
+        estimate = normalisation.sequences(estimate, ~rewards.isnan()[:, None])
+    close(estimate.flatten(), case["advantages"])
 
 
 def test_dr_grpo_is_rloo_scaled(close, generator):

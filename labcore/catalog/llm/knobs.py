@@ -103,19 +103,20 @@ ONLINE = (
     Knob("ratio", "Ratio", "token", "At which level new and old policy are compared: tokens, or the whole sequence.",
          choices=choices.RATIO.names, advanced=True),
     Knob("surrogate", "Surrogate", "clip", "What is maximised: the plain score function, or the clipped ratio that "
-         "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
+         "allows several updates per batch; bounded_clip adds the dual and the two-sided clip.",
+         choices=choices.SURROGATE.names, advanced=True),
     Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
          "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
     Knob("kl_placement", "KL placement", "loss", "Where β × KL enters. reward: subtracted from the reward; loss: added "
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
-    Knob("clip_delta", "Two-sided clip δ", 0.0, "Bounds the ratio of bad tokens from above, where the clip does not. "
-         "Lower: one such token cannot dominate an update; use more than 1 + ε_high. Higher: only extreme ratios are "
-         "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
-    Knob("dual_clip", "Dual clip c", 0.0, "The loss of a bad token is at most c times the size of its advantage. "
-         "Lower: one such token cannot dominate an update; 3 is usual. Higher: only extreme ratios are bounded. 0: "
-         "off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
+    Knob("dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of bad tokens with, where clip does not. "
+         "Lower: one such token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.", "live",
+         0.0, 1e6, (1.5, 10.0), advanced=True),
+    Knob("clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
+         "1 + ε_high. Lower: one bad token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.",
+         "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
     Knob("top_entropy_share", "Tokens learnt from, by entropy", 1.0, "Only this share of an update's tokens, those "
          "where the policy is least sure, has a policy gradient. Lower: only forks in the road count; 0.2 is usual. "
          "Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share", advanced=True),

@@ -42,10 +42,11 @@ _ONLINE: Rules = {
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
     "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
-    "dual_clip": switch(to("--actor.dual_clip"), 0.0),
-    "clip_delta": switch(given(lambda plan, value: {} if plan["dual_clip"] else {"--actor.dual_clip": value},
-                               lambda plan, value: "--actor.dual_clip stands for the other bound" if plan["dual_clip"]
-                               else "the same wherever it is above 1 + ε_high"), 0.0),
+    "dual_clip": only_with("surrogate", "bounded_clip", switch(to("--actor.dual_clip"), 0.0)),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["dual_clip"] else {"--actor.dual_clip": value}, lambda plan, value:
+        "--actor.dual_clip stands for the other bound" if plan["dual_clip"] else
+        "the same wherever it is above 1 + ε_high"), 0.0)),
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
@@ -89,7 +90,8 @@ _ONLINE: Rules = {
                          "is used once"),
     }, "see --actor.policy_loss_type"),
     "surrogate": choice({
-        "clip": ({}, ""), "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
+        "clip": ({}, ""), "bounded_clip": ({}, "by --actor.dual_clip"),
+        "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
         "soft_gate": ({}, "OpenRLHF clips, and has no soft gate"),
         "geometric_clip": ({}, "OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
         "gamma_weight": ({}, "OpenRLHF clips: no equivalent of VESPO"),

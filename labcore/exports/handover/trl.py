@@ -118,10 +118,11 @@ _GRPO: Rules = {
     "entropy_coef": given(lambda plan, value: {"entropy_coef": value}, lambda plan, value: "TRL takes the mean over "
                           "tokens for it, whatever the loss_type" if value and plan["aggregation"] != "token_mean" else
                           ""),
-    "clip_delta": switch(to("delta"), 0.0),
-    "dual_clip": switch(given(lambda plan, value: {} if plan["clip_delta"] else {"delta": value}, lambda plan, value:
-                              "delta stands for the other bound" if plan["clip_delta"] else
-                              "the same wherever it is above 1 + epsilon_high"), 0.0),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(to("delta"), 0.0)),
+    "dual_clip": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["clip_delta"] else {"delta": value}, lambda plan, value:
+        "delta stands for the other bound" if plan["clip_delta"] else "the same wherever it is above 1 + epsilon_high"),
+        0.0)),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(to("off_policy_mask_threshold"), 0.0),
     "normalisation": choice({
@@ -154,7 +155,8 @@ _GRPO: Rules = {
                                              "all tokens of a completion have one advantage")},
                     "ratios of tokens instead"),
     "surrogate": choice({
-        "clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""), "soft_gate": ({"loss_type": "sapo"}, ""),
+        "clip": ({}, ""), "bounded_clip": ({}, "by delta"), "detached_weight": ({"loss_type": "cispo"}, ""),
+        "soft_gate": ({"loss_type": "sapo"}, ""),
         "gamma_weight": ({"loss_type": "vespo"}, ""),
         "geometric_clip": ({}, "GRPOTrainer takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
     }, "always clipped: the same as long as a batch is used once"),
@@ -164,9 +166,9 @@ _GRPO: Rules = {
     "gamma_power_negative": to("vespo_k_neg"), "gamma_rate_negative": to("vespo_lambda_neg"),
     "kl_estimator": choice({
         "k3": ({"use_bias_correction_kl": False}, ""), "ratio_k3": ({"use_bias_correction_kl": True}, ""),
-        "k1": ({"use_bias_correction_kl": True}, "k3 × ratio in the loss: the gradient of the sum over tokens of "
-               "E[KL_t], prefixes held fixed; k1 in the reward has that of the KL of whole completions, which is the "
-               "same only for completions of one token"),
+        "k1": ({"use_bias_correction_kl": True}, "k3 × ratio in the loss: the gradient of each token's KL with its "
+               "prefix held fixed; k1 in the reward has that of the KL of whole completions, which is the same only for "
+               "completions of one token"),
         "k2": ({"use_bias_correction_kl": True}, "k3 × ratio, which on policy has the same expected gradient"),
     }, "k3 instead"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
@@ -192,8 +194,9 @@ _RLOO: Rules = {
         "clipped": ({}, "set by reward_clip_range"),
     }, "see trl.rewards"),
     "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"reward_clip_range": (-value, value)})),
-    **dict.fromkeys(("clip_delta", "dual_clip", "off_policy_threshold"), switch(missing(
-        "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0)),
+    **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(
+        "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0))),
+    "off_policy_threshold": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 0.0),
     "top_entropy_share": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 1.0),
     "whiten_advantages": built_in(),  # the run whitens only what comes from a critic
     "ratio": choice({"sequence_sum": ({}, "")}, "a ratio of the whole sequence, which is 1 while a batch is used once: "

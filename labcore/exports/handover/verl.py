@@ -58,10 +58,12 @@ _ONLINE: Rules = {
     "top_k": given(lambda plan, value: {f"{_ROLLOUT}.top_k": value or -1}),
     "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
     # verl has no switch for it: a bound that no ratio reaches turns its dual clip off.
-    "dual_clip": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_c": value or plan["clip_delta"] or 1e6}),
-    "clip_delta": switch(given(lambda plan, value: {} if plan["dual_clip"] else {f"{_ACTOR}.clip_ratio_c": value},
-                               lambda plan, value: "clip_ratio_c stands for the other bound" if plan["dual_clip"] else
-                               "the same wherever it is above 1 + clip_ratio_high"), 0.0),
+    "dual_clip": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_c": (
+        value or plan["clip_delta"] or 1e6) if plan["surrogate"] == "bounded_clip" else 1e6}),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["dual_clip"] else {f"{_ACTOR}.clip_ratio_c": value}, lambda plan, value:
+        "clip_ratio_c stands for the other bound" if plan["dual_clip"] else
+        "the same wherever it is above 1 + clip_ratio_high"), 0.0)),
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
@@ -107,7 +109,7 @@ _ONLINE: Rules = {
                          "as a batch is used once"),
     }, "see policy_loss.loss_mode"),
     "surrogate": choice({
-        "clip": ({}, ""), "score_function": ({}, ""),  # they follow from the ratio's loss mode
+        "bounded_clip": ({}, "by clip_ratio_c"), "clip": ({}, ""), "score_function": ({}, ""),  # by the ratio's loss mode
         "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
         "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
         "geometric_clip": ({f"{_ACTOR}.policy_loss.loss_mode": "geo_mean"}, ""),
