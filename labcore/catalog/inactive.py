@@ -36,7 +36,8 @@ _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 RULES = (
     # Language models.
     Rule(("clip_low", "clip_high", "gate_positive", "gate_negative", "clip_delta", "dual_clip", "off_policy_threshold",
-          "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
+          "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
+         {"updates_per_batch": (1,), "mini_batches": (1,)},
          _ONE_UPDATE),
     Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, _ONE_UPDATE,
          lambda values: float(values["ratio_cap"]) >= 1),

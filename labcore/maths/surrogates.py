@@ -55,8 +55,10 @@ def bounded_clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: 
 
     Source: Prime Intellect 2025, arXiv:2505.07291, section 3.4 (δ); Ye et al. 2020, arXiv:1912.09729 (c).
     """
-    bounded = ratio.clamp(max=clip_delta) if clip_delta else ratio
-    surrogate = torch.minimum(bounded * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
+    surrogate = clip(ratio, advantages, clip_low, clip_high)
+    if clip_delta:
+        surrogate = torch.minimum(ratio.clamp(max=clip_delta) * advantages, ratio.clamp(
+            min=1 - clip_low, max=1 + clip_high) * advantages)
     if not dual_clip:
         return surrogate
     return torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
@@ -153,8 +155,7 @@ def bounded_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: f
     highest = min(1 + clip_high, clip_delta or math.inf)
     # Where A < 0, up to 1 + ε_high the clipped term carries the gradient that δ cuts off in the first.
     bound = min(max(clip_delta, 1 + clip_high) if clip_delta else math.inf, dual_clip or math.inf)
-    return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > highest) & (advantages > 0),
-            "bound": (ratio > bound) & (advantages < 0)}
+    return {**clip_cut(ratio, advantages, clip_low, highest - 1), "bound": (ratio > bound) & (advantages < 0)}
 
 
 def geometric_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:

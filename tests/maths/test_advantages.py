@@ -280,3 +280,41 @@ def test_remax_gives_the_policy_gradient_exactly(close, policy):
 
 def test_gae_is_a_member():
     assert member(ADVANTAGE, "gae") is returns.gae
+
+
+# Further baselines and scales.
+
+
+def test_moving_average_by_hand(close):
+    rewards = torch.tensor([[1.0, 0.0], [torch.nan, 2.0]], dtype=torch.float64)
+    past = torch.full((2, 1), 0.25, dtype=torch.float64)
+    close(advantages.moving_average(rewards, past), [[0.75, -0.25], [0, 1.75]])
+
+
+def test_beta_normalised_by_hand(close):
+    """p = 1/4 and 1/2: m = 3/8, v = 1/32, so a + b = 6.5, a = 39/16 and b = 65/16."""
+    rewards = torch.tensor([[1.0, 0, 0, 0], [1, 1, 0, 0]], dtype=torch.float64)
+    beta = torch.distributions.Beta(*(torch.tensor(1 + value / 48, dtype=torch.float64) for value in (39, 65)))
+    density = [beta.log_prob(torch.tensor(p, dtype=torch.float64)).exp().item() for p in (0.25, 0.5)]
+    close(advantages.beta_normalised(rewards), [[value / density[0] for value in (0.75, -0.25, -0.25, -0.25)],
+                                                [value / density[1] for value in (0.5, 0.5, -0.5, -0.5)]])
+
+
+def test_beta_normalised_without_a_spread_to_fit(close):
+    """One group, or groups that are all right or all wrong but one: the density is 1, or the advantages are 0."""
+    one_group = torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64)
+    close(advantages.beta_normalised(one_group), advantages.group_mean(one_group))
+    all_alike = torch.tensor([[1.0, 0], [1, 0], [0, 1]], dtype=torch.float64)
+    assert advantages.beta_normalised(all_alike).isfinite().all()
+    extremes = torch.tensor([[1.0, 1], [0, 0], [torch.nan, 1]], dtype=torch.float64)
+    close(advantages.beta_normalised(extremes), torch.zeros(3, 2))
+
+
+def test_gdpo_keeps_a_reward_that_drowns_in_a_sum(generator):
+    """A reward that is 100 times as large says no more than the other."""
+    parts = torch.rand(2, 6, 8, generator=generator, dtype=torch.float64)
+    large = torch.stack([100 * parts[0], parts[1]])
+    even = torch.ones(2, dtype=torch.float64)
+    same, grown = (advantages.parts_standardised(each, even) for each in (parts, large))
+    torch.testing.assert_close(same, grown, rtol=0, atol=1e-2)
+    assert (advantages.parts_standardised(parts, torch.tensor([1.0, 0.0], dtype=torch.float64)) - same).abs().max() > 0.5

@@ -167,8 +167,8 @@ _GRPO: Rules = {
     "kl_estimator": choice({
         "k3": ({"use_bias_correction_kl": False}, ""), "ratio_k3": ({"use_bias_correction_kl": True}, ""),
         "k1": ({"use_bias_correction_kl": True}, "k3 × ratio in the loss: the gradient of each token's KL with its "
-               "prefix held fixed; k1 in the reward has that of the KL of whole completions, which is the same only for "
-               "completions of one token"),
+               "prefix held fixed; k1 in the reward has that of the KL of whole completions, which is the same only "
+               "for completions of one token"),
         "k2": ({"use_bias_correction_kl": True}, "k3 × ratio, which on policy has the same expected gradient"),
     }, "k3 instead"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
