@@ -84,7 +84,7 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
 
 
 # Numbers that are logged only with shaping, with noise, or where a surrogate has a lower bound.
-SOMETIMES = {"reward/shaped", "reward/verifier", "clip_frac/low", "clip_frac/bound"}
+SOMETIMES = {"reward/shaped", "reward/verifier", "clip_frac/low"}
 
 
 class Letters:

@@ -124,8 +124,8 @@ ONLINE = (
          "than this are left out of the policy gradient. Lower: leaves out more. Higher: only the stalest. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True),
     Knob("importance_cap", "Truncated importance", 0.0, "Weighs tokens by trainer over sampler probability, at most "
-         "this. It counts where the two differ: with top-k, top-p or bf16. Higher: less bias, more noise; 2 is usual. "
-         "Lower: steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True),
+         "this; the trainer's is computed anew. It counts where the two round differently, as in bf16. Higher: less "
+         "bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True),
     Knob("adaptive_kl_target", "KL target", 0.0, "β moves by itself until the KL to the reference is this. Higher: "
          "may drift further. Lower: stays closer. 0: β stays as it is.", "next batch", 0.0, 100.0, (0.0, 0.5),
          unit="nats/token", advanced=True),

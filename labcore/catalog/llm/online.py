@@ -219,7 +219,8 @@ ROWS = (
                 "smoothly on both sides of 1.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\operatorname{sg}\big(w_i^{k}e^{\lambda(1-w_i)}\big)\hat A_i"
               r"\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad w_i = \frac{\pi_\theta(y_i)}{\pi_{old}(y_i)},\quad "
-              r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A_i \ge 0\ \text{else}\ (k_{-},\lambda_{-})",
+              r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A_i \ge 0\ \text{else}\ (k_{-},\lambda_{-}),"
+              r"\quad g = 1\ldots G",
         watch="The largest ratio: a completion far from the policy that sampled it has next to no weight. The loss is "
               "not near 0 on policy.",
         paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP, extra_knobs=GAMMA_WEIGHT,
