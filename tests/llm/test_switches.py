@@ -66,7 +66,7 @@ def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
 def test_masked_tokens_have_no_policy_gradient_but_count_in_the_denominator():
     started = session("grpo", off_policy_threshold=1e-6, beta=0.0)
     rollout = credit(started.knobs, ragged(collect(started).rollout))
-    logprobs = (rollout.old_logprobs - 0.5 * rollout.completion_mask).requires_grad_()
+    logprobs = (rollout.old_logprobs - 0.1 * rollout.completion_mask).requires_grad_()
     totals = objective.Totals.of(rollout, 6)
     loss, _ = objective.loss(started.knobs, rollout, logprobs, torch.zeros_like(logprobs), totals)
     gradient = torch.autograd.grad(loss, logprobs)[0]
