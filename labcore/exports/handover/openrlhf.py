@@ -90,7 +90,7 @@ _ONLINE: Rules = {
                          "is used once"),
     }, "see --actor.policy_loss_type"),
     "surrogate": choice({
-        "clip": ({}, ""), "bounded_clip": ({}, "by --actor.dual_clip"),
+        "clip": ({}, ""), "bounded_clip": ({}, ""),
         "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
         "soft_gate": ({}, "OpenRLHF clips, and has no soft gate"),
         "geometric_clip": ({}, "OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
@@ -103,7 +103,7 @@ _ONLINE: Rules = {
     "shaping": choice({
         "none": ({}, ""), "overlong": ({}, "set by the buffer and the penalty"),
         "length_cost": ({}, "no such reward: write it into score() below"),
-        "clipped": ({}, "set by --reward.clip_range"),
+        "clipped": ({}, ""),  # by --reward.clip_range
     }, "see --reward"),
     "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"--reward.clip_range": (-value, value)})),
     "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),

@@ -155,7 +155,7 @@ _GRPO: Rules = {
                                              "all tokens of a completion have one advantage")},
                     "ratios of tokens instead"),
     "surrogate": choice({
-        "clip": ({}, ""), "bounded_clip": ({}, "by delta"), "detached_weight": ({"loss_type": "cispo"}, ""),
+        "clip": ({}, ""), "bounded_clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""),
         "soft_gate": ({"loss_type": "sapo"}, ""),
         "gamma_weight": ({"loss_type": "vespo"}, ""),
         "geometric_clip": ({}, "GRPOTrainer takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
@@ -191,7 +191,7 @@ _RLOO: Rules = {
     "shaping": choice({
         "none": ({}, ""), "overlong": ({}, "add trl.rewards.get_soft_overlong_punishment to the reward functions"),
         "length_cost": ({}, "no reward function for it: write it into score() below"),
-        "clipped": ({}, "set by reward_clip_range"),
+        "clipped": ({}, ""),  # by reward_clip_range
     }, "see trl.rewards"),
     "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"reward_clip_range": (-value, value)})),
     **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(

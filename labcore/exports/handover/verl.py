@@ -109,7 +109,7 @@ _ONLINE: Rules = {
                          "as a batch is used once"),
     }, "see policy_loss.loss_mode"),
     "surrogate": choice({
-        "bounded_clip": ({}, "by clip_ratio_c"),
+        "bounded_clip": ({}, ""),
         "clip": ({}, ""), "score_function": ({}, ""),  # they follow from the ratio's loss mode
         "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
         "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
