@@ -63,20 +63,15 @@ def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str]
     """R = w_1 r_correct + w_2 r_format. (B,)
 
     `correct` is the verifier's reward; `format` is 1 where the completion ended by itself and, where the problem has an
-    answer, is as long as that one, else 0.
+    answer, is as long as that one, else 0. What the verifier could not score has neither.
     """
     true, ended = verifier(task, problems, texts), (~completions.truncated).tolist()
     formed = [ends and len(text) == len(problem.answer or text)
               for problem, text, ends in zip(problems, texts, ended, strict=True)]
-    parts = {"correct": true.total, "format": torch.tensor(formed, dtype=torch.float64)}
-    weights = {"correct": correct_weight, "format": format_weight}
-    return Rewards(sum_of(parts, weights), true.exact, parts, weights=weights)
-
-
-def sum_of(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Σ_k w_k r_k; what could not be scored counts nothing, and is NaN where nothing could. (B,)"""
-    stacked = torch.stack([weight * parts[name] for name, weight in weights.items()])
-    return torch.where(stacked.isnan().all(0), torch.nan, stacked.nansum(0))
+    form = torch.tensor(formed, dtype=torch.float64).masked_fill(true.total.isnan(), torch.nan)
+    return Rewards(correct_weight * true.total + format_weight * form, true.exact,
+                   {"correct": true.total, "format": form},
+                   weights={"correct": correct_weight, "format": format_weight})
 
 
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
