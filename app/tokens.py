@@ -202,7 +202,7 @@ def _arithmetic(completion: dict[str, Any], place: int) -> str:
         if place < len(values) and values[place] is not None:
             parts.append(f"{view.label} {number(values[place], 3)} {view.unit}".strip())
     if side := _cut(completion, place):
-        parts.append(f"clipped: ratio too {side}")
+        parts.append(f"clipped: ratio too {'high' if side == 'bound' else side}")
     return html.escape(" · ".join(parts))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
+from labcore.catalog.switched import with_switched
 from labcore.doctor import doctor
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
@@ -84,7 +85,8 @@ class Feed:
         return self._row(found[0]) if found and found[0].step == self.spec.parent[1] else None
 
     def _row(self, step: Step) -> list[Any]:
-        keys = {key for panel in self.spec.row.panels for key in PANELS[panel].metrics} | {"updates"}
+        panels = with_switched(self.spec.row.panels, self.spec.knobs)
+        keys = {key for panel in panels for key in PANELS[panel].metrics} | {"updates"}
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
             key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
 
@@ -130,7 +132,7 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
     """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
     of a single completion."""
     feeds = list(feeds)
-    shown = spec.row.charts(spec.task_row)
+    shown = with_switched(spec.row.charts(spec.task_row), spec.knobs)
     twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds)
     alone = spec.knobs.get("group_size") == 1
     return [key for key in shown if not (twice and key == "exact_match")

@@ -46,8 +46,8 @@ class Term:
 QUANTITIES = (
     Term("loss", "Loss", "L", ("L",), own=("loss", "policy_loss")),
     Term("critic_loss", "Critic loss", "L^V", ("L^V",), own=("value_loss",)),
-    Term("ratio", "Probability ratio of new to old policy", "ρ", (r"\rho", "s_i"), view="ratio", ranges=True,
-         about=("clip_frac/region", "surrogate/soft_gate", "ratio/max")),
+    Term("ratio", "Probability ratio of new to old policy", "ρ", (r"\rho", "s_i", "s_{i,t}", "w_i"), view="ratio",
+         ranges=True, about=("clip_frac/region", "surrogate/soft_gate", "ratio/max")),
     Term("gate", "Gate, by the sign of the advantage", "τ", (r"\tau",), view="ratio",
          about=("surrogate/soft_gate", "ratio/max")),
     Term("advantage", "Advantage", "Â", (r"\hat A", "A_t"), view="advantage", ranges=True,
@@ -66,6 +66,8 @@ QUANTITIES = (
     Term("reward", "Reward", "R", ("R", "R'"), own=("reward",), about=("reward_std", "exact_match"),
          view="advantage"),
     Term("group_mean", "Mean reward of a group", r"\bar R", (r"\bar R",), about=("reward",), view="advantage"),
+    Term("past_mean", "Mean of all earlier rewards", r"\bar R", (r"\bar R_{past}",), about=("reward",),
+         view="advantage"),
     Term("group_std", "Standard deviation of a group's rewards", "s_g", ("s_g",),
          about=("frac_reward_zero_std", "reward_std"), view="advantage"),
     Term("value", "Value, by the critic", "V", ("V", "V(s)"), about=("explained_variance", "value_error", "value_loss"),
@@ -87,6 +89,8 @@ ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "ratio_cap": (("clip_frac/region",), "ratio"),
     "gate_positive": (("ratio/max", "surrogate/soft_gate"), "ratio"),
     "gate_negative": (("ratio/max", "surrogate/soft_gate"), "ratio"),
+    **{f"gamma_{part}_{side}": (("ratio/max", "surrogate/gamma_weight"), "ratio")
+       for part in ("power", "rate") for side in ("positive", "negative")},
     "entropy_coef": (("entropy", "entropy/action"), "entropy"),
     "group_size": (("frac_reward_zero_std",), "advantage"),
     "gamma": (("explained_variance", "value_error"), "advantage"),

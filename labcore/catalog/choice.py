@@ -16,7 +16,8 @@ class Choice:
     `needs` are the knobs that its function asks for: only algorithms that have them can choose it. The other fields
     say what a step must know of it beforehand, and each is of one family: `level`, what an advantage or a ratio is made
     for (one number per completion, "sequence", or one per token, "token"); `group`, that an advantage compares
-    completions of one prompt; `critic`, that it asks for values; `rollouts`, further completions that it asks for;
+    completions of one prompt; `critic`, that it asks for values; `by_part`, that it compares each named reward by
+    itself; `constant`, that it is the same for all completions; `rollouts`, further completions that it asks for;
     `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
@@ -31,6 +32,8 @@ class Choice:
     level: Literal["sequence", "token"] = "token"
     group: bool = False
     critic: bool = False
+    by_part: bool = False
+    constant: bool = False
     needs: tuple[str, ...] = ()
     rollouts: tuple[Literal["greedy"], ...] = ()
     needs_ratio: bool = False

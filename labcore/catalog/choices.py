@@ -11,6 +11,7 @@ names: quantities that the family provides, and the knobs that the choice needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from labcore.catalog.choice import Choice, Family
@@ -26,6 +27,8 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
            r"r + \tfrac1T\textstyle\sum_t 1[y_t = y^*_t]"),
     Choice("reward_model", "a trained reward model", r"r_\phi", needs=("reward_model",), scorer=True),
     Choice("own_function", "a Python function of your own", r"f(x, y)", needs=("reward_function",)),
+    Choice("correct_and_format", "the verifier and the form of the answer, as two named rewards",
+           r"w_1 r_{correct} + w_2 r_{format}", needs=("correct_weight", "format_weight")),
 ))
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
@@ -33,6 +36,7 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
     Choice("overlong", "penalty near the length limit", r"R + \lambda\,\operatorname{clip}\big(\tfrac{(L-c)-|y|}{c},"
            r" -1, 0\big)", needs=("max_new_tokens", "overlong_buffer", "overlong_penalty")),
     Choice("length_cost", "cost of each token", r"R - c\,|y|", needs=("length_cost",)),
+    Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", needs=("reward_clip",)),
 ))
 
 SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "truncated"), (
@@ -40,11 +44,12 @@ SELECTION = Family("selection", "selection", "labcore.maths.selection", ("reward
     Choice("informative", "groups whose rewards differ; others are sampled again", r"\max_g R > \min_g R", group=True,
            refills=True, needs=("resample_rounds",)),
     Choice("best_of_group", "the best completion of each prompt", r"\arg\max_g R", group=True),
-    Choice("not_truncated", "completions that ended by themselves", r"|y| < L_{max}"),
+    Choice("not_truncated", "completions that ended by themselves (overlong filtering)", r"|y| < L_{max}"),
 ))
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "greedy_rewards", "token_rewards", "values", "completion_mask"), (
+                   ("rewards", "greedy_rewards", "past_rewards", "reward_parts", "part_weights", "token_rewards",
+                    "values", "completion_mask"), (
     Choice("batch_mean", "reward − batch mean", r"R - \bar R", "sequence"),
     Choice("leave_one_out", "reward − mean of the others in its group",
            r"R_i - \tfrac{1}{G-1}\textstyle\sum_{j\ne i}R_j", "sequence", group=True),
@@ -55,11 +60,25 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
            r"\frac{R - \bar R_g}{s + \epsilon}", "sequence", group=True),
     Choice("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
            rollouts=("greedy",)),
-    Choice("one", "1: imitate", r"1", "sequence"),
+    Choice("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence"),
+    Choice("beta_normalised", "reward − group mean p, over a Beta density at p",
+           r"\frac{R - p}{f_{Beta}(p;\,\alpha, \beta)}", "sequence", group=True),
+    Choice("parts_standardised", "each named reward by itself over its group's standard deviation, summed",
+           r"\operatorname{norm}\Big(\textstyle\sum_k w_k\tfrac{R_k - \bar R_{k,g}}{s_{k,g}+\epsilon}\Big)", "sequence",
+           group=True, by_part=True),
+    Choice("one", "1: imitate", r"1", "sequence", constant=True),
     Choice("reward_to_go_whitened", "rewards from here on, whitened over the batch's tokens",
            r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", needs=("gamma",)),
     Choice("gae", "generalised advantage estimate with a critic",
            r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, needs=("gamma", "gae_lambda")),
+))
+
+NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
+                       ("advantages", "scored", "completion_mask"), (
+    Choice("none", "none", r"\hat A", "sequence"),
+    Choice("sequences", "mean 0 and spread 1 over the batch's completions",
+           r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", "sequence"),
+    Choice("tokens", "mean 0 and spread 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)", "sequence"),
 ))
 
 RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
@@ -68,25 +87,38 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
     Choice("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence"),
     Choice("sequence_mean", "whole sequence, geometric mean",
            r"\Big(\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}\Big)^{1/T}", "sequence"),
+    Choice("sequence_mean_token", "whole sequence, geometric mean; the gradient of each token its own",
+           r"\operatorname{sg}(s)\frac{\pi_\theta(y_t)}{\operatorname{sg}(\pi_\theta(y_t))}", "sequence"),
 ))
 
-SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates", ("ratio", "logprobs", "advantages"), (
+SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
+                   ("ratio", "logprobs", "advantages", "completion_mask"), (
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
            r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
+    Choice("bounded_clip", "clipped, and bounded for bad tokens too: dual clip c, two-sided clip δ",
+           r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
+           r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
+           needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
+    Choice("geometric_clip", "geometric mean of token ratios, each clipped by its logarithm",
+           r"\Big(\prod_t \operatorname{clip}(\rho_t, e^{-\varepsilon_{low}}, e^{\varepsilon_{high}})\Big)^{1/T}\hat A",
+           needs_ratio=True, cut="geometric_cut", needs=("clip_low", "clip_high")),
     Choice("detached_weight", "capped ratio as a fixed weight of the log-probability",
            r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
            cut="cap_cut", needs=("ratio_cap",)),
     Choice("soft_gate", "smooth gate of the ratio in place of a clip",
            r"\tfrac4\tau\,\sigma\big(\tau(\rho-1)\big)\hat A", needs_ratio=True,
            needs=("gate_positive", "gate_negative")),
+    Choice("gamma_weight", "Gamma-shaped function of the ratio as a fixed weight of the log-probability",
+           r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta", needs_ratio=True,
+           needs=("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative")),
 ))
 
 KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logprobs", "ref_logprobs", "ratio"), (
     Choice("k1", "k1: log-ratio", r"\log\tfrac{\pi}{\pi_{ref}}"),
     Choice("k2", "k2: half the squared log-ratio", r"\tfrac12\log^2\tfrac{\pi}{\pi_{ref}}"),
     Choice("k3", "k3: never negative", r"\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}"),
-    Choice("ratio_k3", "ratio × k3: its gradient is that of the KL",
+    Choice("ratio_k3", "ratio × k3: its gradient is that of each token's KL",
            r"\rho\big(\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}\big)"),
 ))
 
@@ -100,60 +132,58 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
     Choice("sequence_mean_token_sum", "mean over sequences of token sums", r"\tfrac1B\sum_i\sum_t"),
 ))
 
-_COMPARED = {"level": "sequence", "reference": True}  # with the reference
-_FREE = {"level": "sequence"}
+_compared = partial(Choice, level="sequence", reference=True)  # with the reference
+_free = partial(Choice, level="sequence")
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
                           "ref_logprob_chosen", "ref_logprob_rejected", "length_chosen", "length_rejected",
                           "mismatched_kl"), (
-    Choice("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
-           needs=("beta",), **_COMPARED),
-    Choice("cdpo", "cDPO: the logistic loss with smoothed labels",
-           r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
-           needs=("beta", "label_smoothing"), **_COMPARED),
-    Choice("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
-           r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
-           needs=("beta", "label_smoothing"), **_COMPARED),
-    Choice("ipo", "IPO, summed: squared distance of the difference from its target",
-           r"\big(\Delta - \tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
-    Choice("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
-           r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
-    Choice("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",), **_COMPARED),
-    Choice("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
-           r"\varepsilon", needs=("beta", "exo_epsilon"), **_COMPARED),
-    Choice("nca_pair", "NCA: noise contrastive, each side by itself",
-           r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",),
-           **_COMPARED),
-    Choice("bco_pair", "BCO: a classifier of each side", r"-\log\sigma(\beta c)-\log\sigma(-\beta r)", needs=("beta",),
-           **_COMPARED),
-    Choice("sppo_hard", "SPPO: squared distance of each side from its target",
-           r"\big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2", needs=("beta",), **_COMPARED),
-    Choice("apo_zero", "APO-zero: the chosen up, the rejected down", r"1-\sigma(\beta c)+\sigma(\beta r)",
-           needs=("beta",), **_COMPARED),
-    Choice("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)",
-           needs=("beta",), **_COMPARED),
-    Choice("aot", "AOT: sorted margins against the reference's", r"-\log\sigma\big(\beta(\Delta^\pi_{(i)}-"
-           r"\Delta^{ref}_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False,
-           **_COMPARED),
-    Choice("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
-           r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
-           pairwise=False, **_COMPARED),
-    Choice("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
-           r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau"), **_COMPARED),
-    Choice("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
-           r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",), **_COMPARED),
-    Choice("kto", "KTO: each completion against the KL of the batch",
-           r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
-           needs=("beta", "desirable_weight", "undesirable_weight"), whole_batch=True, pairwise=False, unpaired=True,
-           mismatched=True, **_COMPARED),
-    Choice("simpo", "SimPO: mean log-probs with a target margin, no reference",
-           r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
-           needs=("beta", "target_margin"), **_FREE),
-    Choice("orpo", "ORPO: SFT and an odds ratio, no reference",
-           r"-\tfrac{\ell_w}{T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
-           whole_batch=True, **_FREE),
-    Choice("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{T_w}", whole_batch=True, **_FREE),
+    _compared("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
+              needs=("beta",)),
+    _compared("cdpo", "cDPO: the logistic loss with smoothed labels",
+              r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
+              needs=("beta", "label_smoothing")),
+    _compared("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
+              r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
+              needs=("beta", "label_smoothing")),
+    _compared("ipo", "IPO, summed: squared distance of the difference from its target",
+              r"\big(\Delta - \tfrac1{2\beta}\big)^2", needs=("beta",)),
+    _compared("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
+              r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",)),
+    _compared("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
+    _compared("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
+              r"\varepsilon", needs=("beta", "exo_epsilon")),
+    _compared("nca_pair", "NCA: noise contrastive, each side by itself",
+              r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",)),
+    _compared("bco_pair", "BCO: a classifier of each side", r"-\log\sigma(\beta c)-\log\sigma(-\beta r)",
+              needs=("beta",)),
+    _compared("sppo_hard", "SPPO: squared distance of each side from its target",
+              r"\big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2", needs=("beta",)),
+    _compared("apo_zero", "APO-zero: the chosen up, the rejected down", r"1-\sigma(\beta c)+\sigma(\beta r)",
+              needs=("beta",)),
+    _compared("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)",
+              needs=("beta",)),
+    _compared("aot", "AOT: sorted margins against the reference's", r"-\log\sigma\big(\beta(\Delta^\pi_{(i)}-"
+              r"\Delta^{ref}_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
+    _compared("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
+              r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
+              pairwise=False),
+    _compared("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
+              r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau")),
+    _compared("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
+              r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",)),
+    _compared("kto", "KTO: each completion against the KL of the batch",
+              r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
+              needs=("beta", "desirable_weight", "undesirable_weight"), whole_batch=True, pairwise=False, unpaired=True,
+              mismatched=True),
+    _free("simpo", "SimPO: mean log-probs with a target margin, no reference",
+          r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
+          needs=("beta", "target_margin")),
+    _free("orpo", "ORPO: SFT and an odds ratio, no reference",
+          r"-\tfrac{\ell_w}{T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
+          whole_batch=True),
+    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{T_w}", whole_batch=True),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (
@@ -176,8 +206,8 @@ PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
            needs=("pairs_per_step", "group_size")),
 ))
 
-FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION, PREFERENCE_LOSS,
-            DIVERGENCE, PAIRS, SFT_LOSS)
+FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
+            PREFERENCE_LOSS, DIVERGENCE, PAIRS, SFT_LOSS)
 
 KL_PLACEMENTS = ("reward", "loss", "off")
 

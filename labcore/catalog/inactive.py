@@ -38,14 +38,18 @@ _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 
 RULES = (
     # Language models.
-    Rule(("clip_low", "clip_high", "gate_positive", "gate_negative"), {"updates_per_batch": (1,), "mini_batches": (1,)},
-         ONE_UPDATE),
+    Rule(("clip_low", "clip_high", "gate_positive", "gate_negative", "clip_delta", "dual_clip", "off_policy_threshold",
+          "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
+         {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE),
     Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE,
          lambda values: float(values["ratio_cap"]) >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
          "the score function takes no ratio"),
-    Rule(("beta", "kl_estimator"), {"kl_placement": ("off",)}, "the KL placement is off"),
-    Rule(("kl_estimator", "kl_placement"), {"beta": (0,)}, "β is 0"),
+    Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"), {"kl_placement": ("off",)},
+         "the KL placement is off"),
+    Rule(("kl_estimator", "kl_placement", "adaptive_kl_target", "adaptive_kl_horizon"), {"beta": (0,)}, "β is 0"),
+    Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
+    Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
     Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),

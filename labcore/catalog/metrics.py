@@ -77,6 +77,10 @@ _ALL = (
            short="mean"),
     Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what "
            "completions are compared by.", r"\bar R'", better="higher", short="shaped"),
+    Metric("reward/correct", "Reward: correct", "reward", "Mean of the verifier's reward, unweighted.",
+           r"\bar r_{correct}", "Rises.", better="higher", short="correct"),
+    Metric("reward/format", "Reward: format", "reward", "Share of completions that ended by themselves and are as long "
+           "as the right answer, unweighted.", r"\bar r_{format}", "Rises.", better="higher", short="format"),
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
            "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher",
            short="verifier"),
@@ -111,6 +115,10 @@ _ALL = (
            short="low"),
     Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
            scale="rate", short="high"),
+    Metric("clip_frac/bound", "Clipped, bad tokens", "share", "Ratio above δ or c with a negative advantage: the share "
+           "that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
+    Metric("token_weight", "Weight of a token", "share", "Mean weight of a token's policy term: below 1 where tokens "
+           "are left out, by entropy or as off-policy, or weighed by a truncated importance.", digits=3),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
            "learnt from.", healthy="Well above 0: at 0 nothing is learnt.", scale="rate"),
     Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its "
@@ -129,6 +137,12 @@ _ALL = (
            "fixed weight, times advantage and log-probability.", r"L^{CISPO}"),
     Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated ratio times "
            "advantage.", r"L^{SAPO}"),
+    Metric("surrogate/bounded_clip", "Surrogate, bounded clip", "advantage", "Mean of the clipped term, bounded where "
+           "the advantage is negative too.", r"L^{DUAL}", "At or below the unclipped one, but for the bound."),
+    Metric("surrogate/geometric_clip", "Surrogate, geometric mean", "advantage", "Mean of the geometric mean of "
+           "clipped token ratios times advantage.", r"L^{GMPO}"),
+    Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the reshaped sequence "
+           "ratio as a fixed weight, times advantage and log-probability.", r"L^{VESPO}"),
     Metric("surrogate/kl_penalised", "Surrogate, KL-penalised", "advantage", "Unclipped surrogate minus β × KL to the "
            "old policy.", r"L^{KLPEN}"),
     Metric("completions/mean_length", "Completion length", "tokens", "Mean completion length, the end token "
@@ -288,12 +302,19 @@ _PANELS = (
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),
     Panel("entropy", "Entropy", ("entropy",), "entropy"),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
+    Panel("bound", "Clipped, bad tokens", ("clip_frac/bound",), "clip", small=True),
+    Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
     Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),
     Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised"),
           "gradient"),
     Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised"),
           "gradient"),
+    Panel("surrogate_geometric", "Surrogates", ("surrogate/geometric_clip", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("surrogate_gamma", "Surrogates", ("surrogate/gamma_weight", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
     Panel("length", "Completion length", ("completions/mean_length",), "system"),

@@ -113,12 +113,19 @@ def collect(session: LlmSession) -> Batch:
 def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     """What was sampled, with the reference's log-probs and the critic's values: ready for `credit`."""
     prompts, completions = sampled.prompts, sampled.completions
+    corrected = bool(session.knobs.get("importance_cap"))
+    old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.logprobs
+    parts = sampled.rewards.weights
     return Rollout(
-        prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, completions.logprobs,
+        prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
         ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
         old_values=None if session.critic is None else token_values(session, prompts, completions),
         kept=_mask(sampled.kept), token_rewards=_on(sampled.rewards.per_token, session.device),
-        greedy_rewards=sampled.greedy_rewards)
+        greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
+        reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
+        if parts else None,
+        part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
+        sampler_logprobs=completions.logprobs if corrected else None)
 
 
 def seen_by(session: LlmSession, batch: Batch) -> Rollout:
@@ -220,6 +227,6 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
         [text for each in rounds for text in each.texts],
         Rewards(torch.cat([each.total for each in rewards]), torch.cat([each.exact for each in rewards]),
                 {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
-                None if per_token[0] is None else columns(per_token, False)),
+                None if per_token[0] is None else columns(per_token, False), rewards[0].weights),
         torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
         None if greedy[0] is None else torch.cat(greedy))

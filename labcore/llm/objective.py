@@ -1,8 +1,10 @@
 """The one line that every online algorithm minimises, and what is measured on the way.
 
-    L(θ) = agg_mask[ −S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ]
+    L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ]
 
-Which S, ρ, KL and agg is the business of the algorithm's row: nothing here knows its name.
+w_t is 1 unless a run masks tokens or weighs them. The entropy bonus is aggregated as all else is; TRL takes the mean
+over tokens for it, whatever the aggregation. Which S, ρ, KL and agg is the business of the algorithm's row: nothing
+here knows its name.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.llm.rollout import Rollout
+from labcore.maths import weights
 from labcore.maths.call import call, cut_of, member
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
@@ -32,6 +35,7 @@ class Totals:
     total_rows: int
     total_tokens: int
     max_new_tokens: int
+    entropy_floor: Tensor | None = None  # of the tokens that are learnt from, where a run leaves some out by that
 
     @staticmethod
     def of(rollout: Rollout, max_new_tokens: int) -> Totals:
@@ -49,6 +53,8 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
                "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}
     ratio = tensors["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, tensors)
     token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors)
+    for weight in token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor}):
+        token_losses = token_losses * weight
     if knobs["kl_placement"] == "loss":
         token_losses = token_losses + knobs["beta"] * call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs,
                                                            tensors)
@@ -58,20 +64,32 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
                                    **vars(totals)}), ratio
 
 
+def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> list[Tensor]:
+    """What the policy's term of each token is multiplied with, (B, T) each: none where all switches are off."""
+    given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
+    wanted = [(weights.high_entropy, tensors["entropy_floor"] is not None),
+              (weights.near_policy, knobs.get("off_policy_threshold", 0) > 0),
+              (weights.truncated_importance, rollout.sampler_logprobs is not None)]
+    return [call(weigh, knobs, given) for weigh, on in wanted if on]
+
+
 @torch.no_grad()
-def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor,
-             entropy: Tensor) -> dict[str, float]:
+def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor, entropy: Tensor,
+             entropy_floor: Tensor | None = None) -> dict[str, float]:
     """What an update logs about its tokens: means over the counted tokens of `rollout`, if any."""
     mask, advantages = rollout.counted, rollout.advantages
     if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}
+    tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
+               "entropy": entropy, "completion_mask": mask}
+    if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
+        measured["token_weight"] = masked_mean(torch.stack(found).prod(0), mask)
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
-        tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs}
         kl_from_old = k3(rollout.old_logprobs, logprobs)
         measured |= {
-            **{f"clip_frac/{side}": share for side, share in cut_shares(knobs, tensors, mask).items()},
+            **{f"clip_frac/{side}": share for side, share in _cut_shares_of_level(knobs, tensors, mask).items()},
             "surrogate/cpi": masked_mean(cpi(ratio, advantages), mask),
             f"surrogate/{surrogate.key}": masked_mean(
                 call(member(choices.SURROGATE, surrogate.key), knobs, tensors), mask),
@@ -85,6 +103,16 @@ def cut_shares(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor], mask: Te
     """The share of counted tokens that the surrogate cuts off, by side and in all; empty where it cuts none."""
     sides = cut(knobs, tensors)
     return cut_fractions(sides, mask) if sides else {}
+
+
+def _cut_shares_of_level(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor],
+                         mask: Tensor) -> dict[str, Tensor]:
+    """The same, of sequences where the ratio is one of sequences: each weighs alike, however long it is."""
+    if choices.RATIO[knobs["ratio"]].level == "token":
+        return cut_shares(knobs, tensors, mask)
+    # All tokens of a completion have its ratio and, where they count, its advantage.
+    first = {name: tensors[name].gather(1, mask.int().argmax(1, keepdim=True)) for name in ("ratio", "advantages")}
+    return cut_shares(knobs, first, mask.any(1, keepdim=True))
 
 
 def cut(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ c and r are log-ratios to the reference, h is what the divergence makes of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,8 +37,13 @@ class Sides:
     @staticmethod
     def together(parts: list[Sides]) -> Sides:
         """The completions of all parts, one after the other."""
-        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Sides)}
-        return Sides(**{name: None if found[0] is None else torch.cat(found) for name, found in columns.items()})
+        def joined(columns: list[Tensor | None]) -> Tensor | None:
+            found = [column for column in columns if column is not None]
+            return torch.cat(found) if found else None
+
+        return Sides(torch.cat([part.logprobs for part in parts]), torch.cat([part.lengths for part in parts]),
+                     torch.cat([part.labels for part in parts]), joined([part.ref_logprobs for part in parts]),
+                     joined([part.likelihoods for part in parts]))
 
     def with_part(self, rows: slice, part: Sides) -> Sides:
         """The same with the log-probs of `part`, and its gradient, in `rows`."""

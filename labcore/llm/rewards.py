@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
+from labcore.llm.nets.critic import Critic
 from labcore.llm.networks import SCORER
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
@@ -29,17 +31,19 @@ from labcore.tasks.task import Problem, TextTask
 class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
-    single tokens that come on top of the total, where there are any.
+    single tokens that come on top of the total, where there are any; `weights`, by which the total is the sum of those
+    parts that are named there; empty where it is one reward.
     """
 
     total: Tensor
     exact: Tensor
     parts: Mapping[str, Tensor] = field(default_factory=dict)
     per_token: Tensor | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, rows: Tensor) -> Rewards:
         return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
-                       None if self.per_token is None else self.per_token[rows])
+                       None if self.per_token is None else self.per_token[rows], self.weights)
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
@@ -63,7 +67,7 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
 def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                  completions: Completions, session: LlmSession) -> Rewards:
     """R = r_φ(x, y), the score of the run's reward model, at the last token. (B,)"""
-    true, scorer = verifier(task, problems, texts), session.models[SCORER]
+    true, scorer = verifier(task, problems, texts), cast(Critic, session.models[SCORER])
     found = scores(scorer, prompts, completions, str(session.knobs["dtype"]))
     return Rewards(found.double().cpu(), true.exact, {"gold": true.total})
 
@@ -113,6 +117,22 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], rewa
     found = own_reward.rewards(reward_function, [problem.prompt for problem in problems], texts,
                                [problem.answer for problem in problems])
     return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
+
+
+def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
+                       correct_weight: float, format_weight: float) -> Rewards:
+    """R = w_1 r_correct + w_2 r_format. (B,)
+
+    `correct` is the verifier's reward; `format` is 1 where the completion ended by itself and, where the problem has an
+    answer, is as long as that one, else 0. What the verifier could not score has neither.
+    """
+    true, ended = verifier(task, problems, texts), (~completions.truncated).tolist()
+    formed = [ends and len(text) == len(problem.answer or text)
+              for problem, text, ends in zip(problems, texts, ended, strict=True)]
+    form = torch.tensor(formed, dtype=torch.float64).masked_fill(true.total.isnan(), torch.nan)
+    return Rewards(correct_weight * true.total + format_weight * form, true.exact,
+                   {"correct": true.total, "format": form},
+                   weights={"correct": correct_weight, "format": format_weight})
 
 
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:

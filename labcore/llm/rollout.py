@@ -19,7 +19,8 @@ from labcore.maths.masked import masked_whiten
 class Rollout:
     """P prompts with G completions each; B = P·G rows, group by group.
 
-    `old_logprobs` are the sampler's, at its temperature; all log-probs are in nats and 0 where the mask does not count.
+    `old_logprobs` are the sampler's, at its temperature (or the trainer's own at that point); all log-probs are in nats
+    and 0 where the mask does not count.
     `kept` are the rows that the updates learn from: the others stay, so that groups are whole, but count in no loss and
     no total. `credit` fills in `advantages`, and with a critic `returns`.
     """
@@ -35,6 +36,10 @@ class Rollout:
     kept: Tensor | None = None  # (B,) bool; None: all
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
     greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
+    past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
+    reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
+    part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
+    sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
 
@@ -73,26 +78,50 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     update, so that a change of β, γ or λ counts at once.
     """
     mask, counted = rollout.completion_mask, rollout.counted
-    token_rewards = -_kl_penalty(knobs, rollout)
-    if rollout.token_rewards is not None:
-        token_rewards = token_rewards + rollout.token_rewards * mask
-    chosen = choices.ADVANTAGE[knobs["advantage"]]
+    token_rewards = _token_rewards(knobs, rollout)
     advantage = member(choices.ADVANTAGE, knobs["advantage"])
-    if chosen.level == "sequence":
-        totals = rollout.rewards + token_rewards.sum(1)
-        greedy = rollout.greedy_rewards
-        advantages = call(advantage, knobs, {
-            "rewards": totals.view(-1, rollout.group_size),
-            "greedy_rewards": None if greedy is None else greedy.view(-1, rollout.group_size)[:, :1]}).reshape(-1, 1)
-        return replace(rollout, advantages=advantages * counted)
+    if choices.ADVANTAGE[knobs["advantage"]].level == "sequence":
+        return replace(rollout, advantages=_of_sequences(knobs, rollout, token_rewards) * counted)
     last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
     token_rewards = token_rewards.scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
+    if knobs.get("whiten_rewards"):
+        token_rewards = masked_whiten(token_rewards, counted, shift_mean=False)
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
                                          "completion_mask": counted})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)
     return replace(rollout, advantages=advantages * counted, returns=returns)
+
+
+def total_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
+    """What each completion earns in all: shaped, with the rewards of its tokens, less a KL in the reward. (B,)"""
+    return rollout.rewards + _token_rewards(knobs, rollout).sum(1)
+
+
+def _token_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
+    """The rewards of single tokens, less a KL in the reward. (B, T)"""
+    penalty = -_kl_penalty(knobs, rollout)
+    return penalty if rollout.token_rewards is None else penalty + rollout.token_rewards * rollout.completion_mask
+
+
+def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Tensor) -> Tensor:
+    """One advantage for each completion, normalised as the run says: (B, 1), or (B, T) where tokens weigh in that."""
+    size, totals = rollout.group_size, rollout.rewards + token_rewards.sum(1)
+
+    def first(rows: Tensor | None) -> Tensor | None:
+        return None if rows is None else rows.view(-1, size)[:, :1]
+    parts = rollout.reward_parts if rollout.reward_parts is not None else totals[:, None]
+    weights = rollout.part_weights if rollout.part_weights is not None else torch.ones_like(parts)
+    advantages = call(member(choices.ADVANTAGE, knobs["advantage"]), knobs, {
+        "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
+        "past_rewards": first(rollout.past_rewards), "reward_parts": parts.T.reshape(-1, len(parts) // size, size),
+        "part_weights": weights[0]}).reshape(-1, 1)
+    counted = rollout.counted
+    normalised: Tensor = call(member(choices.NORMALISATION, knobs.get("normalisation", "none")), knobs, {
+        "advantages": advantages, "scored": counted.any(1, keepdim=True) & ~totals.isnan()[:, None],
+        "completion_mask": counted & ~totals.isnan()[:, None]})
+    return normalised
 
 
 def _kl_penalty(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:

@@ -37,13 +37,16 @@ from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
+LEARNT = ("past_rewards", "past_count", "kl_factor")  # numbers that a run moves by itself
 
 
 @dataclass
 class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
-    `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from for everything else. `watched`
+    `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
+    KL controller multiplies β with. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn
+    from for everything else. `watched`
     is what `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint
     holds it.
     """
@@ -62,6 +65,9 @@ class LlmSession:
     updates: int = 0
     tokens: int = 0
     pairs: list[Pair] = field(default_factory=list)
+    past_rewards: float = 0.0
+    past_count: int = 0
+    kl_factor: float = 1.0
     finished_because: str = ""
     watched: tuple[Any, ...] | None = None
 
@@ -208,6 +214,7 @@ class LlmSession:
         state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
                  "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
                  "pairs": [vars(pair) for pair in self.pairs],
+                 **{name: getattr(self, name) for name in LEARNT},
                  "finished_because": self.finished_because}
         (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
 
@@ -237,6 +244,8 @@ class LlmSession:
         self.rng.bit_generator.state = state["rng"]
         self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
         self.pairs = [Pair(**pair) for pair in state["pairs"]]
+        for name in LEARNT:
+            setattr(self, name, state.get(name, getattr(self, name)))  # checkpoints of before had none
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]

@@ -104,6 +104,53 @@ def reward_to_go_whitened(token_rewards: Tensor, completion_mask: Tensor, gamma:
     return _centred(returns, dim=None) / (variance + 1e-8).sqrt()
 
 
+def moving_average(rewards: Tensor, past_rewards: Tensor) -> Tensor:
+    """A = R − b, b being the mean of all rewards of earlier steps, 0 before there are any. (P, G), (P, 1) -> (P, G)
+
+    In reward. All rewards that there have been weigh alike: b is no exponential average.
+
+    Source: Ahmadian et al. 2024, arXiv:2402.14740, section 3.1 (REINFORCE with a moving average).
+    """
+    return (rewards - past_rewards).nan_to_num()
+
+
+def beta_normalised(rewards: Tensor) -> Tensor:
+    """A = (R − p)/f(p; α, β), with p = mean_G R and f the density of a Beta distribution. (P, G) -> (P, G)
+
+    Without a unit; for rewards from 0 to 1. α = 1 + a/3 and β = 1 + b/3 make the variance of the gradient least where
+    p is distributed as Beta(a, b), and a and b are those with the mean m and the variance v (ddof 1) of p over the
+    batch's groups: a = m s, b = (1 − m) s, s = m(1 − m)/v − 1. Where p spreads too widely for that, or there is one
+    group only, s = 0: f = 1.
+
+    Source: Xiao et al. 2025, arXiv:2506.02864, sections 3.2 and 3.3 (BNPO).
+    """
+    scored = ~rewards.isnan()
+    groups = scored.any(1)
+    p = masked_mean(rewards, scored, dim=1).clamp(1e-4, 1 - 1e-4)  # inside the density's support
+    mean, variance = masked_mean(p, groups), masked_var(p, groups)
+    # Groups that are all alike fit a Beta without any spread: it is bounded, so that its density is.
+    size = (mean * (1 - mean) / variance.clamp(min=1e-4) - 1).clamp(min=0) * (groups.sum() > 1)
+    alpha, beta = 1 + mean * size / 3, 1 + (1 - mean) * size / 3
+    log_density = ((alpha - 1) * p.log() + (beta - 1) * (1 - p).log()
+                   + torch.lgamma(alpha + beta) - torch.lgamma(alpha) - torch.lgamma(beta))
+    return _centred(rewards, dim=1) / log_density.exp()[:, None]
+
+
+def parts_standardised(reward_parts: Tensor, part_weights: Tensor, eps: float = 1e-4, ddof: int = 1) -> Tensor:
+    """A = (S − mean S)/(std S + eps), S = Σ_k w_k (R_k − mean_G R_k)/(std_G R_k + eps). (K, P, G), (K,) -> (P, G)
+
+    Without a unit. Each of K rewards is compared within its group by itself, so that none drowns in the spread of
+    another; then the sum over the whole batch. A reward that could not be given counts nothing.
+
+    Source: Liu et al. 2026, arXiv:2601.05242 (GDPO).
+    """
+    weighted = [weight * group_standardised(part, eps, ddof)
+                for weight, part in zip(part_weights, reward_parts, strict=True)]
+    total = torch.stack(weighted).sum(0).masked_fill(reward_parts.isnan().all(0), torch.nan)
+    spread = masked_var(total, ~total.isnan(), ddof).sqrt()
+    return _centred(total, dim=None) / (spread + eps)
+
+
 def one(rewards: Tensor) -> Tensor:
     """A = 1. (P, G) -> (P, G)
 

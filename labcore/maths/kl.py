@@ -2,7 +2,11 @@
 
 Which one is in the loss matters for its gradient, not only for its noise. With tokens sampled from π, in expectation:
 k1 has no gradient at all, k2 and ratio × k3 have that of KL(π ‖ π_ref), k3 that of the other KL, KL(π_ref ‖ π).
-In the reward (no gradient through it) k1 gives the gradient of KL(π ‖ π_ref).
+
+These are the KLs of single tokens: in the loss the prefixes are held fixed, and the gradient is that of Σ_t E[KL_t]
+without what an earlier token does to the KL of later ones. In the reward (no gradient through it) k1, summed over the
+completion, gives the gradient of the KL of whole completions, which has that too. The two are the same for completions
+of one token, and for ratio × k3 summed over tokens with the ratio of the whole sequence.
 
 Where a position does not count, give both log-probabilities the same value: the estimates are then 0 there, and
 no exponential can overflow.
@@ -50,7 +54,8 @@ def k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
 def ratio_k3(logprobs: Tensor, ref_logprobs: Tensor, ratio: Tensor) -> Tensor:
     """ρ · k3, with ρ = π/π_old. (B, T), (B, T), (B, T) -> (B, T)
 
-    In nats. With tokens sampled from π_old, both its mean and its gradient are those of KL(π ‖ π_ref).
+    In nats. With tokens sampled from π_old, both its mean and its gradient are those of KL(π ‖ π_ref), prefixes held
+    fixed; with the ratio of the whole sequence, of the KL of whole completions.
 
     Source: DeepSeek-AI 2025, "DeepSeek-V3.2", arXiv:2512.02556, section 3.1 (unbiased KL estimate).
     """

@@ -51,3 +51,15 @@ def sequence_mean(logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tenso
     """
     log_new_over_old = masked_mean(logprobs - old_logprobs, completion_mask, dim=1, keepdim=True)
     return log_new_over_old.exp().expand_as(logprobs)
+
+
+def sequence_mean_token(logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor) -> Tensor:
+    """ρ_t = sg(s) π(y_t)/sg(π(y_t)), with s the ratio `sequence_mean`. (B, T), (B, T), bool (B, T) -> (B, T)
+
+    Without a unit. Its value is s for all t, its gradient that of log π(y_t) alone: with one advantage for all tokens
+    the mean over them has the gradient of s, and tokens may have advantages of their own.
+
+    Source: Zheng et al. 2025, arXiv:2507.18071, eq. 14 (GSPO-token).
+    """
+    own = torch.where(completion_mask, logprobs - logprobs.detach(), torch.zeros_like(logprobs)).exp()
+    return sequence_mean(logprobs, old_logprobs, completion_mask).detach() * own

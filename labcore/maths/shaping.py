@@ -33,3 +33,13 @@ def length_cost(rewards: Tensor, lengths: Tensor, length_cost: float) -> Tensor:
     In reward; `length_cost` in reward per token.
     """
     return rewards - length_cost * lengths.to(rewards.dtype)
+
+
+def clipped(rewards: Tensor, reward_clip: float) -> Tensor:
+    """R' = clip(R, −c, c). (B,) -> (B,)
+
+    In reward; `reward_clip` in reward. Before a KL is subtracted, as frameworks do it.
+
+    Source: Ouyang et al. 2022, arXiv:2203.02155; Huang et al. 2024, arXiv:2403.17031 (reward clipping).
+    """
+    return rewards.clamp(-reward_clip, reward_clip)

@@ -5,6 +5,7 @@ Advantages are constants here: give them without a gradient. `advantages` may be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import reduce
 
@@ -45,6 +46,38 @@ def clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -
     return torch.minimum(ratio * advantages, clipped * advantages)
 
 
+def bounded_clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float,
+                 dual_clip: float) -> Tensor:
+    """S = min(min(ρ, δ) A, clip(ρ, 1 − ε_low, 1 + ε_high) A), at least cA where A < 0. (B, T), (B, T) -> (B, T)
+
+    In the unit of the advantages. Where A < 0 nothing in `clip` bounds ρ from above. Two bounds may: δ = `clip_delta`
+    and c = `dual_clip`; 0 is none. With c = δ > 1 + ε_high they are the same.
+
+    Source: Prime Intellect 2025, arXiv:2505.07291, section 3.4 (δ); Ye et al. 2020, arXiv:1912.09729 (c).
+    """
+    surrogate = clip(ratio, advantages, clip_low, clip_high)
+    if clip_delta:
+        surrogate = torch.minimum(ratio.clamp(max=clip_delta) * advantages, ratio.clamp(
+            min=1 - clip_low, max=1 + clip_high) * advantages)
+    if not dual_clip:
+        return surrogate
+    return torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
+
+
+def geometric_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
+                   clip_high: float) -> Tensor:
+    """S = A (Π_t ρ'_t)^(1/T), the same for all t. (B, T), (B, T), bool (B, T) -> (B, T)
+
+    In the unit of the advantages; log ρ' = min(log ρ, ε_high) where A > 0, max(log ρ, −ε_low) where A < 0. The ratios
+    are those of tokens; the bounds are those of their logarithms, in nats.
+
+    Source: Zhao et al. 2025, arXiv:2507.20673, algorithm 1 (GMPO).
+    """
+    log_ratio = ratio.clamp(min=torch.finfo(ratio.dtype).tiny).log()
+    bounded = torch.where(advantages > 0, log_ratio.clamp(max=clip_high), log_ratio.clamp(min=-clip_low))
+    return masked_mean(bounded, completion_mask, dim=1, keepdim=True).exp() * advantages
+
+
 def detached_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, ratio_cap: float) -> Tensor:
     """S = sg(min(ρ, ε_max)) A log π, sg: no gradient. (B, T), (B, T), (B, T) -> (B, T)
 
@@ -68,6 +101,31 @@ def soft_gate(ratio: Tensor, advantages: Tensor, gate_positive: float, gate_nega
     return torch.where(advantages > 0, positive, negative) * advantages
 
 
+def gamma_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, gamma_power_positive: float,
+                 gamma_rate_positive: float, gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+    """S = sg(φ(ρ)) A log π, sg: no gradient. (B, T), (B, T), (B, T) -> (B, T)
+
+    In reward · nat: only its gradient means something. For φ see `gamma_of`; ρ is that of the whole sequence.
+
+    Source: Shen et al. 2026, arXiv:2602.10693 (VESPO).
+    """
+    weight = gamma_of(ratio, advantages, gamma_power_positive, gamma_rate_positive, gamma_power_negative,
+                      gamma_rate_negative)
+    return weight * advantages * logprobs
+
+
+def gamma_of(ratio: Tensor, advantages: Tensor, gamma_power_positive: float, gamma_rate_positive: float,
+             gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+    """φ(ρ) = ρ^k e^(λ(1 − ρ)), with its own k and λ where A ≥ 0 and where A < 0; no gradient. (B, T), (B, T) -> (B, T)
+
+    Without a unit: 1 at ρ = 1, largest at ρ = k/λ, 0 at both ends. ρ is kept within 1e-8 and e^20.
+    """
+    log_ratio = ratio.detach().log().clamp(math.log(1e-8), 20)
+    good, bad = (power * log_ratio + rate * (1 - log_ratio.exp()) for power, rate in (
+        (gamma_power_positive, gamma_rate_positive), (gamma_power_negative, gamma_rate_negative)))
+    return torch.where(advantages >= 0, good, bad).exp()
+
+
 def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> Tensor:
     """S = ρA − β KL. (B, T), (B, T), (B, T) -> (B, T)
 
@@ -85,6 +143,28 @@ def clip_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: floa
     and the gradient lives.
     """
     return {"low": (ratio < 1 - clip_low) & (advantages < 0), "high": (ratio > 1 + clip_high) & (advantages > 0)}
+
+
+def bounded_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, clip_delta: float,
+                dual_clip: float) -> dict[str, Tensor]:
+    """cut = those of `clip_cut`, or ρ > δ or ρ > c and A < 0. (B, T), (B, T) -> {"low", "high", "bound"} of bool (B, T)
+
+    The tokens whose gradient `bounded_clip` cuts off; "bound" are those with A < 0 that are too likely now. TRL's
+    shares leave these out.
+    """
+    highest = min(1 + clip_high, clip_delta or math.inf)
+    # Where A < 0, up to 1 + ε_high the clipped term carries the gradient that δ cuts off in the first.
+    bound = min(max(clip_delta, 1 + clip_high) if clip_delta else math.inf, dual_clip or math.inf)
+    return {**clip_cut(ratio, advantages, clip_low, highest - 1), "bound": (ratio > bound) & (advantages < 0)}
+
+
+def geometric_cut(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> dict[str, Tensor]:
+    """cut = log ρ < −ε_low and A < 0, or log ρ > ε_high and A > 0. (B, T), (B, T) -> {"low", "high"} of bool (B, T)
+
+    The tokens whose gradient `geometric_clip` cuts off.
+    """
+    log_ratio = ratio.log()
+    return {"low": (log_ratio < -clip_low) & (advantages < 0), "high": (log_ratio > clip_high) & (advantages > 0)}
 
 
 def cap_cut(ratio: Tensor, advantages: Tensor, ratio_cap: float) -> dict[str, Tensor]:

@@ -209,6 +209,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if group < 2 and any(choice.group for choice in compares):
             raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
+        _check_advantage(knobs)
         parts = int(knobs.get("mini_batches", 1))
         if prompts % parts:
             fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
@@ -221,6 +222,19 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_advantage(knobs: Mapping[str, Value]) -> None:
+    """Check that nothing is added to a total that the advantage does not look at, and that something is left of it."""
+    chosen = choices.ADVANTAGE[str(knobs["advantage"])]
+    if chosen.constant and knobs.get("normalisation", "none") != "none":
+        raise LabError(f"The advantage {chosen.key!r} is the same for all completions, so normalisation "
+                       f"{knobs['normalisation']} would make it 0: set normalisation to none.")
+    if chosen.by_part:
+        for key, fits in (("shaping", knobs["shaping"] == "none"), ("kl_placement", knobs["kl_placement"] != "reward")):
+            if not fits:
+                raise LabError(f"The advantage {chosen.key!r} compares each named reward by itself, so {key} "
+                               f"{knobs[key]} would be lost: set {key} to {'none' if key == 'shaping' else 'loss'}.")
 
 
 def _check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:

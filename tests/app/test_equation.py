@@ -56,6 +56,11 @@ ENTROPY = ["knob_entropy_coef", "entropy"]
     ("gspo", ["loss", *CLIP, *ENTROPY, "length", "knob_group_size"]),
     ("cispo", ["loss", "length", "ratio", "knob_ratio_cap", "advantage", "logprob", *ENTROPY, "reward", "group_mean",
                "group_std", "knob_group_size"]),
+    ("reinforce_average", ["loss", "advantage", "logprob", *ENTROPY, "reward", "knob_beta", "k1", "past_mean",
+                           "knob_prompts_per_step", "knob_group_size"]),
+    ("vespo", ["loss", "length", "ratio", "advantage", "logprob", *ENTROPY, "knob_gamma_power_positive",
+               "knob_gamma_rate_positive", "knob_gamma_power_negative", "knob_gamma_rate_negative",
+               "knob_group_size"]),
     ("sapo", ["loss", "length", "gate", "ratio", "advantage", *ENTROPY, "knob_gate_positive", "knob_gate_negative",
               "knob_group_size"])])
 def test_the_terms_of_an_equation(algorithm, found):

@@ -36,7 +36,11 @@ def knobs(key: str, **changed):
 # Each row as TRL says it: its loss, and the level of its ratio.
 IN_TRL = {"grpo": ("grpo", "token"), "ppo": ("dapo", "token"), "dr_grpo": ("dr_grpo", "token"),
           "dapo": ("dapo", "token"), "gspo": ("grpo", "sequence"), "cispo": ("cispo", "token"),
-          "sapo": ("sapo", "token"), "remax": ("dapo", "token"), "reinforce_pp": ("dapo", "token")}
+          "sapo": ("sapo", "token"), "remax": ("dapo", "token"), "reinforce_pp": ("dapo", "token"),
+          "reinforce_pp_baseline": ("dapo", "token"), "gspo_token": ("grpo", "sequence"),
+          "luspo": ("luspo", "sequence"), "vespo": ("vespo", "token"), "bnpo": ("bnpo", "token"),
+          "bnpo_token_mean": ("bnpo", "token"), "gdpo": ("dapo", "token")}
+NOT_IN_TRL = {"gmpo"}
 
 
 def same_as(config, key: str, beta: float) -> bool:
@@ -67,6 +71,8 @@ def row_knobs(key, config):
     given = knobs(key)
     numbers = {"clip_low": config["epsilon"], "clip_high": config["epsilon_high"], "beta": config.get("beta", 0.0),
                "ratio_cap": config["epsilon_high"],
+               **{f"gamma_{ours}_{side}": config.get(f"vespo_{theirs}_{side[:3]}", 1.0)
+                  for side in ("positive", "negative") for ours, theirs in (("power", "k"), ("rate", "lambda"))},
                # TRL keeps these two in float32, whatever the dtype of the rest.
                **{name: float(torch.tensor(config.get(f"sapo_temperature_{side}", 1.0)))
                   for name, side in (("gate_positive", "pos"), ("gate_negative", "neg"))}}
@@ -93,7 +99,7 @@ def agrees(case, total, gradient) -> bool:
 def test_each_row_is_compared():
     counts = Counter(param.values[0] for param in CASES)
     assert counts.keys() == {*IN_TRL, "rloo"} and min(counts.values()) >= 2
-    tried = {key for key, row in ALGORITHMS.items() if row.loop == "online"} - counts.keys()
+    tried = {key for key, row in ALGORITHMS.items() if row.loop == "online"} - counts.keys() - NOT_IN_TRL
     assert {choices.RATIO[knobs(key)["ratio"]].key for key in tried} == {"none"}, "no ratio: TRL has no such loss"
 
 
@@ -127,7 +133,7 @@ def test_what_is_cut_off_is_what_trl_logs(key, inputs, case, config):
         "ratio": ratio[:, columns], "advantages": advantages[:, columns]}, mask)
     names = {"high": "cispo_clip_ratio"} if key == "cispo" else {
         side: f"clip_ratio/{side}_mean" for side in ("low", "high", "region")}
-    if key == "sapo":
+    if key in ("sapo", "vespo"):
         assert got == {}  # a gate cuts nothing off
         return
     assert {side: got[side].item() for side in names} == {

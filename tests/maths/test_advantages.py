@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import ADVANTAGE
-from labcore.maths import advantages, returns
+from labcore.maths import advantages, normalisation, returns, shaping
 from labcore.maths.call import member
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
@@ -110,6 +110,18 @@ def test_matches_trl_grpo(golden, close, rewards, scale, name):
     close(getattr(advantages, name)(weighted.view(4, 4)).flatten(), case["advantages"])
 
 
+@pytest.mark.parametrize("rewards", ["plain", "with_nan"])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_gdpo_matches_trl(golden, close, rewards, scale):
+    """TRL's scale_rewards says nothing about it: each reward is always scaled by its group, the sum by the batch."""
+    reference = golden("trl_grpo_advantages")
+    case = next(case for case in reference["cases"] if case["rewards"] == rewards and case["scale_rewards"] == scale
+                and case["multi_objective_aggregation"] == "normalize_then_sum")
+    parts = torch.tensor(reference["rewards_per_func"][rewards]).T.reshape(2, 4, 4)
+    got = advantages.parts_standardised(parts, torch.tensor(reference["reward_weights"]))
+    close(got.flatten(), case["advantages"])
+
+
 @pytest.mark.parametrize("case", range(16))
 def test_matches_trl_rloo(golden, close, case):
     reference = golden("trl_rloo_advantages")
@@ -118,15 +130,15 @@ def test_matches_trl_rloo(golden, close, case):
     rewards = (per_function * torch.tensor(reference["reward_weights"])).nansum(1)
     rewards[per_function.isnan().all(1)] = torch.nan
     if case["reward_clip_range"]:
-        rewards = rewards.clamp(*case["reward_clip_range"])
+        assert case["reward_clip_range"] == [-0.5, 0.5]
+        rewards = shaping.clipped(rewards, 0.5)
     old, ref, mask = (torch.tensor(reference[key]) for key in ("old_per_token_logps", "ref_per_token_logps",
                                                                "completion_mask"))
     rewards = rewards - case["beta"] * masked_sum(old - ref, mask.bool(), dim=1)
-    estimate = advantages.leave_one_out(rewards.view(4, 4)).flatten()
-    if case["normalize_advantages"]:  # not a choice of the lab; undone here to use the reference all the same
-        scored = estimate[~rewards.isnan()]
-        estimate = torch.where(rewards.isnan(), 0, (estimate - scored.mean()) / (scored.std() + 1e-4))
-    close(estimate, case["advantages"])
+    estimate = advantages.leave_one_out(rewards.view(4, 4)).view(-1, 1)
+    if case["normalize_advantages"]:
+        estimate = normalisation.sequences(estimate, ~rewards.isnan()[:, None])
+    close(estimate.flatten(), case["advantages"])
 
 
 def test_dr_grpo_is_rloo_scaled(close, generator):
@@ -268,3 +280,42 @@ def test_remax_gives_the_policy_gradient_exactly(close, policy):
 
 def test_gae_is_a_member():
     assert member(ADVANTAGE, "gae") is returns.gae
+
+
+# Further baselines and scales.
+
+
+def test_moving_average_by_hand(close):
+    rewards = torch.tensor([[1.0, 0.0], [torch.nan, 2.0]], dtype=torch.float64)
+    past = torch.full((2, 1), 0.25, dtype=torch.float64)
+    close(advantages.moving_average(rewards, past), [[0.75, -0.25], [0, 1.75]])
+
+
+def test_beta_normalised_by_hand(close):
+    """p = 1/4 and 1/2: m = 3/8, v = 1/32, so a + b = 6.5, a = 39/16 and b = 65/16."""
+    rewards = torch.tensor([[1.0, 0, 0, 0], [1, 1, 0, 0]], dtype=torch.float64)
+    beta = torch.distributions.Beta(*(torch.tensor(1 + value / 48, dtype=torch.float64) for value in (39, 65)))
+    density = [beta.log_prob(torch.tensor(p, dtype=torch.float64)).exp().item() for p in (0.25, 0.5)]
+    close(advantages.beta_normalised(rewards), [[value / density[0] for value in (0.75, -0.25, -0.25, -0.25)],
+                                                [value / density[1] for value in (0.5, 0.5, -0.5, -0.5)]])
+
+
+def test_beta_normalised_without_a_spread_to_fit(close):
+    """One group, or groups that are all right or all wrong but one: the density is 1, or the advantages are 0."""
+    one_group = torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64)
+    close(advantages.beta_normalised(one_group), advantages.group_mean(one_group))
+    all_alike = torch.tensor([[1.0, 0], [1, 0], [0, 1]], dtype=torch.float64)
+    assert advantages.beta_normalised(all_alike).isfinite().all()
+    extremes = torch.tensor([[1.0, 1], [0, 0], [torch.nan, 1]], dtype=torch.float64)
+    close(advantages.beta_normalised(extremes), torch.zeros(3, 2))
+
+
+def test_gdpo_keeps_a_reward_that_drowns_in_a_sum(generator):
+    """A reward that is 100 times as large says no more than the other."""
+    parts = torch.rand(2, 6, 8, generator=generator, dtype=torch.float64)
+    large = torch.stack([100 * parts[0], parts[1]])
+    even = torch.ones(2, dtype=torch.float64)
+    same, grown = (advantages.parts_standardised(each, even) for each in (parts, large))
+    torch.testing.assert_close(same, grown, rtol=0, atol=1e-2)
+    alone = advantages.parts_standardised(parts, torch.tensor([1.0, 0.0], dtype=torch.float64))
+    assert (alone - same).abs().max() > 0.5

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import FAMILIES
-from labcore.maths import aggregation, kl, ratios, surrogates
+from labcore.maths import aggregation, kl, ratios, surrogates, weights
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_mean
 
@@ -20,29 +20,21 @@ GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
 RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
 FAMILY = {family.key: family for family in FAMILIES}
 AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo": "token_mean",
-                "dr_grpo": "constant_length", "cispo": "token_mean", "sapo": "sequence_mean_token_mean"}
-SURROGATES = {"cispo": "detached_weight", "sapo": "soft_gate"}
-
-
-def in_the_lab(config):
-    """Whether the five choices can say it. Left out: other surrogates, TRL's extra filters."""
-    # luspo is the mean of sequence sums, with a ratio per sequence and no KL.
-    luspo = (config["loss_type"], config["importance_sampling_level"], config["beta"]) == ("luspo", "sequence", 0.0)
-    plain = (config["delta"], config["top_entropy_quantile"], config["off_policy_mask_threshold"]) == (None, 1.0, None)
-    return plain and (luspo or config["loss_type"] in AGGREGATIONS)
-
-
-CASES = [case for case in GRPO["cases"] if in_the_lab(case["config"])]
+                "dr_grpo": "constant_length", "cispo": "token_mean", "sapo": "sequence_mean_token_mean",
+                "vespo": "token_mean", "luspo": "sequence_mean_token_sum"}
+SURROGATES = {"cispo": "detached_weight", "sapo": "soft_gate", "vespo": "gamma_weight"}
+CASES = GRPO["cases"]
 IDS = [f"{n}-{case['config']['loss_type']}" for n, case in enumerate(CASES)]
 
 
 def choices(config):
     """The five choices by which the lab says a TRL configuration."""
     by_token = config["importance_sampling_level"] == "token"
-    return {"ratio": "token" if by_token else "sequence_mean",
-            "surrogate": SURROGATES.get(config["loss_type"], "clip"),
+    level = "token" if by_token else "sequence_mean"
+    return {"ratio": "sequence_sum" if config["loss_type"] == "vespo" else level, "kl_ratio": level,
+            "surrogate": "bounded_clip" if config["delta"] else SURROGATES.get(config["loss_type"], "clip"),
             "kl_estimator": "ratio_k3" if config["use_bias_correction_kl"] else "k3",
-            "aggregation": AGGREGATIONS.get(config["loss_type"], "sequence_mean_token_sum")}
+            "aggregation": AGGREGATIONS[config["loss_type"]]}
 
 
 def float32(number):
@@ -60,21 +52,40 @@ def quantities(config):
             "advantages": inputs["advantages"][:, None], "completion_mask": inputs["completion_mask"].bool(),
             "clip_low": config["epsilon"], "clip_high": config["epsilon_high"], "beta": config["beta"],
             "ratio_cap": config["epsilon_high"], "gate_positive": float32(config["sapo_temperature_pos"]),
-            "gate_negative": float32(config["sapo_temperature_neg"]), "total_rows": 6 * parts,
+            "gate_negative": float32(config["sapo_temperature_neg"]),
+            **{f"gamma_{ours}_{side}": config[f"vespo_{theirs}_{side[:3]}"] for side in ("positive", "negative")
+               for ours, theirs in (("power", "k"), ("rate", "lambda"))},
+            "clip_delta": config["delta"] or 0.0, "dual_clip": 0.0,
+            "off_policy_threshold": config["off_policy_mask_threshold"],
+            "top_entropy_share": config["top_entropy_quantile"], "total_rows": 6 * parts,
             "total_tokens": GRPO["inputs"]["num_items_in_batch"] * parts,
             "max_new_tokens": config["max_completion_length"], "entropies": inputs["entropies"]}
 
 
 def objective(names, given, mutant=()):
-    """L = agg[−S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
-    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
+    """L = agg[−w S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
+    functions = {key: member(FAMILY[key.removeprefix("kl_") if key == "kl_ratio" else key], name)
+                 for key, name in names.items()} | dict(mutant)
     q = {**given, "ratio": call(functions["ratio"], {}, given)}
     q["token_losses"] = -call(functions["surrogate"], {}, q).expand_as(q["logprobs"])
+    for weight in switched_on(q):
+        q["token_losses"] = q["token_losses"] * weight
     if "kl_estimator" in functions and q["beta"]:
-        q["kl"] = call(functions["kl_estimator"], {}, q)
+        # VESPO's own ratio is that of sequences; TRL's KL takes the other one.
+        ratio = call(functions["kl_ratio"], {}, given) if names["surrogate"] == "gamma_weight" else q["ratio"]
+        q["kl"] = call(functions["kl_estimator"], {}, {**q, "ratio": ratio})
         q["token_losses"] = q["token_losses"] + q["beta"] * q["kl"]
     loss = call(functions["aggregation"], {}, q)
     return loss, torch.autograd.grad(loss, q["logprobs"])[0], q
+
+
+def switched_on(q):
+    """The weights of the switches that a case turns on."""
+    if q.get("top_entropy_share", 1.0) < 1:
+        floor = weights.entropy_floor(q["entropies"], q["completion_mask"], q["top_entropy_share"])
+        yield weights.high_entropy(q["entropies"], floor)
+    if q.get("off_policy_threshold"):
+        yield call(weights.near_policy, {}, q)
 
 
 def check(close, case, mutant=()):
@@ -92,6 +103,9 @@ def check(close, case, mutant=()):
     by_sequence = config["importance_sampling_level"] == "sequence"
     if config["loss_type"] == "cispo":
         close(shares(surrogates.cap_cut, q, by_sequence)["high"], case["metrics"]["cispo_clip_ratio"], torch.float32)
+    elif config["loss_type"] == "vespo":
+        phi = call(surrogates.gamma_of, {}, q)
+        close(phi[:, 0].mean(), case["metrics"]["vespo/phi_seq_mean"], torch.float32)
     elif config["loss_type"] != "sapo":  # a gate cuts nothing off: TRL logs no share
         check_clip_metrics(close, q, by_sequence, case["metrics"])
 
@@ -122,8 +136,8 @@ def test_matches_trl_grpo(close, case):
 
 def test_the_cases_are_many_and_of_each_kind():
     kinds = Counter(case["config"]["loss_type"] for case in CASES)
-    assert len(CASES) >= 60 and kinds.keys() == {*AGGREGATIONS, "luspo"}
-    assert kinds["cispo"] == 11 and kinds["sapo"] == 9
+    assert len(CASES) == 82 and kinds.keys() == {*AGGREGATIONS}
+    assert kinds["cispo"] == 11 and kinds["sapo"] == kinds["vespo"] == kinds["luspo"] == 9
     # GSPO: one ratio per sequence under the mean of token means, with its paper's bounds among them.
     gspo = [case["config"] for case in CASES if case["config"]["loss_type"] == "grpo"
             and case["config"]["importance_sampling_level"] == "sequence"]
@@ -214,7 +228,17 @@ OTHER_MUTANTS = {
             ratio, advantages, gate_positive, gate_negative) / 2,
         "a clip": lambda ratio, advantages, clip_low, clip_high: surrogates.clip(
             ratio, advantages, clip_low, clip_high)},
+    "gamma_weight": {
+        "weight with a gradient": lambda ratio, logprobs, advantages: ratio ** 2 * (3 * (1 - ratio)).exp()
+            * advantages * logprobs,
+        "sides exchanged": lambda ratio, logprobs, advantages: surrogates.gamma_weight(
+            ratio, logprobs, advantages, 3.0, 2.0, 2.0, 3.0),
+        "not 1 at ρ = 1": lambda ratio, logprobs, advantages: surrogates.gamma_weight(
+            ratio, logprobs, advantages, 2.0, 3.0, 3.0, 2.0) / 2,
+        "no weight": lambda logprobs, advantages: advantages * logprobs},
 }
+# The same for the switches: each must change the one case that turns it on.
+SWITCHES = {"clip_delta": [74], "top_entropy_share": [75, 76], "off_policy_threshold": [78]}
 
 
 def rejected(check_case, close, cases, mutant):
@@ -237,6 +261,14 @@ def test_mistakes_are_rejected(close, name):
 def test_mistakes_in_other_surrogates_are_rejected(close, surrogate, name):
     cases = [case for case in CASES if surrogate_of(case) == surrogate]
     assert rejected(check, close, cases, {"surrogate": OTHER_MUTANTS[surrogate][name]}) > 0
+
+
+@pytest.mark.parametrize("key", SWITCHES)
+def test_a_switch_that_is_forgotten_is_noticed(close, key, monkeypatch):
+    real = quantities
+    monkeypatch.setitem(globals(), "quantities", lambda config: real(config) | {
+        key: 1.0 if key == "top_entropy_share" else 0.0})
+    assert rejected(check, close, [CASES[number] for number in SWITCHES[key]], {}) == len(SWITCHES[key])
 
 
 @pytest.mark.parametrize("mutant", [{"surrogate": negated(surrogates.clip)}, {"ratio": ratios.sequence_mean},

@@ -77,3 +77,18 @@ def test_a_row_without_a_counted_token_has_ratio_1_and_no_gradient(function):
     ratio = function(logprobs, OLD, torch.zeros_like(MASK))
     assert (ratio == 1).all()
     assert (torch.autograd.grad(ratio.sum(), logprobs)[0] == 0).all()
+
+
+def test_gspo_token_has_the_value_and_with_one_advantage_the_gradient_of_gspo(batch):
+    """The mean over a completion's tokens of ρ_t has the gradient of s; that of one token is its own alone."""
+    old, mask, found = batch["old_logprobs"], batch["completion_mask"], []
+    for function in (ratios.sequence_mean, ratios.sequence_mean_token):
+        logprobs = batch["logprobs"].detach().clone().requires_grad_()
+        ratio = function(logprobs, old, mask)
+        mean = ((ratio * mask).sum(1) / mask.sum(1)).sum()
+        found.append((ratio.detach(), torch.autograd.grad(mean, logprobs, retain_graph=True)[0],
+                      torch.autograd.grad(ratio[0, 0], logprobs)[0]))
+    (value, gradient, spread), (own_value, own_gradient, alone) = found
+    torch.testing.assert_close(own_value, value)
+    torch.testing.assert_close(own_gradient, gradient)
+    assert spread[0].count_nonzero() == mask[0].sum() and alone.nonzero().tolist() == [[0, 0]]

@@ -53,3 +53,8 @@ def test_what_could_not_be_scored_stays_so(name, dtype):
     assert result.dtype == dtype and torch.equal(result.isnan(), rewards.isnan())
     rest = ~rewards.isnan()
     assert torch.equal(result[rest], shaped(REWARDS.to(dtype))[name][rest])
+
+
+def test_clipped_by_hand(close):
+    rewards = torch.tensor([-3.0, -0.5, 0.2, 7.0, torch.nan], dtype=torch.float64)
+    close(shaping.clipped(rewards, 0.5), [-0.5, -0.5, 0.2, 0.5, torch.nan])

@@ -271,3 +271,58 @@ def test_matches_sb3(golden, close, index):
         close(value_loss, logged["train/value_loss"])
         gradient = torch.autograd.grad(config["vf_coef"] * value_loss, values)[0]
         close(gradient, reference["cases"][index]["grad_values"])
+
+
+# Beyond the clip: bounds for bad tokens, geometric means, weights of whole sequences.
+
+
+def test_bounds_for_bad_tokens_by_hand(close):
+    rho = torch.tensor([5.0, 5.0, 2.0, 0.5], dtype=torch.float64)
+    advantages = torch.tensor([-1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
+    close(surrogates.bounded_clip(rho, advantages, 0.2, 0.2, 0.0, 0.0), surrogates.clip(rho, advantages, 0.2, 0.2))
+    close(surrogates.bounded_clip(rho, advantages, 0.2, 0.2, 0.0, 3.0), [-3, 1.2, -2, -0.8])
+    close(surrogates.bounded_clip(rho, advantages, 0.2, 0.2, 4.0, 0.0), [-4, 1.2, -2, -0.8])
+    close(surrogates.bounded_clip(rho, advantages, 0.2, 0.2, 1.1, 0.0), [-1.2, 1.1, -1.2, -0.8])
+
+
+@pytest.mark.parametrize("delta, c", [(0.0, 3.0), (3.0, 0.0), (1.1, 0.0), (0.0, 0.0), (4.0, 3.0)])
+def test_what_is_cut_off_beyond_the_clip_has_no_gradient(delta, c):
+    rho = torch.linspace(0.05, 6, 200, dtype=torch.float64).repeat(2).requires_grad_()
+    advantages = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(200)
+    surrogate = surrogates.bounded_clip(rho, advantages, 0.2, 0.28, delta, c)
+    gradient = torch.autograd.grad(surrogate.sum(), rho)[0]
+    cut = surrogates.bounded_cut(rho, advantages, 0.2, 0.28, delta, c)
+    assert torch.equal(gradient == 0, torch.stack([*cut.values()]).any(0))
+    assert bool(cut["bound"].any()) == bool(delta or c)
+
+
+def test_geometric_clip_by_hand(close):
+    """log 2 is bounded to 0.4 where A > 0, −log 2 to −0.4 where A < 0; the third token does not count."""
+    rho = torch.tensor([[2.0, 0.5, 9.0]] * 2, dtype=torch.float64, requires_grad=True)
+    advantages = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, False]] * 2)
+    surrogate = surrogates.geometric_clip(rho, advantages, mask, 0.4, 0.4)
+    half = (math.log(2) - 0.4) / 2
+    close(surrogate, [[math.exp(-half)], [-math.exp(half)]])
+    gradient = torch.autograd.grad(surrogate.sum(), rho)[0]
+    cut = surrogates.geometric_cut(rho, advantages, 0.4, 0.4)
+    assert torch.equal((gradient == 0)[:, :2], (cut["low"] | cut["high"])[:, :2])
+    assert cut["high"][0].tolist() == [True, False, True] and cut["low"][1].tolist() == [False, True, False]
+
+
+def test_geometric_clip_takes_the_two_bounds_on_their_sides(close):
+    rho = torch.tensor([[2.0, 0.5]] * 2, dtype=torch.float64)
+    advantages, mask = torch.tensor([[1.0], [-1.0]], dtype=torch.float64), torch.ones(2, 2, dtype=torch.bool)
+    close(surrogates.geometric_clip(rho, advantages, mask, 0.1, 0.3), [
+        [math.exp((0.3 - math.log(2)) / 2)], [-math.exp((math.log(2) - 0.1) / 2)]])
+
+
+def test_gamma_weight_by_hand(close):
+    rho = torch.tensor([1.0, 2.0, 2.0, 0.0, 1e30], dtype=torch.float64)
+    advantages = torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
+    phi = surrogates.gamma_of(rho, advantages, 2.0, 3.0, 3.0, 2.0)
+    close(phi[:3], [1, 4 * math.exp(-3), 8 * math.exp(-2)])
+    assert phi[3] < 1e-14 and phi[4] == 0
+    logprobs = torch.full((5,), -0.5, dtype=torch.float64, requires_grad=True)
+    surrogate = surrogates.gamma_weight(rho, logprobs, advantages, 2.0, 3.0, 3.0, 2.0)
+    close(torch.autograd.grad(surrogate.sum(), logprobs)[0], phi * advantages)

@@ -63,18 +63,26 @@ ONLINE = (
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
-         "share of its rewards flipped, as from an unreliable grader; order_only: a verifier of "
-         "sort with a hole to exploit; steps_and_outcome: the verifier, and a reward for each right character; "
-         "reward_model: the scores of a trained reward model; own_function: yours, from the command line only.",
+         "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
+         "verifier's and one for the form of the answer; order_only: a verifier of sort with a hole to exploit; "
+         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the scores of a "
+         "trained reward model; own_function: yours, from the command line only.",
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
          "checkpoints.", advanced=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
          "FILE:function on the command line, and by nothing else.", advanced=True),
+    Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
+         "Higher: being right counts for more. Lower: the form does.", "next batch", 0.0, 100.0, (0.0, 2.0),
+         advanced=True),
+    Knob("format_weight", "Weight of format", 1.0, "What correct_and_format weighs the form with: 1 where the answer "
+         "ended by itself and is as long as the right one, else 0. Higher: the form counts for more. Lower: being "
+         "right does.", "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
     Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
          "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
-         "a penalty for the last tokens before the length limit; length_cost: every token costs.",
+         "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
+         "high nor very low rewards.",
          choices=choices.SHAPING.names, advanced=True),
     Knob("overlong_buffer", "Overlong buffer", 1, "How many tokens before the length limit the overlong penalty "
          "begins. Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096,
@@ -84,24 +92,53 @@ ONLINE = (
     Knob("length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
          "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
          unit="reward/token", advanced=True),
+    Knob("reward_clip", "Reward clip", 1.0, "The largest size of a reward that clipped lets through. Higher: rare "
+         "large rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
+         advanced=True),
     Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
-         "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended.",
+         "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended "
+         "by themselves (overlong filtering).",
          choices=choices.SELECTION.names, advanced=True),
     Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
          "groups that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.",
          "next batch", 0, 64, (0, 4), unit="rounds", advanced=True),
     Knob("advantage", "Advantage", "group_standardised", "What a completion's reward is compared with: the better "
          "the baseline, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
+    Knob("normalisation", "Normalisation of advantages", "none", "How advantages are brought to one scale once "
+         "completions have been compared: over the batch's completions (sequences), or over its tokens, where long "
+         "completions weigh more.", choices=choices.NORMALISATION.names, advanced=True),
     Knob("ratio", "Ratio", "token", "At which level new and old policy are compared: tokens, or the whole sequence.",
          choices=choices.RATIO.names, advanced=True),
     Knob("surrogate", "Surrogate", "clip", "What is maximised: the plain score function, or the clipped ratio that "
-         "allows several updates per batch.", choices=choices.SURROGATE.names, advanced=True),
+         "allows several updates per batch; bounded_clip adds the dual and the two-sided clip.",
+         choices=choices.SURROGATE.names, advanced=True),
     Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
          "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
     Knob("kl_placement", "KL placement", "loss", "Where β × KL enters. reward: subtracted from the reward; loss: added "
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
+    Knob("dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of bad tokens with, where clip does not. "
+         "Lower: one such token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.", "live",
+         0.0, 1e6, (1.5, 10.0), advanced=True),
+    Knob("clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
+         "1 + ε_high. Lower: one bad token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.",
+         "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
+    Knob("top_entropy_share", "Tokens learnt from, by entropy", 1.0, "Only this share of an update's tokens, those "
+         "where the policy is least sure, has a policy gradient. Lower: only forks in the road count; 0.2 is usual. "
+         "Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share", advanced=True),
+    Knob("off_policy_threshold", "Off-policy mask", 0.0, "Bad completions that the policy has moved away from by more "
+         "than this are left out of the policy gradient. Lower: leaves out more. Higher: only the stalest. 0: off.",
+         "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True),
+    Knob("importance_cap", "Truncated importance", 0.0, "Weighs tokens by trainer over sampler probability, at most "
+         "this; the trainer's is computed anew. It counts where the two round differently, as in bf16. Higher: less "
+         "bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True),
+    Knob("adaptive_kl_target", "KL target", 0.0, "β moves by itself until the KL to the reference is this. Higher: "
+         "may drift further. Lower: stays closer. 0: β stays as it is.", "next batch", 0.0, 100.0, (0.0, 0.5),
+         unit="nats/token", advanced=True),
+    Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "How many completions it takes β to follow its target. Higher: "
+         "more slowly. Lower: faster, and it may swing.", "next batch", 1.0, 1e9, (1000, 20_000),
+         unit="completions", advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 
@@ -118,6 +155,16 @@ GATE_NEGATIVE = Knob(
     "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens. Higher: steadier, they fall "
     "more slowly; a little above the other is usual. Lower: they may fall further per batch.", "live",
     1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
+GAMMA_WEIGHT = (
+    Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a good completion falls as "
+         "it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), "k_{+}"),
+    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
+         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
+    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same as for good ones, for bad completions. "
+         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
+    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for bad completions. Higher: those that "
+         "became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{-}"),
+)
 
 CRITIC = (
     GAMMA,
@@ -129,6 +176,9 @@ CRITIC = (
          "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
     Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and spread 1 in each batch, so "
          "the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get spread 1 in each "
+         "batch before the critic's advantages are made; their mean stays. Off: they stay as they are.", "live",
+         advanced=True),
 )
 
 PREFERENCE = (

@@ -7,8 +7,8 @@ inheritance between them.
 
 from __future__ import annotations
 
-from labcore.catalog.llm.knobs import CRITIC, GAMMA, GATE_NEGATIVE, GATE_POSITIVE, RATIO_CAP
-from labcore.catalog.llm.row import CLIP, online_panels, row
+from labcore.catalog.llm.knobs import CRITIC, GAMMA, GAMMA_WEIGHT, GATE_NEGATIVE, GATE_POSITIVE, RATIO_CAP
+from labcore.catalog.llm.row import BOUNDS, CLIP, online_panels, row
 
 ROWS = (
     row("grpo", "GRPO", "online",
@@ -53,7 +53,7 @@ ROWS = (
               r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)\end{gathered}",
         watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far.",
         paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
-        extra_knobs=CRITIC,
+        extra_knobs=CRITIC, without=("normalisation",),
         defaults={"beta": 0.02, "advantage": "gae", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "updates_per_batch": 2, "mini_batches": 2, "group_size": 1,
                   "prompts_per_step": 128},
@@ -137,7 +137,7 @@ ROWS = (
               r"\quad i = 1\ldots P\,G\end{gathered}",
         watch="The baseline is one number for all prompts: easy prompts look good, hard ones bad. Long answers weigh "
               "more.",
-        paper="Hu et al. 2025, arXiv:2501.03262", extra_knobs=(GAMMA,),
+        paper="Hu et al. 2025, arXiv:2501.03262", extra_knobs=(GAMMA,), without=("normalisation",),
         defaults={"beta": 0.01, "advantage": "reward_to_go_whitened", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
@@ -147,9 +147,122 @@ ROWS = (
               r"y_i = \arg\max_{g = 1\ldots G}R(y_g)",
         watch="Entropy falls fast: it only ever imitates. Where the best of a prompt is still wrong, it imitates that "
               "too.",
-        paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch"),
+        paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch", "normalisation"),
         defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
                   "aggregation": "token_mean", "selection": "best_of_group"},
         models=("policy", "reference"),
         panels=online_panels("reward", "entropy", "kl", less=("clip", "surrogate"), more=("selection",))),
+    row("reinforce_average", "REINFORCE, moving average", "online",
+        summary="REINFORCE with the mean of all rewards of earlier steps as its baseline: no group, one completion a "
+                "prompt.",
+        latex=r"L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
+              r"\hat A_i = R_i-\beta\,k_{1,i}-\bar R_{past},\quad i = 1\ldots P\,G",
+        watch="The baseline lags behind a policy that learns: then most completions look good. All earlier rewards "
+              "weigh alike, so it lags the more the longer the run. At the first step it is 0.",
+        paper="Ahmadian et al. 2024, arXiv:2402.14740; Williams 1992, Machine Learning 8:229",
+        without=(*CLIP, "updates_per_batch", "mini_batches"),
+        defaults={"beta": 0.02, "advantage": "moving_average", "ratio": "none", "surrogate": "score_function",
+                  "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum",
+                  "group_size": 1, "prompts_per_step": 128},
+        models=("policy", "reference"),
+        panels=online_panels("reward", "kl", "grad_norm", less=("clip", "surrogate"))),
+    row("reinforce_pp_baseline", "REINFORCE++-baseline", "online",
+        summary="REINFORCE++ with groups: reward minus the group's mean, then whitened over the tokens of the whole "
+                "batch; the KL is in the loss.",
+        latex=r"\begin{gathered}L = \frac1{\sum_i T_i}\sum_{i,t}\Big[-\min\big(\rho_t\hat A_i,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_2 - c_H "
+              r"H_t\Big]\\ \hat A_i = \operatorname{whiten}(R_i-\bar R_g),\quad g = 1\ldots G\end{gathered}",
+        watch="One spread for the whole batch: groups with little signal stay small, where GRPO blows them up. "
+              "normalisation sequences gives each completion the same weight in it.",
+        paper="Hu et al. 2025, arXiv:2501.03262",
+        defaults={"beta": 0.01, "advantage": "group_mean", "normalisation": "tokens", "kl_estimator": "k2",
+                  "aggregation": "token_mean"},
+        models=("policy", "reference"), panels=online_panels("reward", "kl", "zero_variance")),
+    row("gspo_token", "GSPO-token", "online",
+        summary="GSPO with the gradient of each token its own: the ratio has the sequence's value, so tokens may have "
+                "advantages of their own. With one advantage per completion it is GSPO.",
+        latex=r"L = -\frac1B\sum_i\frac1{T_i}\sum_t\Big[\min\big(s_{i,t}\hat A_i,\ \operatorname{clip}(s_{i,t}, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad s_{i,t} = "
+              r"\operatorname{sg}(s_i)\frac{\pi_\theta(y_{i,t})}{\operatorname{sg}(\pi_\theta(y_{i,t}))},\quad "
+              r"g = 1\ldots G",
+        watch="The same curve as GSPO's to the last digits but rounding: as soon as advantages differ within a "
+              "completion it no longer is.",
+        paper="Zheng et al. 2025, arXiv:2507.18071, section 4.3",
+        defaults={"ratio": "sequence_mean_token", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
+        models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
+    row("luspo", "LUSPO", "online",
+        summary="GSPO without its length bias: each completion's loss is multiplied by its length, so that its tokens "
+                "weigh alike in long and short ones.",
+        latex=r"L = -\frac1B\sum_i T_i\Big[\min\big(s_i\hat A_i,\ \operatorname{clip}(s_i, 1-\varepsilon_{low}, "
+              r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
+              r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
+        watch="Completion length: under GSPO it may shrink, since short completions get the longer gradient for each "
+              "token.",
+        paper="Liu et al. 2026, arXiv:2602.05261",
+        defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04,
+                  "aggregation": "sequence_mean_token_sum"},
+        models=("policy", "reference"), panels=online_panels("reward", "length", "clip")),
+    row("gmpo", "GMPO", "online",
+        summary="The geometric mean of a completion's clipped token ratios in place of their arithmetic mean: one "
+                "outlier moves it little.",
+        latex=r"\begin{gathered}L = -\frac1B\sum_i\Big[\Big(\prod_t\rho'_t\Big)^{1/T_i}\hat A_i + c_H\bar H_i\Big]\\ "
+              r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A_i > 0\ \text{else}\ "
+              r"\max(\rho_t, e^{-\varepsilon_{low}}),\quad g = 1\ldots G\end{gathered}",
+        watch="Its ε bound the logarithm of the ratio, and are wider than GRPO's: 0.4 lets ratios from 0.67 to 1.49 "
+              "through.",
+        paper="Zhao et al. 2025, arXiv:2507.20673", without=BOUNDS,
+        defaults={"surrogate": "geometric_clip", "kl_placement": "off", "clip_low": 0.4, "clip_high": 0.4},
+        models=("policy", "reference"),
+        panels=online_panels("reward", "clip", "ratio", less=("surrogate",), more=("surrogate_geometric",))),
+    row("vespo", "VESPO", "online",
+        summary="No clip: the ratio of the whole sequence is a fixed weight of log π, reshaped so that it fades "
+                "smoothly on both sides of 1.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\operatorname{sg}\big(w_i^{k}e^{\lambda(1-w_i)}\big)\hat A_i"
+              r"\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad w_i = \frac{\pi_\theta(y_i)}{\pi_{old}(y_i)},\quad "
+              r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A_i \ge 0\ \text{else}\ (k_{-},\lambda_{-}),"
+              r"\quad g = 1\ldots G",
+        watch="The largest ratio: a completion far from the policy that sampled it has next to no weight. The loss is "
+              "not near 0 on policy.",
+        paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP, extra_knobs=GAMMA_WEIGHT,
+        defaults={"ratio": "sequence_sum", "surrogate": "gamma_weight", "aggregation": "token_mean",
+                  "kl_placement": "off"},
+        models=("policy", "reference"),
+        panels=online_panels("reward", "ratio", "zero_variance", less=("clip", "surrogate"),
+                             more=("surrogate_gamma",))),
+    row("bnpo", "BNPO, Beta-normalised", "online",
+        summary="Divides by a Beta density at the group's mean instead of its standard deviation: fitted anew to every "
+                "batch so that the gradient has the least variance.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
+              r"\hat A_i = \frac{R_i-\bar R_g}{f_{Beta}(\bar R_g;\ 1+\tfrac a3,\ 1+\tfrac b3)},\quad "
+              r"\bar R_g\sim\operatorname{Beta}(a, b),\quad g = 1\ldots G\end{gathered}",
+        watch="It is made for rewards of 0 and 1. This is the paper's BNPO; what TRL calls bnpo is only GRPO's token "
+              "mean (here: BNPO, token mean).",
+        paper="Xiao et al. 2025, arXiv:2506.02864",
+        defaults={"advantage": "beta_normalised", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "grad_norm")),
+    row("bnpo_token_mean", "BNPO, token mean", "online",
+        summary="What TRL and ms-swift call bnpo: GRPO, aggregated by the mean over the tokens of an update. "
+                "The advantages are GRPO's.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
+              r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
+        watch="Long completions weigh more. In TRL the mean is over each micro-batch, so it changes with how a batch "
+              "is cut; here it is over the whole update, however it is cut.",
+        paper="von Werra et al. 2020, TRL, loss_type bnpo",
+        defaults={"aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "length", "zero_variance")),
+    row("gdpo", "GDPO", "online",
+        summary="For several named rewards: each is compared within its group by itself, so that none drowns in the "
+                "spread of another; then they are summed by weight.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
+              r"\hat A_i = \operatorname{norm}_B\Big(\sum_k w_k\frac{R_{k,i}-\bar R_{k,g}}{s_{k,g}+\epsilon}\Big),"
+              r"\quad g = 1\ldots G\end{gathered}",
+        watch="The named rewards correct and format, a curve each. One that no longer varies within groups has no say "
+              "left, whatever its weight.",
+        paper="Liu et al. 2026, arXiv:2601.05242",
+        defaults={"advantage": "parts_standardised", "reward_source": "correct_and_format",
+                  "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "parts", "zero_variance")),
 )

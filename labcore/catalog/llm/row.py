@@ -14,7 +14,8 @@ KNOBS = {"online": ONLINE, "preference": PREFERENCE, "reward_model": REWARD_MODE
 
 ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", "surrogate", "length", "truncated")
 LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
-CLIP = ("clip_low", "clip_high")
+BOUNDS = ("clip_delta", "dual_clip")  # what the clip may have on top of its two sides
+CLIP = ("clip_low", "clip_high", *BOUNDS)
 
 
 def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = MappingProxyType({}),

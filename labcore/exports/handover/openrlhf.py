@@ -20,6 +20,7 @@ from labcore.exports.handover.plan import (
     lines,
     missing,
     only_with,
+    switch,
     to,
 )
 from labcore.exports.handover.task_code import brings_pairs, task_code
@@ -42,6 +43,26 @@ _ONLINE: Rules = {
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
     "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
+    "dual_clip": only_with("surrogate", "bounded_clip", switch(to("--actor.dual_clip"), 0.0)),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["dual_clip"] else {"--actor.dual_clip": value}, lambda plan, value:
+        "--actor.dual_clip stands for the other bound" if plan["dual_clip"] else
+        "the same wherever it is above 1 + ε_high"), 0.0)),
+    "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
+    "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
+                                   0.0),
+    "importance_cap": switch(missing("OpenRLHF corrects so where vLLM samples: see its options of vLLM importance "
+                                     "sampling"), 0.0),
+    **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
+    "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
+        "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
+    "whiten_rewards": switch(missing("OpenRLHF whitens no rewards of tokens"), False),
+    "normalisation": choice({
+        "none": ({}, ""),
+        "sequences": ({"--algo.advantage.estimator": "reinforce_baseline"}, "whitened over the batch's tokens, so long "
+                      "completions weigh more"),
+        "tokens": ({"--algo.advantage.estimator": "reinforce_baseline"}, ""),
+    }, "see --algo.advantage.estimator"),
     "advantage": choice({
         "gae": ({"--algo.advantage.estimator": "gae"}, ""),
         "leave_one_out": ({"--algo.advantage.estimator": "rloo"}, ""),
@@ -53,24 +74,39 @@ _ONLINE: Rules = {
         "reward_to_go_whitened": ({"--algo.advantage.estimator": "reinforce"}, ""),
         "greedy_baseline": ({"--algo.advantage.estimator": "rloo"}, "the baseline is the mean of the others in the "
                             "group, not the reward of a greedy completion"),
+        "moving_average": ({"--algo.advantage.estimator": "flash_reinforce"}, "the baseline is the mean of this batch, "
+                           "not of all earlier ones"),
+        "beta_normalised": ({"--algo.advantage.estimator": "group_norm"}, "divided by the group's standard deviation: "
+                            "no equivalent of BNPO's Beta density"),
+        "parts_standardised": ({"--algo.advantage.estimator": "group_norm"}, "the rewards are summed before they are "
+                               "compared: no equivalent of GDPO"),
         "one": ({}, "OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"),
     }, "see --algo.advantage.estimator"),
     "ratio": choice({
         "token": ({"--actor.policy_loss_type": "ppo"}, ""), "sequence_mean": ({"--actor.policy_loss_type": "gspo"}, ""),
+        "sequence_mean_token": ({"--actor.policy_loss_type": "gspo"}, "the same gradient as long as all tokens of a "
+                                "completion have one advantage"),
         "none": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens, which are 1 while a batch is used once"),
         "sequence_sum": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens: the same gradient as long as a batch "
                          "is used once"),
     }, "see --actor.policy_loss_type"),
     "surrogate": choice({
-        "clip": ({}, ""), "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
+        "clip": ({}, ""), "bounded_clip": ({}, ""),
+        "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
         "soft_gate": ({}, "OpenRLHF clips, and has no soft gate"),
+        "geometric_clip": ({}, "OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
+        "gamma_weight": ({}, "OpenRLHF clips: no equivalent of VESPO"),
     }, "always clipped: the same as long as a batch is used once"),
     "ratio_cap": missing("OpenRLHF clips, and has no capped weight"),
     **dict.fromkeys(("gate_positive", "gate_negative"), missing("OpenRLHF clips, and has no soft gate")),
+    **dict.fromkeys(("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
+                    missing("OpenRLHF clips: no equivalent of VESPO")),
     "shaping": choice({
         "none": ({}, ""), "overlong": ({}, "set by the buffer and the penalty"),
         "length_cost": ({}, "no such reward: write it into score() below"),
+        "clipped": ({}, ""),  # by --reward.clip_range
     }, "see --reward"),
+    "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"--reward.clip_range": (-value, value)})),
     "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),
     "overlong_penalty": only_with("shaping", "overlong", to("--reward.overlong_penalty_factor")),
     "selection": choice({

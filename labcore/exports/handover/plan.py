@@ -171,6 +171,11 @@ TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifie
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
+def switch(rule: Rule, *at: Any) -> Rule:
+    """`rule`, unless the switch has one of the values at which it is off."""
+    return lambda plan, value: Line("", value, {}, built_in=True) if value in at else rule(plan, value)
+
+
 REWARD_RULES: Rules = {
     "reward_source": choice({
         "verifier": ({}, ""),
@@ -178,9 +183,13 @@ REWARD_RULES: Rules = {
         "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
         "own_function": ({}, "give your own function in place of score() below"),
         "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
+        "correct_and_format": ({}, "score() below is the reward correct alone: add format to it, 1 where a completion "
+                                   "ended by itself and is as long as the answer, and weigh the two"),
     }, "rewards are not flipped there: flip a share of what score() gives"),
     "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
     "reward_model": only_with("reward_source", "reward_model", missing(IN_SCORE)),
+    **dict.fromkeys(("correct_weight", "format_weight"), only_with("reward_source", "correct_and_format", missing(
+        IN_SCORE))),
     "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
     "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}

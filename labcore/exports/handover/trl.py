@@ -26,6 +26,7 @@ from labcore.exports.handover.plan import (
     missing,
     only_with,
     remarks,
+    switch,
     to,
 )
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
@@ -44,7 +45,8 @@ def trainer(plan: Plan) -> str:
         return _OF_LOSSES.get(plan["preference_loss"], "DPOTrainer")
     if plan.loop == "sft":
         return "SFTTrainer"
-    return "RLOOTrainer" if plan["ratio"] in ("sequence_sum", "none") else "GRPOTrainer"
+    by_sequence = plan["ratio"] in ("sequence_sum", "none") and plan["surrogate"] != "gamma_weight"
+    return "RLOOTrainer" if by_sequence else "GRPOTrainer"  # VESPO takes ratios of sequences by itself
 
 
 def generations(plan: Plan) -> int:
@@ -71,7 +73,10 @@ _SHAPING: Rules = {
     "shaping": choice({
         "none": ({}, ""), "overlong": ({}, "add trl.rewards.get_soft_overlong_punishment to the reward functions"),
         "length_cost": ({}, "no reward function for it: write it into score() below"),
+        "clipped": ({}, "GRPOTrainer clips no rewards: write it into score() below"),
     }, "see trl.rewards"),
+    "reward_clip": only_with("shaping", "clipped", missing("GRPOTrainer clips no rewards: write it into score() "
+                                                           "below")),
     **dict.fromkeys(("overlong_buffer", "overlong_penalty"), only_with("shaping", "overlong", missing(
         "add trl.rewards.get_soft_overlong_punishment to the reward functions"))),
     "selection": choice({
@@ -87,14 +92,20 @@ _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
 _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
     "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES}
+_STAYS = "β stays as it is in TRL: give the value that it had reached"
+_SAMPLER = switch(missing("TRL corrects so only where vLLM samples (vllm_importance_sampling_correction)"), 0.0)
 _ONLINE: Rules = {
-    **_COMMON, **REWARD_RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
+    **_COMMON, "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
+        "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
+    "importance_cap": _SAMPLER, "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
+    **REWARD_RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
     "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
     "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
     "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
 
-_OWN_AGGREGATION = {"detached_weight": "token_mean", "soft_gate": "sequence_mean_token_mean"}
+_OWN_AGGREGATION = {"detached_weight": "token_mean", "soft_gate": "sequence_mean_token_mean",
+                    "gamma_weight": "token_mean"}
 
 
 def _aggregation(rule: Rule) -> Rule:
@@ -110,7 +121,21 @@ def _aggregation(rule: Rule) -> Rule:
 _GRPO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
-    "entropy_coef": to("entropy_coef"),
+    "entropy_coef": given(lambda plan, value: {"entropy_coef": value}, lambda plan, value: "TRL takes the mean over "
+                          "tokens for it, whatever the loss_type" if value and plan["aggregation"] != "token_mean" else
+                          ""),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(to("delta"), 0.0)),
+    "dual_clip": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["clip_delta"] else {"delta": value}, lambda plan, value:
+        "delta stands for the other bound" if plan["clip_delta"] else "the same wherever it is above 1 + epsilon_high"),
+        0.0)),
+    "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
+    "off_policy_threshold": switch(to("off_policy_mask_threshold"), 0.0),
+    "normalisation": choice({
+        "none": ({}, ""),
+        "sequences": ({"scale_rewards": "batch"}, "by the spread of the batch's rewards, not of its advantages"),
+        "tokens": ({"scale_rewards": "batch"}, "by the spread of the batch's rewards, not of its tokens' advantages"),
+    }, "see scale_rewards"),
     "advantage": choice({
         "group_standardised": ({"scale_rewards": "group"}, ""), "group_mean": ({"scale_rewards": "none"}, ""),
         "batch_standardised": ({"scale_rewards": "batch"}, ""),
@@ -119,43 +144,72 @@ _GRPO: Rules = {
         "batch_mean": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),
         "greedy_baseline": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not the reward of a "
                             "greedy completion"),
+        "moving_average": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean, not that of all earlier "
+                           "rewards"),
+        "beta_normalised": ({"scale_rewards": "group"}, "GRPOTrainer divides by the group's standard deviation: its "
+                            "loss_type bnpo is another thing, the mean over tokens"),
+        "parts_standardised": ({"multi_objective_aggregation": "normalize_then_sum"}, "make the named rewards two "
+                               "reward functions, and weigh them by reward_weights"),
         "one": ({"scale_rewards": "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
         "reward_to_go_whitened": ({"scale_rewards": "batch"}, "GRPOTrainer subtracts the group's mean and divides by "
                                   "the spread of the batch's rewards, not of its tokens' returns"),
     }, "GRPOTrainer has the group's mean as its baseline: scale_rewards says what it is divided by"),
     "whiten_advantages": _whitened,
     "ratio": choice({"token": ({"importance_sampling_level": "token"}, ""),
-                     "sequence_mean": ({"importance_sampling_level": "sequence"}, "")}, "ratios of tokens instead"),
+                     "sequence_mean": ({"importance_sampling_level": "sequence"}, ""),
+                     "sequence_mean_token": ({"importance_sampling_level": "sequence"}, "the same gradient as long as "
+                                             "all tokens of a completion have one advantage")},
+                    "ratios of tokens instead"),
     "surrogate": choice({
-        "clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""), "soft_gate": ({"loss_type": "sapo"}, ""),
+        "clip": ({}, ""), "bounded_clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""),
+        "soft_gate": ({"loss_type": "sapo"}, ""),
+        "gamma_weight": ({"loss_type": "vespo"}, ""),
+        "geometric_clip": ({}, "GRPOTrainer takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
     }, "always clipped: the same as long as a batch is used once"),
     "ratio_cap": to("epsilon_high"), "gate_positive": to("sapo_temperature_pos"),
     "gate_negative": to("sapo_temperature_neg"),
+    "gamma_power_positive": to("vespo_k_pos"), "gamma_rate_positive": to("vespo_lambda_pos"),
+    "gamma_power_negative": to("vespo_k_neg"), "gamma_rate_negative": to("vespo_lambda_neg"),
     "kl_estimator": choice({
         "k3": ({"use_bias_correction_kl": False}, ""), "ratio_k3": ({"use_bias_correction_kl": True}, ""),
-        "k1": ({"use_bias_correction_kl": True}, "k3 × ratio, which has the same gradient as k1 in the reward"),
-        "k2": ({"use_bias_correction_kl": True}, "k3 × ratio, which has the same gradient as k2 on policy"),
+        "k1": ({"use_bias_correction_kl": True}, "k3 × ratio in the loss: the gradient of each token's KL with its "
+               "prefix held fixed; k1 in the reward has that of the KL of whole completions, which is the same only "
+               "for completions of one token"),
+        "k2": ({"use_bias_correction_kl": True}, "k3 × ratio, which on policy has the same expected gradient"),
     }, "k3 instead"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
                            "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
     "aggregation": _aggregation(choice({
         "sequence_mean_token_mean": ({"loss_type": "grpo"}, ""), "token_mean": ({"loss_type": "dapo"}, ""),
         "constant_length": ({"loss_type": "dr_grpo"}, ""),
-        "sequence_mean_token_sum": ({"loss_type": "dr_grpo"}, "smaller by the constant factor max_completion_length, "
-                                    "which AdamW hardly feels"),
+        "sequence_mean_token_sum": ({"loss_type": "luspo"}, ""),
     }, "loss_type stays at its default")),
 }
 _RLOO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "entropy_coef": missing("RLOOTrainer has no entropy bonus: GRPOTrainer has (entropy_coef)"),
-    "advantage": choice({"leave_one_out": ({"normalize_advantages": False}, "")},
-                        "RLOOTrainer compares with the mean of the others in the group"),
+    "advantage": choice({"leave_one_out": ({}, "")}, "RLOOTrainer compares with the mean of the others in the group"),
+    "normalisation": choice({
+        "none": ({"normalize_advantages": False}, ""), "sequences": ({"normalize_advantages": True}, ""),
+        "tokens": ({"normalize_advantages": True}, "over completions, which then weigh alike"),
+    }, "see normalize_advantages"),
+    "shaping": choice({
+        "none": ({}, ""), "overlong": ({}, "add trl.rewards.get_soft_overlong_punishment to the reward functions"),
+        "length_cost": ({}, "no reward function for it: write it into score() below"),
+        "clipped": ({}, ""),  # by reward_clip_range
+    }, "see trl.rewards"),
+    "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"reward_clip_range": (-value, value)})),
+    **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(
+        "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0))),
+    "off_policy_threshold": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 0.0),
+    "top_entropy_share": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 1.0),
     "whiten_advantages": built_in(),  # the run whitens only what comes from a critic
     "ratio": choice({"sequence_sum": ({}, "")}, "a ratio of the whole sequence, which is 1 while a batch is used once: "
                     "its gradient is then that of the score function"),
     "surrogate": choice({"clip": ({}, "")}, "always clipped: the same as long as a batch is used once"),
-    **dict.fromkeys(("ratio_cap", "gate_positive", "gate_negative"), missing("RLOOTrainer clips, and has no other "
+    **dict.fromkeys(("ratio_cap", "gate_positive", "gate_negative", "gamma_power_positive", "gamma_rate_positive",
+                     "gamma_power_negative", "gamma_rate_negative"), missing("RLOOTrainer clips, and has no other "
                                                                              "surrogate: GRPOTrainer has")),
     "kl_estimator": choice({"k1": ({}, "")}, "RLOOTrainer takes k1"),
     "kl_placement": choice({"reward": ({}, ""), "off": ({}, "")},

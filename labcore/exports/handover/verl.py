@@ -20,6 +20,7 @@ from labcore.exports.handover.plan import (
     missing,
     only_with,
     remarks,
+    switch,
     to,
 )
 from labcore.exports.handover.task_code import task_code
@@ -56,6 +57,31 @@ _ONLINE: Rules = {
     "temperature": to(f"{_ROLLOUT}.temperature"), "top_p": to(f"{_ROLLOUT}.top_p"),
     "top_k": given(lambda plan, value: {f"{_ROLLOUT}.top_k": value or -1}),
     "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
+    # verl has no switch for it: a bound that no ratio reaches turns its dual clip off.
+    "dual_clip": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_c": (
+        value or plan["clip_delta"] or 1e6) if plan["surrogate"] == "bounded_clip" else 1e6}),
+    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
+        lambda plan, value: {} if plan["dual_clip"] else {f"{_ACTOR}.clip_ratio_c": value}, lambda plan, value:
+        "clip_ratio_c stands for the other bound" if plan["dual_clip"] else
+        "the same wherever it is above 1 + clip_ratio_high"), 0.0)),
+    "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
+    "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
+                                           "see algorithm.rollout_correction.rollout_rs"), 0.0),
+    "importance_cap": switch(given(lambda plan, value: {
+        "algorithm.rollout_correction.rollout_is": "token",
+        "algorithm.rollout_correction.rollout_is_threshold": value}), 0.0),
+    "adaptive_kl_target": switch(given(lambda plan, value: {
+        "algorithm.kl_ctrl.type": "adaptive", "algorithm.kl_ctrl.target_kl": value}, lambda plan, value:
+        "" if plan["kl_placement"] == "reward" else "it moves the KL in the reward only"), 0.0),
+    "adaptive_kl_horizon": lambda plan, value: Line("", value, {"algorithm.kl_ctrl.horizon": value} if plan[
+        "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
+    "whiten_rewards": switch(missing("verl whitens no rewards of tokens"), False),
+    "normalisation": choice({
+        "none": ({}, ""),
+        "sequences": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "whitened over the batch's tokens, "
+                      "so long completions weigh more"),
+        "tokens": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, ""),
+    }, "see algorithm.adv_estimator"),
     "advantage": choice({
         "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
         "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
@@ -64,6 +90,12 @@ _ONLINE: Rules = {
                                "over the batch's tokens, not divided by the spread of its rewards"),
         "greedy_baseline": ({"algorithm.adv_estimator": "remax"}, ""),
         "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
+        "moving_average": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the baseline is the mean of this "
+                           "batch's tokens, and advantages are divided by their spread"),
+        "beta_normalised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, "divided "
+                            "by the group's standard deviation: no equivalent of BNPO's Beta density"),
+        "parts_standardised": ({"algorithm.adv_estimator": "gdpo"}, "return the named rewards one by one in "
+                               "compute_score() and name them to verl, with their weights"),
         "one": ({}, "verl has no advantage of 1: to imitate the best completions, use its SFT trainer"),
         "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
                        "also divided by their spread"),
@@ -71,21 +103,29 @@ _ONLINE: Rules = {
     "ratio": choice({
         "token": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, ""),
         "sequence_mean": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
+        "sequence_mean_token": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
         "none": ({f"{_ACTOR}.policy_loss.loss_mode": "gpg"}, ""),
         "sequence_sum": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, "ratios of tokens: the same gradient as long "
                          "as a batch is used once"),
     }, "see policy_loss.loss_mode"),
     "surrogate": choice({
+        "bounded_clip": ({}, ""),
         "clip": ({}, ""), "score_function": ({}, ""),  # they follow from the ratio's loss mode
         "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
         "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
+        "geometric_clip": ({f"{_ACTOR}.policy_loss.loss_mode": "geo_mean"}, ""),
+        "gamma_weight": ({}, "verl has no such weight of whole sequences: no equivalent of VESPO"),
     }, "see policy_loss.loss_mode"),
     "ratio_cap": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_low": 1.0, f"{_ACTOR}.clip_ratio_high": value - 1}),
     "gate_positive": to(f"{_ACTOR}.tau_pos"), "gate_negative": to(f"{_ACTOR}.tau_neg"),
+    **dict.fromkeys(("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
+                    missing("verl has no such weight of whole sequences: no equivalent of VESPO")),
     "shaping": choice({
         "none": ({}, ""), "overlong": ({}, "the DAPO reward manager has it, as overlong_buffer_cfg"),
         "length_cost": ({}, "no reward manager has it: write it into score() below"),
+        "clipped": ({}, "no reward manager has it: write it into score() below"),
     }, "see the reward managers"),
+    "reward_clip": only_with("shaping", "clipped", missing("no reward manager has it: write it into score() below")),
     **dict.fromkeys(("overlong_buffer", "overlong_penalty"), only_with("shaping", "overlong", missing(
         "the DAPO reward manager has it, as overlong_buffer_cfg"))),
     "selection": choice({

@@ -15,11 +15,13 @@ from labcore.llm import objective
 from labcore.llm.experience import Batch, collect
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
-from labcore.llm.rollout import Rollout, credit
+from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.maths.controllers import adaptive_kl
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
 from labcore.maths.surrogates import value_loss
+from labcore.maths.weights import entropy_floor
 from labcore.spec.record import Pictures, Record
 
 
@@ -34,17 +36,39 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
-            rollout = credit(session.knobs, batch.rollout)
+            rollout = credit(in_force(session), batch.rollout)
             measured.append(update(session, rollout.select(part)))
         session.step += 1
-        rollout = credit(session.knobs, batch.rollout)
+        rollout = credit(in_force(session), batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
+        metrics |= learn_numbers(session, rollout, metrics["kl"])
         samples = view.groups(session, batch.batch, rollout) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None
         as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
             _look, as_it_is, batch, rollout, before, samples is not None, line is not None))
+
+
+def in_force(session: LlmSession) -> dict[str, Any]:
+    """The session's knobs, β as an adaptive controller has moved it."""
+    knobs = session.knobs
+    return {**knobs, "beta": knobs["beta"] * session.kl_factor} if knobs["adaptive_kl_target"] else knobs
+
+
+def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
+    """Move what a run learns beside its networks: the mean of all rewards, and β's factor. What is logged of it."""
+    totals, knobs = total_rewards(in_force(session), rollout), session.knobs
+    earned = totals[~totals.isnan()].double()
+    if len(earned):
+        session.past_count += len(earned)
+        session.past_rewards += float((earned - session.past_rewards).sum()) / session.past_count
+    if not knobs["adaptive_kl_target"]:
+        return {}
+    beta = knobs["beta"] * session.kl_factor
+    session.kl_factor = adaptive_kl(session.kl_factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"],
+                                    len(rollout.ids))
+    return {"beta": beta}
 
 
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, before: Mapping[str, Tensor] | None, has_samples: bool,
@@ -80,8 +104,11 @@ def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut.
     """
-    knobs = session.knobs
+    knobs = in_force(session)
     totals = objective.Totals.of(rollout, int(knobs["max_new_tokens"]))
+    if knobs["top_entropy_share"] < 1 and totals.total_tokens:
+        totals = replace(totals, entropy_floor=entropy_floor(
+            token_entropy(session, rollout), rollout.counted, knobs["top_entropy_share"]))
     losses, value_losses, seen = [], [], []
     for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
         part = rollout.slice(prompts, rows)
@@ -95,7 +122,8 @@ def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
-    measured = objective.measures(knobs, rollout, *(torch.cat(column) for column in zip(*seen, strict=True)))
+    measured = objective.measures(knobs, rollout, *(torch.cat(column) for column in zip(*seen, strict=True)),
+                                  totals.entropy_floor)
     measured["loss"] = sum(losses)
     if session.critic is not None:
         measured["value_loss"] = sum(value_losses)
@@ -103,6 +131,19 @@ def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
         if isfinite(explained):  # returns that do not vary leave nothing to explain
             measured["explained_variance"] = explained
     return measured
+
+
+@torch.no_grad()
+def token_entropy(session: LlmSession, rollout: Rollout) -> Tensor:
+    """The entropy of the policy at every token, before its gradient is taken: which of them are learnt from must not
+    depend on how the batch is cut. (B, T)"""
+    found = []
+    for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
+        part = rollout.slice(prompts, rows)
+        with precision(session.policy, session.knobs["dtype"]):
+            logits = completion_outputs(session.policy, part.prompts, part.ids)
+        found.append(logprobs_and_entropy(logits, part.ids, session.knobs["temperature"])[1])
+    return torch.cat(found)
 
 
 def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:

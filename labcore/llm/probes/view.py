@@ -109,7 +109,8 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
                  "kl_penalised": kl_penalised(ratio, part.advantages, kl, beta)}
         if own.key not in terms and own.needs_ratio:
             terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
-                "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs})
+                "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs,
+                "completion_mask": mask})
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
     _put(session.policy, after)

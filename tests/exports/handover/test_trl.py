@@ -147,3 +147,24 @@ def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path,
 def test_the_version_is_the_one_that_the_benchmarks_pin():
     pinned = (Path(__file__).parents[3] / "requirements-bench.txt").read_text()
     assert f"trl=={trl.VERSION}" in pinned
+
+
+@pytest.mark.parametrize("algorithm, knobs, expected", [
+    ("luspo", {}, {"loss_type": "luspo", "importance_sampling_level": "sequence"}),
+    ("vespo", {"gamma_rate_positive": 2.5}, {"loss_type": "vespo", "vespo_k_pos": 2.0, "vespo_lambda_pos": 2.5,
+                                             "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0}),
+    ("gdpo", {}, {"multi_objective_aggregation": "normalize_then_sum"}),
+    ("rloo", {"normalisation": "sequences", "shaping": "clipped", "reward_clip": 0.5},
+     {"normalize_advantages": True, "reward_clip_range": (-0.5, 0.5)}),
+    ("grpo", {"surrogate": "bounded_clip", "dual_clip": 0.0, "clip_delta": 1.5}, {"delta": 1.5}),
+    ("grpo", {"surrogate": "bounded_clip"}, {"delta": 3.0}),
+    ("grpo", {"top_entropy_share": 0.2, "off_policy_threshold": 0.05},
+     {"top_entropy_quantile": 0.2, "off_policy_mask_threshold": 0.05})])
+def test_further_rows_and_switches_under_trls_names(algorithm, knobs, expected):
+    found = trl.settings(plan(algorithm, knobs=knobs))
+    assert found.items() >= expected.items()
+
+
+def test_what_is_off_is_not_set():
+    found = trl.settings(plan("grpo"))
+    assert not {"delta", "top_entropy_quantile", "off_policy_mask_threshold", "reward_clip_range"} & found.keys()

@@ -1,0 +1,29 @@
+"""Charts that no row asks for: they belong to a switch, and any run with that switch on has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from labcore.catalog.knob import Value
+
+
+def _masked(knobs: Mapping[str, Value]) -> bool:
+    return (float(knobs.get("top_entropy_share", 1)) < 1 or float(knobs.get("off_policy_threshold", 0)) > 0
+            or float(knobs.get("importance_cap", 0)) > 0)
+
+
+SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
+    "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
+    "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
+    "token_weight": _masked,
+    "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
+}
+
+
+def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value]) -> tuple[str, ...]:
+    """`panels` of a row, and those of the switches that a run with these knobs has on.
+
+    >>> with_switched(("reward",), {"adaptive_kl_target": 0.1})
+    ('reward', 'kl_coefficient')
+    """
+    return (*panels, *(key for key, on in SWITCHED.items() if key not in panels and on(knobs)))

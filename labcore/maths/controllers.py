@@ -1,0 +1,15 @@
+"""What moves a coefficient by itself during a run."""
+
+from __future__ import annotations
+
+
+def adaptive_kl(factor: float, kl: float, adaptive_kl_target: float, adaptive_kl_horizon: float,
+                completions: int) -> float:
+    """f ← f (1 + clip(KL/target − 1, −0.2, 0.2) · n/horizon): what β is multiplied with from the next step on.
+
+    `kl` and its target in nats per token; `completions` n of the step, the horizon in completions.
+
+    Source: Ziegler et al. 2019, arXiv:1909.08593, section 2.2.
+    """
+    error = min(max(kl / adaptive_kl_target - 1, -0.2), 0.2)
+    return factor * (1 + error * completions / adaptive_kl_horizon)

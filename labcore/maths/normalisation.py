@@ -1,0 +1,38 @@
+"""How the advantages of a batch are brought to one scale, once each completion has been compared with others.
+
+Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). What does not count is 0, and enters no mean.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from labcore.maths.masked import masked_mean, masked_var, masked_whiten
+
+
+def none(advantages: Tensor) -> Tensor:
+    """A' = A. (B, 1) -> (B, 1)"""
+    return advantages
+
+
+def sequences(advantages: Tensor, scored: Tensor, eps: float = 1e-4, ddof: int = 1) -> Tensor:
+    """A' = (A − mean A)/(std A + eps), over the batch's scored completions. (B, 1), bool (B, 1) -> (B, 1)
+
+    Without a unit. As TRL does it for RLOO (`normalize_advantages`).
+
+    Source: Ahmadian et al. 2024, arXiv:2402.14740; Hu et al. 2025, arXiv:2501.03262, section 3 (global normalisation).
+    """
+    spread = masked_var(advantages, scored, ddof).sqrt()
+    centred = advantages - masked_mean(advantages, scored)
+    return torch.where(scored, centred / (spread + eps), torch.zeros_like(advantages))
+
+
+def tokens(advantages: Tensor, completion_mask: Tensor) -> Tensor:
+    """A' = (A − mean A)/√(var A + 1e-8), over the batch's counted tokens. (B, 1), bool (B, T) -> (B, T)
+
+    Without a unit. Long completions weigh more in mean and variance. As verl and OpenRLHF do it for REINFORCE++.
+
+    Source: Hu et al. 2025, arXiv:2501.03262, section 3 (REINFORCE++-baseline).
+    """
+    return masked_whiten(advantages.expand_as(completion_mask), completion_mask)

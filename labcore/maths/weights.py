@@ -1,0 +1,52 @@
+"""What a token's surrogate is multiplied with before it is aggregated; the KL and the entropy bonus are not.
+
+Weights have no gradient. A weight of 0 leaves a token out of the policy's term, but in all denominators.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from labcore.maths.masked import masked_mean
+
+
+def entropy_floor(entropy: Tensor, completion_mask: Tensor, top_entropy_share: float) -> Tensor:
+    """The quantile 1 − q of the entropy of all counted tokens. (B, T), bool (B, T) -> ()
+
+    In nats; q = `top_entropy_share`. There must be a counted token.
+    """
+    # In float32, as TRL does: a token that lies on the quantile is then on the same side.
+    return entropy[completion_mask].float().quantile(1 - top_entropy_share)
+
+
+def high_entropy(entropy: Tensor, entropy_floor: Tensor) -> Tensor:
+    """w = 1 where H_t ≥ the floor, else 0. (B, T), () -> (B, T)
+
+    Source: Wang et al. 2025, arXiv:2506.01939 (the 20 % of tokens with the highest entropy).
+    """
+    return (entropy.detach() >= entropy_floor).to(entropy.dtype)
+
+
+def near_policy(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, completion_mask: Tensor,
+                off_policy_threshold: float) -> Tensor:
+    """w = 0 where A < 0 and mean_t log(π_old/π) > δ, else 1. (B, T), (B, T), (B, T), bool (B, T) -> (B, T)
+
+    The mean is over the completion's counted tokens, in nats per token as `off_policy_threshold`: what has become
+    unlikely and was bad anyway teaches nothing more.
+
+    Source: DeepSeek-AI 2025, "DeepSeek-V3.2", arXiv:2512.02556, section 3.1 (off-policy sequence masking).
+    """
+    distance = masked_mean(old_logprobs - logprobs.detach(), completion_mask, dim=1, keepdim=True)
+    return ((advantages >= 0) | (distance <= off_policy_threshold)).to(logprobs.dtype)
+
+
+def truncated_importance(old_logprobs: Tensor, sampler_logprobs: Tensor, completion_mask: Tensor,
+                         importance_cap: float) -> Tensor:
+    """w = min(π_old/π_sampler, C), 1 where the mask is False. (B, T), (B, T), bool (B, T) -> (B, T)
+
+    π_old is the trainer's own before the updates. Where sampler and trainer compute the same, w is 1.
+
+    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (TIS).
+    """
+    log_ratio = (old_logprobs - sampler_logprobs).masked_fill(~completion_mask, 0)
+    return log_ratio.exp().clamp(max=importance_cap)

@@ -1,0 +1,31 @@
+"""A switch that is on brings its chart, and a run with it logs what the chart draws; off, it does neither."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.metrics import PANELS
+from labcore.catalog.switched import SWITCHED, with_switched
+from tests.llm.tools import records, session
+
+ON = [("parts", {"reward_source": "correct_and_format"}), ("bound", {"surrogate": "bounded_clip"}),
+      ("token_weight", {"top_entropy_share": 0.5}), ("token_weight", {"off_policy_threshold": 0.1}),
+      ("token_weight", {"importance_cap": 2.0}), ("kl_coefficient", {"adaptive_kl_target": 0.1})]
+
+
+@pytest.mark.parametrize("panel, knobs", ON, ids=[next(iter(knobs)) for _, knobs in ON])
+def test_a_switch_brings_its_chart(panel, knobs):
+    started, row = session("grpo", steps=1, **knobs), ALGORITHMS["grpo"].panels
+    assert panel not in row and with_switched(row, started.knobs) == (*row, panel)
+    metrics = records(started)[0].metrics
+    assert {*PANELS[panel].metrics} <= {*metrics}
+    without = session("grpo", steps=1)
+    assert with_switched(row, without.knobs) == row
+    assert not {*PANELS[panel].metrics} & {*records(without)[0].metrics}
+
+
+def test_every_switch_is_tried_and_comes_once():
+    assert {panel for panel, _ in ON} == {*SWITCHED}
+    row = ALGORITHMS["gdpo"]
+    assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

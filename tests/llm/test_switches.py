@@ -1,0 +1,272 @@
+"""Switches over the table in a run: what they leave out, weigh or move, and that it is there again after a resume."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.catalog import choices
+from labcore.errors import LabError
+from labcore.llm import objective
+from labcore.llm.batch import Completions
+from labcore.llm.experience import collect
+from labcore.llm.loops import online
+from labcore.llm.nets import forward
+from labcore.llm.rewards import correct_and_format
+from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
+from labcore.maths.kl import k1, ratio_k3
+from labcore.tasks.task import Problem
+from tests.llm.tools import Letters, ragged, records, session, shake, weights
+
+OFF_POLICY = {"updates_per_batch": 3, "learning_rate": 0.02}
+
+
+def trained(algorithm="grpo", **knobs):
+    started = session(algorithm, **knobs)
+    return started, records(started)
+
+
+def gradient_of(started, rollout):
+    online.gradients(started, rollout)
+    flat = torch.cat([parameter.grad.flatten() for parameter in started.policy.parameters()])
+    started.policy.zero_grad(set_to_none=True)
+    return flat
+
+
+# ---------------------------------------------------------------------------- tokens that are left out or weighed
+
+@pytest.mark.parametrize("switch", [{"top_entropy_share": 0.2}, {"off_policy_threshold": 0.001}])
+def test_a_mask_leaves_out_tokens_and_says_how_many(switch):
+    plain, before = trained(**OFF_POLICY)
+    masked, after = trained(**OFF_POLICY, **switch)
+    assert "token_weight" not in before[-1].metrics and 0 < after[-1].metrics["token_weight"] < 1
+    assert not torch.equal(weights(plain.policy), weights(masked.policy))
+
+
+def test_the_share_of_tokens_is_that_of_the_update():
+    metrics = trained(top_entropy_share=0.25, prompts_per_step=16)[1][0].metrics
+    assert metrics["token_weight"] == pytest.approx(0.25, abs=0.05)  # first tokens of one prompt are ties
+
+
+def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
+    started = session("grpo", top_entropy_share=0.3, prompts_per_step=6)
+    rollout = credit(started.knobs, ragged(collect(started).rollout))
+    whole = gradient_of(started, rollout)
+    monkeypatch.setattr(online, "micro_batches", lambda policy, prompts, rows, width: [
+        (slice(n, n + 1), slice(n * rows // prompts, (n + 1) * rows // prompts)) for n in range(prompts)])
+    torch.testing.assert_close(gradient_of(started, rollout), whole, rtol=1e-4, atol=1e-7)
+    assert forward.micro_batches is not online.micro_batches
+
+
+def test_masked_tokens_have_no_policy_gradient_but_count_in_the_denominator():
+    started = session("grpo", off_policy_threshold=1e-6, beta=0.0)
+    rollout = credit(started.knobs, ragged(collect(started).rollout))
+    logprobs = (rollout.old_logprobs - 0.1 * rollout.completion_mask).requires_grad_()
+    totals = objective.Totals.of(rollout, 6)
+    loss, _ = objective.loss(started.knobs, rollout, logprobs, torch.zeros_like(logprobs), totals)
+    gradient = torch.autograd.grad(loss, logprobs)[0]
+    plain, _ = objective.loss(started.knobs | {"off_policy_threshold": 0.0}, rollout, logprobs,
+                              torch.zeros_like(logprobs), totals)
+    expected = torch.autograd.grad(plain, logprobs)[0]
+    good = rollout.advantages > 0
+    assert not gradient[~good].any() and torch.equal(gradient[good], expected[good]) and expected[~good].any()
+
+
+def test_truncated_importance_weighs_by_trainer_over_sampler():
+    """Where both compute the same it is 1; a sampler that was surer than the trainer is weighed down."""
+    metrics = trained(importance_cap=2.0)[1][0].metrics
+    assert metrics["token_weight"] == pytest.approx(1, abs=1e-4)
+    assert metrics["ratio/max"] == pytest.approx(1, abs=1e-4)
+    started = session("grpo", importance_cap=2.0, beta=0.0)
+    rollout = credit(started.knobs, collect(started).rollout)
+    plain = gradient_of(started, rollout)
+    halved = gradient_of(started, replace(rollout, sampler_logprobs=rollout.old_logprobs + math.log(2)))
+    capped = gradient_of(started, replace(rollout, sampler_logprobs=rollout.old_logprobs - math.log(9)))
+    torch.testing.assert_close(halved, plain / 2, rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(capped, plain * 2, rtol=1e-3, atol=1e-7)
+
+
+def test_bounds_for_bad_tokens_act_and_are_logged():
+    hard = {"surrogate": "bounded_clip", "updates_per_batch": 6, "learning_rate": 0.05}
+    bounded, free = (trained(**hard, dual_clip=c)[1][-1].metrics for c in (1.3, 0.0))
+    assert bounded["clip_frac/bound"] > 0 and free["clip_frac/bound"] == 0
+    plain, without = trained(updates_per_batch=6, learning_rate=0.05), trained(**hard, dual_clip=0.0)
+    assert torch.equal(weights(plain[0].policy), weights(without[0].policy))
+
+
+# ---------------------------------------------------------------------------- what a run moves by itself
+
+def resumed(algorithm, folder, **knobs):
+    """A run of four steps, and one that is saved after two and continued: their records and states."""
+    whole = session(algorithm, steps=4, **knobs)
+    one = records(whole)
+    half = session(algorithm, steps=4, **knobs)
+    run = half.run()
+    found = []
+    while len(found) < 2:
+        record = next(run)
+        if record is not None:
+            found.append(record)
+    folder.mkdir()
+    half.save(folder)
+    again = session(algorithm, steps=4, resume=folder, **knobs)
+    return whole, again, one, found + records(again)
+
+
+@pytest.mark.parametrize("algorithm, knobs", [
+    ("reinforce_average", {"prompts_per_step": 16, "learning_rate": 0.02}),
+    ("grpo", {"adaptive_kl_target": 0.01, "adaptive_kl_horizon": 50.0, "learning_rate": 0.02})])
+def test_it_continues_bit_for_bit(algorithm, knobs, tmp_path):
+    whole, again, one, other = resumed(algorithm, tmp_path / "half", **knobs)
+    assert [record.metrics for record in one] == [record.metrics for record in other]
+    assert torch.equal(weights(whole.policy), weights(again.policy))
+    assert (whole.past_rewards, whole.past_count, whole.kl_factor) == (
+        again.past_rewards, again.past_count, again.kl_factor)
+    state = json.loads((tmp_path / "half" / "state.json").read_text())
+    assert state["past_count"] > 0 and (state["kl_factor"] != 1) == (algorithm == "grpo")
+
+
+def test_a_checkpoint_of_before_starts_anew(tmp_path):
+    started = session("grpo")
+    records(started)
+    started.save(tmp_path)
+    path = tmp_path / "state.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in state.items() if key not in (
+        "past_rewards", "past_count", "kl_factor")}))
+    again: LlmSession = session("grpo", resume=tmp_path)
+    assert (again.past_rewards, again.past_count, again.kl_factor) == (0.0, 0, 1.0)
+
+
+def test_the_moving_average_is_the_mean_of_all_rewards_so_far():
+    started, totals, real = session("reinforce_average", steps=3, beta=0.0, group_size=1, prompts_per_step=8), [], None
+    real = online.learn_numbers
+
+    def seen(session, rollout, kl):
+        assert rollout.past_rewards.tolist() == pytest.approx([sum(totals) / len(totals) if totals else 0.0] * 8)
+        expected = (rollout.rewards - rollout.past_rewards)[:, None] * rollout.completion_mask
+        assert torch.equal(rollout.advantages, expected)
+        totals.extend(rollout.rewards.tolist())
+        return real(session, rollout, kl)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(online, "learn_numbers", seen)
+        records(started)
+    assert started.past_count == len(totals) == 24
+    assert started.past_rewards == pytest.approx(sum(totals) / 24)
+
+
+def test_beta_follows_its_target():
+    """Below its target β falls, above it β rises: it is logged as it was in force."""
+    for target, sign in ((1e-6, 1), (5.0, -1)):
+        knobs = {"beta": 0.1, "adaptive_kl_target": target, "adaptive_kl_horizon": 32.0, "learning_rate": 0.01}
+        got = [record.metrics["beta"] for record in trained(steps=4, **knobs)[1]]
+        assert got[0] == 0.1 and sign * (got[-1] - got[1]) > 0
+    assert "beta" not in trained()[1][0].metrics
+
+
+def test_the_moved_beta_is_the_one_in_the_loss():
+    started = session("grpo", beta=0.5, adaptive_kl_target=0.1)
+    shake(started.policy)
+    rollout = credit(started.knobs, collect(started).rollout)
+    started.kl_factor = 2.0
+    doubled = gradient_of(started, rollout)
+    started.knobs |= {"beta": 1.0, "adaptive_kl_target": 0.0}
+    assert torch.equal(gradient_of(started, rollout), doubled)
+
+
+# ---------------------------------------------------------------------------- rewards and advantages
+
+def test_two_named_rewards():
+    problems = [Problem("a=", "abc")] * 4
+    completions = Completions(torch.zeros(4, 1), torch.ones(4, 1) > 0, torch.tensor([False, False, True, False]))
+    got = correct_and_format(Letters(), problems, ["abz", "ab", "abc", "zzz"], completions, 2.0, 0.5)
+    assert got.parts["format"].tolist() == [1, 0, 0, 1]
+    assert got.parts["correct"].tolist() == [0.25, 0.25, 0.375, 0]
+    assert got.total.tolist() == [1.0, 0.5, 0.75, 0.5] and got.weights == {"correct": 2.0, "format": 0.5}
+
+
+def test_gdpo_logs_its_rewards_and_weighs_them():
+    metrics = trained("gdpo", prompts_per_step=8)[1][0].metrics
+    assert {"reward/correct", "reward/format"} <= set(metrics)
+    found = []
+    for weight in (0.0, 5.0):
+        started = session("gdpo", prompts_per_step=8, format_weight=weight)
+        rollout = collect(started).rollout
+        torch.manual_seed(0)
+        parts = torch.rand_like(rollout.reward_parts)
+        found.append(credit(started.knobs, replace(rollout, reward_parts=parts)).advantages)
+    assert not torch.allclose(*found)
+
+
+@pytest.mark.parametrize("knobs, named", [
+    ({"shaping": "length_cost"}, "set shaping to none"), ({"kl_placement": "reward"}, "set kl_placement to loss")])
+def test_what_gdpo_would_not_look_at_is_refused(knobs, named):
+    with pytest.raises(LabError, match=named):
+        session("gdpo", **knobs)
+
+
+def test_an_advantage_of_1_cannot_be_normalised():
+    with pytest.raises(LabError, match="set normalisation to none"):
+        session("reinforce", advantage="one", normalisation="tokens")
+
+
+@pytest.mark.parametrize("normalisation", choices.NORMALISATION.names)
+def test_advantages_are_normalised_over_what_counts(normalisation):
+    started = session("rloo", normalisation=normalisation, prompts_per_step=8)
+    rollout = ragged(collect(started).rollout)
+    kept = torch.arange(len(rollout.ids)) % 3 > 0
+    rewards = rollout.rewards.clone()
+    rewards[4] = torch.nan
+    got = credit(started.knobs, replace(rollout, kept=kept, rewards=rewards))
+    by_row = got.advantages[:, 0][kept & ~rewards.isnan()]
+    assert not got.advantages[~kept].any() and not got.advantages[4].any()
+    tokens = got.advantages[got.counted & ~rewards.isnan()[:, None]]
+    if normalisation == "none":
+        assert by_row.std() != pytest.approx(1, abs=1e-2)
+    else:
+        values = by_row if normalisation == "sequences" else tokens
+        assert values.mean() == pytest.approx(0, abs=1e-5) and values.std() == pytest.approx(1, abs=1e-3)
+
+
+def test_rewards_of_tokens_are_whitened_and_keep_their_mean():
+    started = session("ppo", whiten_rewards=True, whiten_advantages=False, gae_lambda=0.0, gamma=0.0)
+    rollout = ragged(collect(started).rollout)
+    zero = replace(rollout, old_values=torch.zeros_like(rollout.old_values))
+    plain = credit(started.knobs | {"whiten_rewards": False}, zero).advantages[rollout.completion_mask]
+    white = credit(started.knobs, zero).advantages[rollout.completion_mask]
+    assert white.std() == pytest.approx(1, abs=1e-3) and white.mean() == pytest.approx(plain.mean().item(), abs=1e-5)
+
+
+def test_shares_of_the_clip_are_of_sequences_where_the_ratio_is():
+    started = session("gspo", prompts_per_step=4)
+    rollout = credit(started.knobs, ragged(collect(started).rollout))
+    ratio = torch.ones_like(rollout.old_logprobs)
+    ratio[0] = 9.0
+    rollout = replace(rollout, advantages=rollout.advantages.abs() + rollout.completion_mask)
+    got = objective.measures(started.knobs, rollout, rollout.old_logprobs, ratio, torch.zeros_like(ratio))
+    assert got["clip_frac/high"] == pytest.approx(1 / len(ratio))
+
+
+def test_the_kl_of_tokens_is_not_that_of_completions():
+    """Two tokens of two kinds, the second after the first: ratio × k3 by tokens leaves out what the first does to the
+    KL of the second; with the ratio of the sequence it does not."""
+    first, second, other = (torch.tensor(value, dtype=torch.float64) for value in (
+        [0.3, -0.2], [[0.5, -1.0], [1.5, 0.1]], [[-0.7, 0.4], [0.2, -0.9]]))
+    first.requires_grad_()
+    reference = torch.zeros(2, dtype=torch.float64).log_softmax(0)
+    one, two, two_ref = first.log_softmax(0), second.log_softmax(1), other.log_softmax(1)
+    rows = [(a, b) for a in range(2) for b in range(2)]
+    logprobs = torch.stack([torch.stack([one[a], two[a, b]]) for a, b in rows])
+    ref = torch.stack([torch.stack([reference[a], two_ref[a, b]]) for a, b in rows])
+    chance, own = logprobs.sum(1).exp().detach()[:, None], logprobs - logprobs.detach()
+    exact = torch.autograd.grad((logprobs.sum(1).exp() * k1(logprobs, ref).sum(1)).sum(), first, retain_graph=True)[0]
+    by_token, by_sequence = (torch.autograd.grad((chance * ratio_k3(logprobs, ref, ratio)).sum(), first,
+                                                 retain_graph=True)[0]
+                             for ratio in (own.exp(), own.sum(1, keepdim=True).exp().expand_as(own)))
+    torch.testing.assert_close(by_sequence, exact)
+    assert (by_token - exact).norm() > 0.1 * exact.norm()

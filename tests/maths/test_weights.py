@@ -1,0 +1,40 @@
+"""What the policy's term of a token is multiplied with, by hand; TRL's losses with them are in the golden tests."""
+
+from __future__ import annotations
+
+from math import log
+
+import torch
+
+from labcore.maths import weights
+
+MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
+ENTROPY = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 9.0, 9.0]], dtype=torch.float64)
+
+
+def test_the_tokens_of_highest_entropy_by_hand(close):
+    """Six count: the quantile 0.6 of 0.1 … 0.6 is 0.4."""
+    floor = weights.entropy_floor(ENTROPY, MASK, 0.4)
+    close(floor, 0.4, torch.float32)
+    kept = weights.high_entropy(ENTROPY, floor - 1e-6)
+    assert (kept * MASK).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0]] and kept.dtype == torch.float64
+    assert weights.entropy_floor(ENTROPY, MASK, 1.0) == ENTROPY.float()[0, 0]
+
+
+def test_bad_completions_far_from_the_policy_are_left_out():
+    old = torch.zeros(4, 4, dtype=torch.float64)
+    logprobs = torch.tensor([[-0.4, -0.2, 7, 7], [-0.4, -0.2, 7, 7], [-0.2, -0.2, 7, 7], [0.9, 0.9, 7, 7]],
+                            dtype=torch.float64)
+    mask = torch.tensor([[True, True, False, False]] * 4)
+    advantages = torch.tensor([[1.0], [-1.0], [-1.0], [-1.0]], dtype=torch.float64).expand(4, 4)
+    kept = weights.near_policy(logprobs, old, advantages, mask, off_policy_threshold=0.25)
+    assert kept[:, 0].tolist() == [1, 0, 1, 1]  # good; 0.3 away; 0.2 away; likelier than before
+    assert weights.near_policy(logprobs, old, advantages, mask, 0.35).all()
+
+
+def test_truncated_importance_by_hand(close):
+    old = torch.tensor([[log(0.5), log(0.2), log(0.9), 3.0]], dtype=torch.float64)
+    sampler = torch.tensor([[log(0.25), log(0.4), log(0.1), -3.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, True, False]])
+    close(weights.truncated_importance(old, sampler, mask, 5.0), [[2, 0.5, 5, 1]])
+    assert weights.truncated_importance(old, old, mask, 5.0).eq(1).all()
