@@ -38,7 +38,9 @@ function marksOf(chart, panel, range) {
 function layoutOf(chart, panel) {
   const { ink, line, ground } = chart.theme;
   const form = panel.form ?? chart.form;
-  const axis = { tickfont: { size: 12 }, zeroline: false, linecolor: line, tickcolor: line };
+  // to find out which tick labels reach over the edge, Plotly would lay the whole page out anew for each of them
+  const axis = { tickfont: { size: 12 }, zeroline: false, linecolor: line, tickcolor: line,
+    ticklabeloverflow: "allow" };
   const width = panel.plot.clientWidth || 400;
   panel.room = panel.endings ? roomOf(panel.endings, width)
     : panel.ends && width > 560 && panel.names ? Math.min(130, width * 0.17) : 0;
