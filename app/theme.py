@@ -71,6 +71,7 @@ sub,sup{line-height:0}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
 @media (max-width:640px){.st-key-compare_head{min-height:233px}}
 .st-key-doctor{height:30px;max-height:30px;margin:-7px 0 -9px;flex-wrap:nowrap;font-size:15px}
+.st-key-no_doctor{display:none}
 .st-key-doctor>*{min-width:0}
 .st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
 .rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}

@@ -1,6 +1,6 @@
 """The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and what mends it as a button.
 
-Its place is kept where nothing is wrong, so that nothing below it moves.
+A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Remedy:
 def show(run: RunRow, feed: Feed, at: int | None, steered: bool) -> None:
     """What holds at step `at` (None: the newest). `steered`: the knobs beside it are those of this run."""
     found = doctor.holding(feed.events, at)
-    with st.container(key="doctor", horizontal=True, vertical_alignment="center", gap="small"):
+    ever = any(event.kind == doctor.EVENT for event in feed.events)
+    with st.container(key="doctor" if ever else "no_doctor", horizontal=True, vertical_alignment="center", gap="small"):
         st.html(line([finding for _, finding in found]))
         if not found:
             return
