@@ -119,14 +119,14 @@ def captions(test) -> str:
 def test_a_knob_that_cannot_act_says_so_beside_it_and_only_while_it_is_so(page, lab):
     hint = "Cannot act: one update per batch"
     test = page("llm", updates_per_batch="1")
-    assert captions(test).count(hint) == 2, "one for each side of the clip"
+    assert captions(test).count(hint) == 5, "each side of the clip, and three switches that bound the ratio"
     assert "Cannot act: the reward shaping is none" in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
     test = page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2}))
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
-    assert captions(test).count(hint) == 2, "in a run it follows the live value"
+    assert captions(test).count(hint) == 5, "in a run it follows the live value"
 
 
 def move(test, knob: str, value: float) -> None:
