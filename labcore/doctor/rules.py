@@ -51,7 +51,7 @@ RULES = (
     Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
         "sampling/logp_difference", "ratio/max")),
     Rule("displacement", "warning", ("logps/chosen", "logps/rejected"), _WARM_UP, completions.displacement, _SUCCESS),
-    Rule("critic_lags", "warning", ("explained_variance",), 30, updates.critic_lags, _SUCCESS),
+    Rule("critic_lags", "warning", ("explained_variance",), 30, updates.critic_lags, (*_SUCCESS, "episode_return")),
     Rule("truncation", "warning", ("completions/truncated_frac",), _WARM_UP, completions.truncation,
          ("mean_token_accuracy",)),
     Rule("length_bias", "warning", ("completions/mean_length",), 30, completions.length_bias, _SUCCESS),

@@ -24,6 +24,7 @@ STEP_KL = 0.15
 KL_FAR = 1.0
 KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer small (nats/token)
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
+BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
 ENOUGH = 20  # rows without a clipped token before it is taken for one update per batch
 LOSS_ZERO = 0.01  # of the gradient's norm
 GRADIENT_LIVES = 0.01
@@ -138,16 +139,25 @@ def kl_runaway(patient: Patient) -> Finding | None:
 
 
 def critic_lags(patient: Patient) -> Finding | None:
-    """The critic predicts returns worse than a constant would. Once nearly all answers are right, returns hardly vary
-    and there is little to explain."""
+    """The critic predicts returns worse than a constant would. Once nearly all answers are right, or every episode goes
+    as well as the best did, returns hardly vary and there is little to explain."""
     found = patient["explained_variance"].median()
-    if patient.solved:
+    if patient.solved or _at_its_best(patient):
         return None
     if not (found < CRITIC or (patient.held and found < 0.1)):
         return None
     return Finding("The critic lags behind", f"explained variance {number(found)} in "
                    f"{patient.when('explained_variance')}: below 0 a constant guess is better", "A higher learning "
                    "rate of the critic, or a lower one of the policy.", **patient.scaled("critic_learning_rate", 3))
+
+
+def _at_its_best(patient: Patient) -> bool:
+    """Whether episodes go about as well as they ever did."""
+    if "episode_return" not in patient or not patient["episode_return"].blocks:
+        return False
+    returns = patient["episode_return"]
+    _, best = returns.peak()
+    return returns.mean() >= best - BEST_WITHIN * abs(best)
 
 
 def precision_mismatch(patient: Patient) -> Finding | None:

@@ -119,6 +119,13 @@ def every_knob() -> dict[str, Knob]:
     return found
 
 
+def _named(keys: Sequence[str], most: int = 4) -> str:
+    """The keys as alternatives; of many the first ones, and how many there are."""
+    if len(keys) <= most:
+        return " or ".join(keys)
+    return f"{', '.join(keys[:most - 1])} or another of the {len(keys)} algorithms that can"
+
+
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
@@ -132,7 +139,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     if not row.learns(task_row):
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
-                       f"use {' or '.join(fitting)}, or another task.")
+                       f"use {_named(fitting)}, or another task.")
     known = {knob.key: knob for knob in knobs_of(row, task_row)}
     given = dict(knobs or {})
     for key in given:

@@ -39,6 +39,8 @@ def test_values_are_read_as_they_are_written():
 def test_every_knob_has_values_to_start_from_with_its_default_among_them(kind):
     for row in kinds.kind(kind).algorithms.values():
         for each in knobs_of(row, kinds.task(kinds.kind(kind).task, kind)):
+            if each.type is str and not each.choices:  # free text: the form does not offer it
+                continue
             values = planning.suggested(each)
             assert [each.check(value) for value in values] == values == planning.values_in(
                 each, planning.written(values)) or each.type is str

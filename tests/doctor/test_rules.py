@@ -270,6 +270,16 @@ def test_a_critic_that_is_barely_better_than_a_constant_is_not_yet_well():
     assert "critic_lags" not in found(spec_of("ppo"), lambda at: row(at, 0.2), 120)
 
 
+@pytest.mark.parametrize("best, now, lags", [
+    (500, 460, False), (500, 440, True), (-100, -108, False), (-100, -120, True)])
+def test_a_critic_has_little_to_explain_where_episodes_go_as_well_as_ever(best: float, now: float, lags: bool):
+    def row(at: int) -> Row:
+        return {"explained_variance": -1.0, "episode_return": best if at <= 40 else now}
+
+    spec = make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1")
+    assert ("critic_lags" in found(spec, row, 120)) == lags
+
+
 def test_of_metrics_of_another_tool_it_is_said_what_they_show():
     never = flat(**{"clip_frac/region": 0.0, "loss": 0.001})
     assert set(found(None, never)) == {"clip_cannot_act", "loss_is_zero"}

@@ -92,7 +92,7 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
     ({"kind": "cartpole", "algorithm_key": "dqn", "task_key": "Cartpole-v1"}, ["did you mean 'CartPole-v1'"]),
     ({"algorithm_key": "grpoo"}, ["algorithm 'grpoo'", "did you mean 'grpo'"]),
     ({"task_key": "sorts"}, ["task 'sorts'", "did you mean 'sort'"]),
-    ({"task_key": "preferences"}, ["GRPO cannot learn", "'preferences'", "use dpo or sft"]),
+    ({"task_key": "preferences"}, ["GRPO cannot learn", "'preferences'", "use dpo, ipo, cdpo or another of the"]),
     ({"device": "gpu"}, ["device 'gpu'", "cpu"]),
     ({"seed": -1}, ["seed must be a whole number from 0"]),
     ({"seed": True}, ["seed must be a whole number"]),
