@@ -10,7 +10,25 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two cores are shared by all tests
 
+try:
+    from xdist.scheduler import LoadFileScheduling
+except ImportError:  # one process needs no schedule
+    LoadFileScheduling = object
+
 gc.disable()  # some seven thousand tests are collected, and torch and Streamlit imported, of which nothing is garbage
+
+
+class OneBrowser(LoadFileScheduling):
+    """A file is tested by one process, and so are all browser tests: a page, its server and its run keep more than a
+    core busy, and two of them would wait for each other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowser | None:
+    return OneBrowser(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish():
