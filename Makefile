@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Compiled modules are kept: the tests start some hundred processes. pip compiles none, as most are never imported.
+# Compiled modules are kept: the tests start some hundred processes. pip compiles none, as most are never imported; what
+# the lab imports is compiled once it is installed, not while someone waits for a first run.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
@@ -31,6 +32,7 @@ $(VENV)/run.stamp: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing what requirements.txt pins into $(VENV): a minute or two."
 	$(PIP) -r requirements.txt
+	$(BIN)/python -c 'import streamlit.web.bootstrap, gymnasium, pandas, plotly, labcore.llm.session, labcore.deep.session'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
