@@ -32,7 +32,8 @@ $(VENV)/run.stamp: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing what requirements.txt pins into $(VENV): a minute or two."
 	$(PIP) -r requirements.txt
-	$(BIN)/python -c 'import streamlit.web.bootstrap, gymnasium, pandas, plotly, labcore.llm.session, labcore.deep.session'
+	$(BIN)/python -m compileall -q app labcore pages
+	$(BIN)/python -c 'import streamlit.web.bootstrap, pandas, plotly, labcore.workers.supervisor as s; list(map(__import__, s.PRELOAD))'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
