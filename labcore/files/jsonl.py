@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from labcore.errors import LabError
 
 LIMIT = 64 * 2**20  # bytes
-MOST_TOLD = 3  # lines whose fault is told
+MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Fields = tuple[str | tuple[str, ...], ...]
 Row = TypeVar("Row")
@@ -40,7 +40,7 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
             rows.append(read(_object(path, index, raw, last=index == len(lines)), index))
         except LabError as error:
             bad += 1
-            if bad <= MOST_TOLD:
+            if bad <= MOST_NAMED:
                 faults[index] = str(error)
             if bad == HOPELESS and not rows:
                 break
@@ -57,9 +57,9 @@ def _unusable(name: str, faults: dict[int, str], bad: int, good: int) -> str:
         return faults[first]
     if bad == 1:
         return f"{faults[first]} {_other_lines(good)} can be used."
-    told = " ".join(fault.replace(f" of {name}", "", 1) for fault in faults.values())
+    named = " ".join(fault.replace(f" of {name}", "", 1) for fault in faults.values())
     more = f" And {bad - len(faults):,} more." if bad > len(faults) else ""
-    return f"{bad:,} of {bad + good:,} lines of {name} cannot be used, the first is line {first:,}. {told}{more}"
+    return f"{bad:,} of {bad + good:,} lines of {name} cannot be used, the first is line {first:,}. {named}{more}"
 
 
 def _other_lines(count: int) -> str:

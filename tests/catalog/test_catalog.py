@@ -8,14 +8,13 @@ import math
 import re
 from dataclasses import asdict
 from functools import partial
-from inspect import signature
 from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, KL_PLACEMENTS, NO_LOSS, PREFERENCE_LOSS
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, NO_LOSS, PREFERENCE_LOSS
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -25,8 +24,6 @@ from labcore.catalog.metrics import METRICS, PANELS, metric
 from labcore.catalog.switched import SWITCHED
 from labcore.envs.gym_world import describe
 from labcore.errors import LabError
-from labcore.llm.probes import view
-from labcore.maths.call import member
 from labcore.spec.run_spec import RunSpec, knobs_of, make
 from tests.llm.tools import SOMETIMES as NOT_IN_ALL
 from tests.llm.tools import records, session
@@ -287,57 +284,6 @@ def test_the_live_knobs_stand_in_the_equation(key, name):
 def stands(symbol: str, row: Algorithm) -> bool:
     """Whether the letter itself is in the equation: α_V is no α."""
     return re.search(re.escape(symbol) + r"(?![A-Za-z_])", row.latex) is not None
-
-
-# ---------------------------------------------------------------------------- choices
-
-# Knobs of a choice that the step reads, not its function.
-OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
-               "reward_model": {"reward_model"}}
-MEMBERS = [(family, choice) for family in FAMILIES for choice in family.members]
-
-
-@pytest.mark.parametrize("family, choice", MEMBERS, ids=[f"{f.key}-{c.key}" for f, c in MEMBERS])
-def test_a_choice_names_a_function_and_the_knobs_it_asks_for(family, choice):
-    function = member(family, choice.key)
-    assert function.__name__ == choice.key and function.__doc__
-    assert choice.label and choice.latex.count("{") == choice.latex.count("}")
-    rows = [row for row in ALGORITHMS.values() if any(knob.key == family.key for knob in row.knobs)]
-    asked = set(signature(function).parameters) & {knob.key for row in rows for knob in row.knobs}
-    everywhere = set.intersection(*({knob.key for knob in row.knobs} for row in rows))
-    assert asked - everywhere <= set(choice.needs) <= asked | OF_THE_STEP.get(choice.key, set())
-
-
-# Rows of preferences that hold the same and get their pairs alike differ by their loss alone: it is mixed into one.
-LIKE = {row.key: (row.models, row.knob("pairs").default) for row in ALGORITHMS.values() if row.loop == "preference"}
-MIXED = [row for row in ALGORITHMS.values()
-         if row.key == next((key for key, like in LIKE.items() if like == LIKE.get(row.key)), row.key)]
-# All defaults of a row are the row itself, which is tried once, with its first choice.
-MIXES = [(row.key, knob.key, choice) for row in MIXED
-         for place, knob in enumerate(knob for knob in row.knobs if knob.key in FAMILY or knob.key == "kl_placement")
-         for choice in knob.choices if choice != knob.default or place == 0]
-
-
-@pytest.mark.parametrize("row, knob, choice", MIXES)
-def test_a_mix_of_ones_own_runs_or_is_refused_in_words(row, knob, choice, monkeypatch):
-    monkeypatch.setattr(view, "line_due", lambda step: False)
-    given = {"prompts_per_step": 2, "group_size": 2} if ALGORITHMS[row].loop == "online" else {}
-    if choice == "not_truncated":
-        given |= {"prompts_per_step": 4, "max_new_tokens": 40}  # random weights seldom end within six tokens
-    if choice == "order_only":
-        given = {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 2}  # and seldom write six in order
-    try:
-        started = session(row, steps=1, **given, **{knob: choice})
-    except LabError as error:
-        assert knob in str(error) or FAMILY[knob].label in str(error) or "surrogate" in str(error)
-        assert choice != algorithm(row).knob(knob).default
-        return
-    (record,) = records(started)
-    assert math.isfinite(record.metrics["loss"]) and record.metrics["grad_norm"] > 0
-
-
-def test_placements_of_the_kl():
-    assert set(KL_PLACEMENTS) == {"reward", "loss", "off"}
 
 
 # ---------------------------------------------------------------------------- metrics, panels, tasks, models

@@ -263,5 +263,5 @@ SFT = (
 
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is.
 SFT_LOSS = Knob(
-    "sft_loss", "SFT loss", "nll", "What a token of the answer costs: its surprise, or that times its own probability.",
+    "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True)
