@@ -100,8 +100,9 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
            r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
            r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
            needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
-    Choice("geometric_clip", "geometric mean of token ratios, each clipped by its logarithm",
-           r"\Big(\prod_t \operatorname{clip}(\rho_t, e^{-\varepsilon_{low}}, e^{\varepsilon_{high}})\Big)^{1/T}\hat A",
+    Choice("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
+           r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A,\ \rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ "
+           r"\text{if}\ \hat A > 0\ \text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})",
            needs_ratio=True, cut="geometric_cut", needs=("clip_low", "clip_high")),
     Choice("detached_weight", "capped ratio as a fixed weight of the log-probability",
            r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,

@@ -217,7 +217,8 @@ PREFERENCE = (
          "exponential loss. Higher: a smooth mixture. Lower: a sudden change.", "next batch", 1e-3, 10.0, (0.02, 0.5),
          r"\tau_w", scale="log", advanced=True),
     Knob("target_margin", "Target margin", 0.5, "By how much the chosen side has to win. Higher: separates the pairs "
-         "more strongly. Lower: is content with less.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True),
+         "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma",
+         advanced=True),
     Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
          "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",
          advanced=True),
