@@ -42,6 +42,7 @@ PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0]
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
 ENDING = (signal.SIGTERM, signal.SIGINT)
 END_SECONDS = GRACE_SECONDS + 2
+YIELDING = 5  # niceness of a worker: what trains gives way to the page that shows it, or its first chart waits
 
 
 class Supervisor(ABC):
@@ -205,6 +206,7 @@ class Forking(Supervisor):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.setsid()
+            os.nice(YIELDING)
             with _log(log_path) as log, open(os.devnull) as nothing:
                 os.dup2(nothing.fileno(), self._stdin)
                 os.dup2(log.fileno(), sys.stdout.fileno())
