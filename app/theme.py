@@ -61,8 +61,8 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
-body:has(:is(.st-key-bar,.st-key-compare_runs,.st-key-runs_top,.st-key-playground_top):hover)
-  :has(>.stTooltipContent){translate:0 calc(100% + 52px)}
+body:has(.st-key-bar:hover,.st-key-compare_runs:hover,.st-key-runs_top:hover,.st-key-playground_top:hover)
+  [role=tooltip]{translate:0 calc(100% + 52px)}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
 sub,sup{line-height:0}
