@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from inspect import signature
+from itertools import combinations
 
 import pytest
 
@@ -33,17 +35,24 @@ def test_a_choice_names_a_function_and_the_knobs_it_asks_for(family, choice):
     assert asked - everywhere <= set(choice.needs) <= asked | OF_THE_STEP.get(choice.key, set())
 
 
-# Rows of preferences that hold the same and get their pairs alike differ by their loss alone: it is mixed into one.
-LIKE = {row.key: (row.models, row.knob("pairs").default) for row in ALGORITHMS.values() if row.loop == "preference"}
-MIXED = [row for row in ALGORITHMS.values()
-         if row.key == next((key for key, like in LIKE.items() if like == LIKE.get(row.key)), row.key)]
-# All defaults of a row are the row itself, which is tried once, with its first choice.
-MIXES = [(row.key, knob.key, choice) for row in MIXED
-         for place, knob in enumerate(knob for knob in row.knobs if knob.key in FAMILY or knob.key == "kl_placement")
-         for choice in knob.choices if choice != knob.default or place == 0]
+def brought_together(row, knob, choice) -> set[tuple]:
+    """Each two choices that stand side by side where `row` has `choice` for `knob`, with the networks it holds."""
+    chosen = {each.key: each.default for each in row.knobs if each.key in (*FAMILY, "kl_placement")} | {knob: choice}
+    return {(row.loop, row.models, *two) for two in combinations(sorted(chosen.items()), 2)}
 
 
-@pytest.mark.parametrize("row, knob, choice", MIXES)
+def mixes() -> Iterator[tuple[str, str, str]]:
+    """(row, knob, choice) until any two choices that can be one mix were in one; more would only repeat them."""
+    seen: set[tuple] = set()
+    for row in ALGORITHMS.values():
+        for knob in row.knobs:
+            for choice in knob.choices if knob.key in (*FAMILY, "kl_placement") else ():
+                if not (together := brought_together(row, knob.key, choice)) <= seen:
+                    seen |= together
+                    yield row.key, knob.key, choice
+
+
+@pytest.mark.parametrize("row, knob, choice", list(mixes()))
 def test_a_mix_of_ones_own_runs_or_is_refused_in_words(row, knob, choice, monkeypatch):
     monkeypatch.setattr(view, "line_due", lambda step: False)
     given = {"prompts_per_step": 2, "group_size": 2} if ALGORITHMS[row].loop == "online" else {}

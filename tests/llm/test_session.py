@@ -18,9 +18,9 @@ from labcore.errors import LabError
 from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.session import LlmSession
-from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, weights
+from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, unlike, weights
 
-ALGORITHMS = list(TABLE)
+ALGORITHMS = unlike(TABLE.values())
 STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
+from inspect import signature
 from unittest.mock import patch
 
 import torch
@@ -18,10 +20,13 @@ from transformers import (
     Qwen2Config,
 )
 
+from labcore.catalog import choices
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.llm.batch import Prompts
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
+from labcore.maths.call import member
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.tasks.task import Problem, Score
@@ -105,6 +110,19 @@ SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch":
          "sft": {"sequences_per_step": 8},
          "reward_model": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4, "eval_pairs": 8},
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
+
+
+def unlike(rows: Iterable[Algorithm]) -> list[str]:
+    """The first row of each sort that holds another state: rows apart by pure functions are saved and resumed alike."""
+    def state(row: Algorithm) -> tuple:
+        given = {knob.key: knob.default for knob in row.knobs}
+        if "advantage" not in given:
+            return row.loop, row.models, given.get("pairs")
+        advantage = choices.ADVANTAGE[given["advantage"]]
+        past = "past_rewards" in signature(member(choices.ADVANTAGE, advantage.key)).parameters
+        refills = choices.SELECTION[given["selection"]].refills
+        return row.loop, row.models, advantage.critic, advantage.rollouts, past, refills
+    return [row.key for row in {state(row): row for row in reversed([*rows])}.values()]
 
 
 def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, **knobs):
