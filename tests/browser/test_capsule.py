@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from labcore.cli.main import main
+from tests.browser.conftest import Server
 
 SLOW = 60_000
 
 
-def labcore(home, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "labcore", *arguments], cwd=ROOT, capture_output=True, text=True,
-                          env={**os.environ, "RL_LAB_HOME": str(home)}, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def labcore(monkeypatch, capsys):
+    """labcore(home, "runs", "--json") is what the command prints: its own process would only import torch once more."""
+    def said(home: Path, *arguments: str) -> str:
+        monkeypatch.setenv("RL_LAB_HOME", str(home))
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        assert status == 0, err
+        return out
+    return said
 
 
-def test_a_capsule_goes_out_is_replayed_and_comes_back(server: Server, page: Page, tmp_path):
+def test_a_capsule_goes_out_is_replayed_and_comes_back(server: Server, page: Page, labcore, tmp_path):
     told = labcore(server.home, "run", "--kind", "maze", "--algorithm", "sarsa", "--steps", "20", "--json")
     run_id = json.loads(told)["run"]
     page.goto(f"{server.url}/maze?run={run_id}")
