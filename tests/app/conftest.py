@@ -1,9 +1,11 @@
 """A lab in a temporary folder, without processes: pages are run in this one by AppTest."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 import app.lab
@@ -36,6 +38,14 @@ class FakeLauncher:
 
     def close(self):
         pass
+
+
+@pytest.fixture(autouse=True, scope="session")
+def packages_searched_once():
+    """Every AppTest searches all installed packages for components, which takes longer than the page itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
 
 
 @pytest.fixture
