@@ -52,4 +52,5 @@ def lab_home(labs, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(home))
     for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home
