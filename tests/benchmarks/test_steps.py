@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import grpo_step, ppo_step, turns
 from benchmarks.turns import Times
+from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 
 
@@ -53,6 +54,7 @@ def test_ours_alone_takes_its_turns_and_needs_nothing(benchmark, monkeypatch, ca
     monkeypatch.setattr(turns, "_spawn", lambda: forked)
     asked = ["--contenders", "lab-fp32", "lab-bf16", "--sizes", "0.8", "--rounds", "1", "--steps", "1"]
     monkeypatch.setattr(turns, "WARM_UP", 1)
+    monkeypatch.setitem(turns.SIZES, "0.8", MODELS["tiny"])  # as the parent writes the weights, so the children are
     assert benchmark.main(asked) == 0
     printed = capsys.readouterr().out
     assert "lab-fp32" in printed and "times faster than lab-fp32" in printed
