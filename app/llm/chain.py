@@ -1,0 +1,95 @@
+"""RLHF as a chain of runs: which SFT base, reward model and RL run belong together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labcore.catalog import choices
+from labcore.catalog.knob import Value
+from labcore.spec import model_names
+from labcore.spec.run_spec import RunSpec, base_spec, default_threads, knobs_of, make
+from labcore.store.rows import RunRow
+
+SFT, REWARD_MODEL, RL = "sft", "reward_model", "rl"
+STARTS = ("ppo", "grpo", "rloo")  # what can be started against a reward model by one click
+_SHARED = ("sft_steps", "sft_target", "dtype")  # knobs by which two runs start from the same base
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The three stages; None where a stage has no run yet. `here` is the stage of the run that is open, or ""."""
+
+    sft: RunRow | None
+    reward_model: RunRow | None
+    rl: RunRow | None
+    here: str = ""
+
+
+def stage(spec: RunSpec) -> str:
+    """Which stage a run is; "" of one that is none, such as RL on the task's own score."""
+    if spec.row.loop in (SFT, REWARD_MODEL):
+        return spec.row.loop
+    return RL if scorer(spec) else ""
+
+
+def scorer(spec: RunSpec) -> str:
+    """The run whose reward model gives the rewards of `spec`; "" where none does."""
+    source = spec.knobs.get("reward_source")
+    if source is None or not choices.REWARD[str(source)].scorer:
+        return ""
+    found = model_names.read(str(spec.knobs["reward_model"]))
+    return found.run if found else ""
+
+
+def find(spec: RunSpec, run: RunRow | None, recent: Sequence[RunRow]) -> Chain:
+    """The chain of the open `run`, or where there is none, of what would start with `spec`.
+
+    `recent` are the runs to look among, newest first: an RL run leads to its own reward model, a reward model to the
+    newest RL run against it, all else to the newest of the same task and model.
+    """
+    here = stage(run.spec) if run else ""
+    scored = scorer(spec)
+    model = run if run and here == REWARD_MODEL else _first(
+        each for each in recent
+        if (each.id == scored if scored else stage(each.spec) == REWARD_MODEL and _alike(each.spec, spec)))
+    rl = run if here == RL else model and _first(each for each in recent if scorer(each.spec) == model.id)
+    return Chain(run if run and here == SFT else _base(spec, run, model, recent), model, rl, here)
+
+
+def _base(spec: RunSpec, run: RunRow | None, model: RunRow | None, recent: Iterable[RunRow]) -> RunRow | None:
+    """The SFT run that made the base: the one that the run names, else the one with its very settings."""
+    named = {each.base for each in (run, model) if each and each.base}
+    wanted = base_spec(spec)
+    return _first(each for each in recent if each.id in named or each.spec == wanted)
+
+
+def _alike(one: RunSpec, other: RunSpec) -> bool:
+    return (one.task, one.model, one.data) == (other.task, other.model, other.data)
+
+
+def _first(runs: Iterable[RunRow]) -> RunRow | None:
+    return next(iter(runs), None)
+
+
+# ---- what is started ---------------------------------------------------------------------------------------------
+
+
+def reward_model_spec(spec: RunSpec) -> RunSpec:
+    """A reward model for the task and the base of `spec`, all else at its defaults. Raises LabError as `make`."""
+    return _like(spec, REWARD_MODEL, {})
+
+
+def rl_spec(reward_model: RunRow, algorithm: str) -> RunSpec:
+    """RL against a reward model, from the base that it was made of. Raises LabError where it has no checkpoint yet."""
+    return _like(reward_model.spec, algorithm, {"reward_source": "reward_model", "reward_model": reward_model.id})
+
+
+def _like(spec: RunSpec, algorithm: str, more: dict[str, Value]) -> RunSpec:
+    """A run of another algorithm on the same task, base and seed."""
+    row = spec.kind_row.algorithms[algorithm]
+    task = {knob.key for knob in spec.task_row.knobs}
+    known = {knob.key for knob in knobs_of(row, spec.task_row)}
+    shared = {key: value for key, value in spec.knobs.items() if key in known and (key in task or key in _SHARED)}
+    return make(kind=spec.kind, algorithm_key=algorithm, task_key=spec.task, model=spec.model, knobs=shared | more,
+                seed=spec.seed, threads=default_threads(spec.model), data=spec.data)

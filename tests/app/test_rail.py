@@ -1,0 +1,113 @@
+"""The rail of RLHF: which runs belong together, what their stations say, and what a click starts."""
+
+import pytest
+
+from app.llm import chain, rail
+from app.llm.chain import REWARD_MODEL, RL, SFT
+from labcore.files.atomic import write_text
+from labcore.files.paths import run_folder
+from labcore.spec.record import Record
+from labcore.spec.run_spec import base_spec, make
+
+METRICS = {SFT: {"exact_match": 0.9, "loss": 0.4}, REWARD_MODEL: {"eval_accuracy": 0.84}, RL: {
+    "reward": 2.4, "reward/gold": 0.6}}
+
+
+def trained(store, spec, state="finished"):
+    """A run with one step, and an empty checkpoint of a reward model where it is one."""
+    run_id = store.create(spec, mine=True)
+    store.set_state(run_id, "running")
+    store.append(run_id, Record(1, 10, METRICS.get(chain.stage(spec), {})), 1.0)
+    folder = run_folder(run_id)
+    write_text(folder / "spec.json", spec.to_json())
+    weights = folder / "checkpoints" / "step-000001" / "reward_model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    if state != "running":
+        store.set_state(run_id, state)
+    return store.run(run_id)
+
+
+def of(algorithm, task="reviews", **more):
+    return make(algorithm_key=algorithm, task_key=task, steps=5, **more)
+
+
+@pytest.fixture
+def model(lab):
+    return trained(lab.store, of("reward_model"))
+
+
+def against(model, algorithm="grpo"):
+    return chain.rl_spec(model, algorithm)
+
+
+def test_an_rl_run_leads_to_its_own_reward_model_and_that_to_its_newest_rl_run(lab, model):
+    sft = trained(lab.store, base_spec(model.spec))
+    first, other = trained(lab.store, against(model)), trained(lab.store, of("reward_model", seed=1))
+    second = trained(lab.store, against(model, "ppo"))
+    recent = lab.store.runs(kind="llm")
+    assert chain.find(first.spec, first, recent) == chain.Chain(sft, model, first, RL)
+    assert chain.find(model.spec, model, recent) == chain.Chain(sft, model, second, REWARD_MODEL)
+    assert chain.find(other.spec, other, recent) == chain.Chain(sft, other, None, REWARD_MODEL)
+    assert chain.find(sft.spec, sft, recent) == chain.Chain(sft, other, None, SFT), "the newest reward model"
+    assert chain.find(of("dpo"), None, recent).here == ""
+
+
+def test_what_is_started_has_the_same_base_and_the_rewards_of_that_model(lab):
+    model = trained(lab.store, of("reward_model", knobs={"label_temperature": 0.2, "sft_steps": 30}, seed=3))
+    for algorithm in chain.STARTS:
+        spec = against(model, algorithm)
+        assert base_spec(spec) == base_spec(model.spec)
+        assert spec.knobs["reward_source"] == "reward_model" and chain.scorer(spec) == model.id
+        assert spec.knobs["beta"] == 0.2 and spec.seed == 3, "the task's own, with which it does not over-optimise"
+    assert base_spec(chain.reward_model_spec(spec)) == base_spec(model.spec)
+
+
+def stations(spec, run=None, recent=()):
+    found = chain.find(spec, run, recent)
+    values = {each.id: rail.newest(each) for each in (found.sft, found.reward_model, found.rl) if each}
+    return rail.payload(spec, found, values)["stations"]
+
+
+def test_stations_say_their_number_and_what_they_wait_for(lab):
+    sft, model, rl = stations(of("grpo"))
+    assert sft["note"] == "made first, at most 400 steps" and not sft["run"]
+    assert model["starts"] == [["reward_model", "Train"]] and rl["note"] == "after the reward model"
+
+    going = trained(lab.store, of("reward_model"), "running")
+    _, model, rl = stations(going.spec, going, [going])
+    assert model["note"] == f"#{going.number} · step 1 of 5" and model["here"] and not rl["starts"]
+
+    lab.store.set_state(going.id, "finished")
+    done = lab.store.run(going.id)
+    run = trained(lab.store, against(done, "rloo"))
+    _, model, rl = stations(run.spec, run, lab.store.runs())
+    assert model["numbers"] == [["held-out accuracy", "0.84"]] and not model["here"] and not model["starts"]
+    assert rl["numbers"] == [["proxy", "2.40"], ["gold", "0.60"]] and rl["here"]
+    assert rl["note"] == f"RLOO #{run.number} · finished"
+    assert rl["starts"] == [["ppo", "PPO"], ["grpo", "GRPO"], ["rloo", "RLOO"]]
+
+
+def test_own_pairs_have_no_prompts_for_rl(lab, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n{"prompt": "d", "chosen": "e", "rejected": "f"}')
+    run = trained(lab.store, of("reward_model", "preferences", data=str(path)))
+    *_, rl = stations(run.spec, run, [run])
+    assert rl["note"] == "needs a task with prompts to answer" and not rl["starts"]
+
+
+def test_a_click_starts_the_next_stage_and_opens_it(page, lab, model, monkeypatch):
+    said = {}
+    monkeypatch.setattr(rail, "rail", lambda data, key, on_chosen: said.update(data=data, choose=on_chosen))
+    opened = []
+    monkeypatch.setattr(rail, "show_run", lambda run_id, kind: opened.append(run_id))
+    test = page("llm", run=model.id)
+    assert said["data"]["stations"][1]["here"]
+    said["choose"]({"start": "ppo"})
+    assert lab.store.run(opened[0]).spec == against(model, "ppo")
+    said["choose"]({"run": model.id})
+    assert opened[1] == model.id
+    said.clear()
+    test.session_state[rail.MOVED] = False
+    page("llm", task="sort")
+    assert not said, "a task without pairs has no rail"
