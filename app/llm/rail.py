@@ -148,4 +148,4 @@ def _without_rl(spec: RunSpec, found: Chain) -> dict[str, Any]:
     if not all(row.learns(model.spec.task_row) for row in rows):
         return {} if found.rl else {"note": "needs a task with prompts to answer"}
     starts = [[row.key, row.label] for row in rows]
-    return {"starts": starts} if found.rl else {"starts": starts, "note": "on the scores of the reward model"}
+    return {"starts": starts} if found.rl else {"starts": starts, "note": "on its scores"}

@@ -115,7 +115,8 @@ def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], 
     gold = _gold(session, pairs)
     if gold is not None and isfinite(related := correlation(sides.flatten(), gold.flatten())):
         metrics["gold_correlation"] = related
-    return metrics, {"step": session.step, "calibration": _table(calibrated), "scored": _shown(pairs, sides, gold)}
+    return metrics, {"step": session.step, "calibration": _table(calibrated), "scored": _shown(pairs, sides, gold),
+                     "held_out": _held_out(sides, gold)}
 
 
 def _model(session: LlmSession) -> Critic:
@@ -142,6 +143,12 @@ def _table(found: Calibration) -> list[dict[str, float]]:
     columns = (column.tolist() for column in (found.predicted, found.right, found.pairs))
     return [{"predicted": predicted, "right": right, "pairs": pairs}
             for predicted, right, pairs in zip(*columns, strict=True)]
+
+
+def _held_out(sides: Tensor, gold: Tensor | None) -> dict[str, list[list[float]]]:
+    """The scores of all held-out pairs, [chosen, rejected] of each, and their gold scores where the task has any."""
+    columns = {"scores": sides} | ({} if gold is None else {"gold": gold})
+    return {name: [[round(value, 4) for value in pair] for pair in column.tolist()] for name, column in columns.items()}
 
 
 def _shown(pairs: list[Pair], sides: Tensor, gold: Tensor | None) -> list[dict[str, Any]]:

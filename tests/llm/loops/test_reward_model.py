@@ -82,6 +82,10 @@ def test_what_is_measured_can_be_looked_at():
     assert all(0.5 <= row["predicted"] <= 1 and 0 <= row["right"] <= 1 for row in first.samples["calibration"])
     shown = first.samples["scored"]
     assert len(shown) == 16 and {"text", "score", "gold"} == set(shown[0]["chosen"])
+    held_out = first.samples["held_out"]
+    assert len(held_out["scores"]) == len(held_out["gold"]) == 24
+    assert held_out["gold"][0][0] == pytest.approx(shown[0]["chosen"]["gold"], abs=1e-4)
+    assert held_out["scores"][3][1] == pytest.approx(shown[3]["rejected"]["score"], abs=1e-4)
     looked, line = second.look()
     assert looked["step"] == 2 and line is None
     json.dumps(first.samples)
