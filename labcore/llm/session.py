@@ -34,9 +34,11 @@ from labcore.spec.model_names import reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks import own_reward
+from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
+PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 LEARNT = ("past_rewards", "past_count", "kl_factor")  # numbers that a run moves by itself
 
 
@@ -65,6 +67,7 @@ class LlmSession:
     updates: int = 0
     tokens: int = 0
     pairs: list[Pair] = field(default_factory=list)
+    labelled: list[Pair] = field(default_factory=list)
     past_rewards: float = 0.0
     past_count: int = 0
     kl_factor: float = 1.0
@@ -101,7 +104,7 @@ class LlmSession:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        long = [row for row in getattr(self.task, "rows", ()) if len(row.prompt.encode()) > room]
+        long = [row for row in (*getattr(self.task, "rows", ()), *self.labelled) if len(row.prompt.encode()) > room]
         for start in range(0, len(long), CHECKED_AT_ONCE):
             rows = long[start: start + CHECKED_AT_ONCE]
             encode_prompts(self.tokenizer, [row.prompt for row in rows], room, torch.device("cpu"),
@@ -128,10 +131,17 @@ class LlmSession:
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
-        session.check_room()
         if resume:
             session._load(resume)
+        else:
+            session._take_labels()
+        session.check_room()
         return session
+
+    def _take_labels(self) -> None:
+        """Read the labelled pairs that the knobs name; checkpoints hold them, so that the file may go."""
+        place = str(self.knobs.get("labelled_pairs", ""))
+        self.labelled = labelled_pairs(place) if place else []
 
     def _equip(self, resume: Path | None = None) -> None:
         """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
@@ -162,8 +172,13 @@ class LlmSession:
 
         A reference that was not there before is the policy as it is now.
         """
+        before = self.knobs
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
+        if before.get("reward_model") != self.knobs.get("reward_model"):
+            self.models.pop(SCORER, None)
         self._equip()
+        if before.get("labelled_pairs") != self.knobs.get("labelled_pairs"):
+            self._take_labels()
         if "pairs" not in spec.knobs:
             self.pairs = []
         if not spec.twin:
@@ -213,7 +228,7 @@ class LlmSession:
         save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
         state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
                  "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
-                 "pairs": [vars(pair) for pair in self.pairs],
+                 **{name: [vars(pair) for pair in getattr(self, name)] for name in PAIRS},
                  **{name: getattr(self, name) for name in LEARNT},
                  "finished_because": self.finished_because}
         (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
@@ -243,7 +258,8 @@ class LlmSession:
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
         self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
-        self.pairs = [Pair(**pair) for pair in state["pairs"]]
+        for name in PAIRS:
+            setattr(self, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
         for name in LEARNT:
             setattr(self, name, state.get(name, getattr(self, name)))  # checkpoints of before had none
         self.knobs.update(state["knobs"])

@@ -69,7 +69,7 @@ ONLINE = (
          "trained reward model; own_function: yours, from the command line only.",
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-         "checkpoints.", advanced=True),
+         "checkpoints.", advanced=True, forkable=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
          "FILE:function on the command line, and by nothing else.", advanced=True),
     Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
@@ -248,6 +248,12 @@ REWARD_MODEL = (
          "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
     *SAMPLING, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
+    Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "
+         "learnt from beside the others: the name of an upload, as --labels FILE and the command label give it.",
+         advanced=True, forkable=True),
+    Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
+         "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
+         advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 

@@ -37,8 +37,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     prepare(session)
     known, held_out = split(session)
     while session.step < session.spec.steps:
-        count = int(session.knobs["pairs_per_step"])
-        metrics = update(session, next_pairs(session).pairs if known is None else draw(known, count, session.rng))
+        metrics = update(session, _batch(session, known))
         session.step += 1
         samples = None
         if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
@@ -83,6 +82,14 @@ def split(session: LlmSession) -> Split:
         taken += sizes[prompts[place]]
     return ([pair for pair in known if pair.prompt not in held],
             [pair for pair in known if pair.prompt in held][:count])
+
+
+def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
+    """The pairs of the next update: a share of them are labelled ones, where the run has some."""
+    count = int(session.knobs["pairs_per_step"])
+    pairs = next_pairs(session).pairs if known is None else draw(known, count, session.rng)
+    own = round(count * float(session.knobs["labelled_share"])) if session.labelled else 0
+    return pairs[own:] + draw(session.labelled, own, session.rng) if own else pairs
 
 
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
