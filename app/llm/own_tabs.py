@@ -10,7 +10,7 @@ from app import charts, link, theme, tokens
 from app.held import held
 from app.lab import active
 from app.link import Param
-from app.llm import reward_tab
+from app.llm import proxy_tab, reward_tab
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
@@ -142,6 +142,6 @@ def _has_ratio(run: RunRow) -> bool:
 
 
 TABS: Tabs = {
-    "Reward model": (reward_tab.show, reward_tab.fits),
+    "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
     "Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_ratio),
 }

@@ -1,0 +1,78 @@
+"""The tab of a run that is rewarded by a proxy: whether gold follows, and what helps where it does not."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import theme
+from app.components.figure_chart import figure_chart
+from app.llm import chain, proxy, proxy_figures
+from app.llm.proxy import Point
+from app.tokens import literal
+from app.training import forking
+from app.training.feed import Feed
+from labcore.catalog.knob import Value, shown
+from labcore.runs import fork
+from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.rows import RunRow
+
+OTHERS = ("order_only", "own_function")  # reward sources that log gold beside their own, without a reward model
+STRONGER = 3  # times β, where it is not below what the task takes
+
+
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """Both rewards over the steps and over √KL, what they say at the step shown, and what helps."""
+    points = proxy.course(feed.steps)
+    if not points:
+        st.caption("Both rewards are drawn after the first step.")
+        return
+    means, at, kind = proxy.smoothed(points), step if step < feed.last_step else None, theme.ground()
+    st.markdown(literal(proxy.words(means)))
+    if proxy.exploits(means):
+        _cures(run, proxy.peak(means))
+    apart = bool(chain.scorer(run.spec))
+    left, right = st.columns(2, gap="large")
+    for place, title, figure in (
+            (left, "Proxy and gold over the steps", proxy_figures.over_steps(points, means, at, apart, kind)),
+            (right, "Proxy and gold against √KL", proxy_figures.over_distance(points, means, at, apart, kind))):
+        with place:
+            st.markdown(f"**{title}**")
+            figure_chart(figure, f"proxy:{title}", title=title, caption=f"{run.id}, {run.spec.row.label}",
+                         alt=f"{title}. {proxy.words(means)}")
+
+
+def fits(run: RunRow) -> bool:
+    """Whether the rewards of a run are those of a proxy."""
+    return bool(chain.scorer(run.spec)) or run.spec.knobs.get("reward_source") in OTHERS
+
+
+def nearest(there: list[int], step: int) -> int:
+    """The checkpoint nearest to a step; of two the earlier one."""
+    return min(there, key=lambda each: (abs(each - step), each))
+
+
+def stronger(spec: RunSpec, beta: float) -> tuple[str, Value]:
+    """The knob that holds the policy closer to its reference, and its value: the task's own β, or where β is not below
+    it STRONGER times as much."""
+    if spec.knobs["kl_placement"] == "off":
+        return "kl_placement", "loss"
+    usual = next(float(knob.default) for knob in knobs_of(spec.row, spec.task_row) if knob.key == "beta")
+    return "beta", usual if beta < usual else float(f"{STRONGER * beta:.1g}")
+
+
+def _cures(run: RunRow, best: Point) -> None:
+    """Buttons that open the fork dialog at the checkpoint nearest to gold's peak."""
+    there = fork.steps_to_fork(run.id)
+    if not there:
+        return
+    start = nearest(there, best.step)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="cures"):
+        st.html(f'<div class="rl-status"><b>What helps</b><span class="rl-muted">from step {start:,}, the checkpoint '
+                "nearest to the peak</span></div>", width="content")
+        key, value = stronger(run.spec, float(run.spec.knobs["beta"]))
+        name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
+        st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
+                  on_click=forking.wish_with, args=(run.id, key, value, start + 1),
+                  help="A stronger KL penalty holds the policy where the reward model was trained")
+        st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
+                  args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")
