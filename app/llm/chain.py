@@ -75,9 +75,10 @@ def _first(runs: Iterable[RunRow]) -> RunRow | None:
 # ---- what is started ---------------------------------------------------------------------------------------------
 
 
-def reward_model_spec(spec: RunSpec) -> RunSpec:
-    """A reward model for the task and the base of `spec`, all else at its defaults. Raises LabError as `make`."""
-    return _like(spec, REWARD_MODEL, {})
+def reward_model_spec(spec: RunSpec, **knobs: Value) -> RunSpec:
+    """A reward model for the task and the base of `spec`, other `knobs` at their defaults. Raises LabError as `make`.
+    """
+    return _like(spec, REWARD_MODEL, knobs)
 
 
 def rl_spec(reward_model: RunRow, algorithm: str) -> RunSpec:

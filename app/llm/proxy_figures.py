@@ -70,8 +70,11 @@ def _peak(figure: go.Figure, means: Sequence[Point], x: Callable[[Point], float]
     best, ink, axis = peak(means), colour("gold", kind), _axis("gold", apart)
     figure.add_scatter(x=[x(best)], y=[best.gold], mode="markers", yaxis=axis, hoverinfo="skip",
                        marker={"size": 11, "symbol": "diamond", "color": ink})
-    figure.add_annotation(x=x(best), y=best.gold, yref=axis, text=f"gold peak: {said}", showarrow=True, arrowhead=0,
-                          arrowcolor=ink, ax=40, ay=58, xanchor="left", font={"color": ink})
+    figure.add_vline(x=x(best), line={"width": 1, "dash": "dot", "color": ink})
+    late = x(best) > x(means[-1]) / 2
+    figure.add_annotation(x=x(best), yref="paper", y=0.12, text=f"gold peak: {said}", showarrow=False, borderpad=2,
+                          xanchor="right" if late else "left", xshift=-4 if late else 4, font={"color": ink},
+                          bgcolor="#14171B" if kind == "dark" else "#FFFFFF")
 
 
 def _axes(figure: go.Figure, x: str, across: dict[str, Any], apart: bool, kind: str) -> go.Figure:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import theme
 from app.components.figure_chart import figure_chart
-from app.llm import chain, proxy, proxy_figures
+from app.llm import chain, labelling, proxy, proxy_figures
 from app.llm.proxy import Point
 from app.tokens import literal
 from app.training import forking
@@ -74,5 +74,8 @@ def _cures(run: RunRow, best: Point) -> None:
         st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
                   on_click=forking.wish_with, args=(run.id, key, value, start + 1),
                   help="A stronger KL penalty holds the policy where the reward model was trained")
+        if chain.scorer(run.spec):
+            st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
+                      help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
         st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
                   args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")

@@ -10,9 +10,10 @@ from typing import Any
 
 import streamlit as st
 
+from app import link
 from app.components.rail import rail
 from app.lab import active, lab
-from app.llm import chain
+from app.llm import chain, labelling
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.naming import model as model_name
 from app.naming import worded
@@ -29,21 +30,23 @@ RECENT = 100  # runs among which a stage's is looked for
 BACK = 100  # rows in which a number is looked for: evaluations come every so many steps
 KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy",), RL: ("reward", "reward/gold")}
 SAID = {"reward": "proxy", "reward/gold": "gold"}  # what a number is called here, where not as everywhere
-MOVED = "rail:moved"  # the rail has opened another run: the page must be drawn anew
+LABEL = "label"  # what the button says that opens the labelling
 
 Values = Mapping[str, float | None]
 
 
 def show(run: RunRow | None, draft: Draft | None) -> None:
     """Draw the rail of the open run, or of what would start; nothing where the task has no preference pairs."""
-    if st.session_state.pop(MOVED, False):
+    if st.session_state.pop(labelling.MOVED, False):
         st.rerun()
     spec = run.spec if run else _spec(draft)
-    if spec is None or not spec.task_row.pairs:
+    if spec is None or not (spec.task_row.pairs or chain.stage(spec) in (REWARD_MODEL, RL)):
         return
     found = chain.find(spec, run, lab().store.runs(limit=RECENT, kind=spec.kind))
     values = {each.id: _values(each) for each in (found.sft, found.reward_model, found.rl) if each}
     rail(payload(spec, found, values), key="rail", on_chosen=lambda said: _chosen(said, spec, found))
+    if link.get(labelling.OPEN):
+        labelling.show(run, spec)
 
 
 def _spec(draft: Draft | None) -> RunSpec | None:
@@ -73,7 +76,10 @@ def newest(run: RunRow) -> Values:
 
 
 def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
-    """Open a run, or start a stage and open it; a fault is one sentence on the page."""
+    """Open a run, start a stage and open it, or label pairs; a fault is one sentence on the page."""
+    if said.get("start") == LABEL:
+        link.put(labelling.OPEN, True)
+        return
     starts: dict[str, Callable[[], RunSpec]] = {REWARD_MODEL: lambda: chain.reward_model_spec(spec)}
     if model := found.reward_model:
         starts |= {key: lambda key=key: chain.rl_spec(model, key) for key in chain.STARTS}
@@ -82,8 +88,9 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
     except LabError as error:
         tell(worded(str(error), knobs_of(spec.row, spec.task_row)))
     else:
+        labelling.close()
         show_run(opened, spec.kind)
-    st.session_state[MOVED] = True
+    st.session_state[labelling.MOVED] = True
 
 
 # ---- what the browser draws --------------------------------------------------------------------------------------
@@ -136,7 +143,10 @@ def _origin(spec: RunSpec) -> str:
 
 
 def _without_model(found: Chain) -> dict[str, Any]:
-    return {} if found.reward_model else {"note": "learns scores from pairs", "starts": [[REWARD_MODEL, "Train"]]}
+    label = [[LABEL, "Label pairs"]]
+    if found.reward_model:
+        return {"starts": label}
+    return {"note": "scores from pairs", "starts": [[REWARD_MODEL, "Train"], *label]}
 
 
 def _without_rl(spec: RunSpec, found: Chain) -> dict[str, Any]:

@@ -56,8 +56,9 @@ def test_both_are_drawn_over_the_distance_with_the_step_shown_and_the_peak_of_go
     assert proxy_here.x == (pytest.approx(1.0),) and proxy_here.y == (pytest.approx(1.0),) and gold_here.yaxis == "y2"
     assert figure.layout.yaxis2.title.text == "gold reward"
     together = proxy_figures.over_steps(points, proxy.smoothed(points), None, False, "dark")
-    assert {trace.yaxis for trace in together.data} == {"y"} and not together.layout.shapes
-    assert len(proxy_figures.over_steps(points, proxy.smoothed(points), 7, True, "dark").layout.shapes) == 1
+    assert {trace.yaxis for trace in together.data} == {"y"}
+    assert [shape.x0 for shape in together.layout.shapes] == [20], "the peak alone"
+    assert len(proxy_figures.over_steps(points, proxy.smoothed(points), 7, True, "dark").layout.shapes) == 2
 
 
 def test_the_numbers_of_a_proxy_say_so():

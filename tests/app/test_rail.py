@@ -8,9 +8,11 @@ from labcore.files.atomic import write_text
 from labcore.files.paths import run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import base_spec, make
+from tests.app.seeding import link
 
 METRICS = {SFT: {"exact_match": 0.9, "loss": 0.4}, REWARD_MODEL: {"eval_accuracy": 0.84}, RL: {
     "reward": 2.4, "reward/gold": 0.6}}
+LABEL = ["label", "Label pairs"]
 
 
 def trained(store, spec, state="finished"):
@@ -72,7 +74,7 @@ def stations(spec, run=None, recent=()):
 def test_stations_say_their_number_and_what_they_wait_for(lab):
     sft, model, rl = stations(of("grpo"))
     assert sft["note"] == "made first, at most 400 steps" and not sft["run"]
-    assert model["starts"] == [["reward_model", "Train"]] and rl["note"] == "after the reward model"
+    assert model["starts"] == [["reward_model", "Train"], LABEL] and rl["note"] == "after the reward model"
 
     going = trained(lab.store, of("reward_model"), "running")
     _, model, rl = stations(going.spec, going, [going])
@@ -82,7 +84,7 @@ def test_stations_say_their_number_and_what_they_wait_for(lab):
     done = lab.store.run(going.id)
     run = trained(lab.store, against(done, "rloo"))
     _, model, rl = stations(run.spec, run, lab.store.runs())
-    assert model["numbers"] == [["held-out accuracy", "0.84"]] and not model["here"] and not model["starts"]
+    assert model["numbers"] == [["held-out accuracy", "0.84"]] and not model["here"] and model["starts"] == [LABEL]
     assert rl["numbers"] == [["proxy", "2.40"], ["gold", "0.60"]] and rl["here"]
     assert rl["note"] == f"RLOO #{run.number} · finished"
     assert rl["starts"] == [["ppo", "PPO"], ["grpo", "GRPO"], ["rloo", "RLOO"]]
@@ -97,17 +99,25 @@ def test_own_pairs_have_no_prompts_for_rl(lab, tmp_path):
 
 
 def test_a_click_starts_the_next_stage_and_opens_it(page, lab, model, monkeypatch):
-    said = {}
-    monkeypatch.setattr(rail, "rail", lambda data, key, on_chosen: said.update(data=data, choose=on_chosen))
-    opened = []
-    monkeypatch.setattr(rail, "show_run", lambda run_id, kind: opened.append(run_id))
+    drawn, clicks = [], []
+
+    def fake(data, key, on_chosen):
+        drawn.append(data)
+        if clicks:
+            on_chosen(clicks.pop())
+    monkeypatch.setattr(rail, "rail", fake)
     test = page("llm", run=model.id)
-    assert said["data"]["stations"][1]["here"]
-    said["choose"]({"start": "ppo"})
-    assert lab.store.run(opened[0]).spec == against(model, "ppo")
-    said["choose"]({"run": model.id})
-    assert opened[1] == model.id
-    said.clear()
-    test.session_state[rail.MOVED] = False
+    assert drawn[-1]["stations"][1]["here"]
+    for said in ({"start": "ppo"}, {"start": "label"}):
+        clicks.append(said)
+        test.run()
+        test.run()
+        assert not test.exception
+    started = lab.store.run(link(test)["run"])
+    assert started.spec == against(model, "ppo") and link(test)["label"] == "1"
+    clicks.append({"run": model.id})
+    test.run()
+    assert link(test) == {"run": model.id}
+    drawn.clear()
     page("llm", task="sort")
-    assert not said, "a task without pairs has no rail"
+    assert not drawn, "a task without pairs has no rail"

@@ -48,11 +48,10 @@ function numbersOf(numbers) {
 
 function startsOf(found, starts) {
   const made = element("div", "rl-rail-starts");
-  if (starts.length > 1) made.append(element("span", "", "Start"));
+  if (starts.length > 2) made.append(element("span", "", "Start"));
   starts.forEach(([key, label]) => {
     const button = element("button", "", label);
     button.type = "button";
-    button.title = `Start a new run: ${label}`;
     button.addEventListener("click", () => choose(found, { start: key }));
     made.append(button);
   });
