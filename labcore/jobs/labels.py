@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labcore.errors import LabError
 from labcore.files import uploads
+from labcore.files.jsonl import LIMIT, read_objects
 from labcore.spec.run_spec import RunSpec
+from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.reviews import preference
 from labcore.tasks.task import Problem, make_task
 
@@ -39,6 +42,30 @@ def keep(lines: Sequence[Mapping[str, Any]]) -> str:
         raise LabError("No pair has a label yet: choose the better one of at least one pair.")
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return uploads.keep(NAME, text.encode()).parent.name
+
+
+def adopt(labels: str) -> str:
+    """The upload that somebody names, by its name or as a file, which is then kept. Returns its name.
+
+    Raises:
+        LabError: there is no such file or upload, or it holds no pairs.
+    """
+    place = labels if uploads.file_at(labels) else uploads.keep_file(Path(labels), LIMIT).parent.name
+    labelled_pairs(place)
+    return place
+
+
+def file_of(place: str) -> Path:
+    """The file of labels that is kept there. Raises LabError where there is none."""
+    path = uploads.file_at(place)
+    if path is None:
+        raise LabError(f"There are no labels {place!r} here: give a file, or the name that the command label printed.")
+    return path
+
+
+def lines_of(place: str) -> list[dict[str, Any]]:
+    """The lines of preferences that are kept there. Raises LabError as `file_of`."""
+    return read_objects(file_of(place), lambda value, line: dict(value))
 
 
 def by_gold(spec: RunSpec, pairs: Sequence[Unlabelled], seed: int) -> list[str | None]:

@@ -30,7 +30,7 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needed, needs_scorer
-from labcore.spec.model_names import reward_model_of
+from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks import own_reward
@@ -148,7 +148,7 @@ class LlmSession:
         kept, policy = self.models, self.policy
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         if needs_scorer(self.knobs):
-            self.models[SCORER] = kept.get(SCORER) or self._scorer(resume)
+            self.models[SCORER] = kept.get(SCORER) or self._scorers(resume)
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
         learning = {name: NETWORKS[name].learning_rate for name in self.models
@@ -157,15 +157,16 @@ class LlmSession:
             self.models[name].parameters(), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
             for name, rate in learning.items()}
 
-    def _scorer(self, resume: Path | None) -> nn.Module:
-        """The reward model that the knobs name: from the checkpoint, or from the run that trained it."""
-        name = str(self.knobs["reward_model"])
-        if resume and (resume / SCORER).is_dir():
-            return load_scorer(resume / SCORER, name).to(self.device)
-        folder = reward_model_of(name)
-        scorer = load_scorer(folder, name)
-        check_tokenizer(folder, name, self.tokenizer)
-        return scorer.to(self.device)
+    def _scorers(self, resume: Path | None) -> nn.ModuleList:
+        """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
+        found = []
+        for place, name in enumerate(members(str(self.knobs["reward_model"]))):
+            kept = resume / _scorer_folder(place) if resume else None
+            folder = kept if kept and kept.is_dir() else reward_model_of(name)
+            found.append(load_scorer(folder, name))
+            if folder != kept:
+                check_tokenizer(folder, name, self.tokenizer)
+        return nn.ModuleList(found).to(self.device)
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
@@ -219,8 +220,8 @@ class LlmSession:
         self.export(folder / POLICY)
         for name in self._saved():
             save_file(_plain(self.models[name].state_dict()), folder / f"{name}.safetensors")
-        if scorer := self.models.get(SCORER):
-            save_scorer(scorer, folder / SCORER)
+        for place, scorer in enumerate(self.models.get(SCORER, ())):
+            save_scorer(scorer, folder / _scorer_folder(place))
         for name, optimizer in self.optimizers.items():
             states = optimizer.state_dict()["state"]
             tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
@@ -265,6 +266,11 @@ class LlmSession:
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]
+
+
+def _scorer_folder(place: int) -> str:
+    """Where a checkpoint holds one of its reward models."""
+    return SCORER if place == 0 else f"{SCORER}_{place + 1}"
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

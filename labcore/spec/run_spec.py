@@ -260,10 +260,15 @@ def _pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
     if "reward_source" not in knobs or not choices.REWARD[str(knobs["reward_source"])].scorer:
         return {}
-    if not knobs["reward_model"]:
+    if not model_names.members(str(knobs["reward_model"])):
         raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the "
                        "algorithm reward_model, then set reward_model to that run.")
-    return {"reward_model": model_names.pinned_reward_model(str(knobs["reward_model"]))}
+    pinned = model_names.pinned_reward_models(str(knobs["reward_model"]))
+    if choices.REWARD[str(knobs["reward_source"])].ensemble and "," not in pinned:
+        raise LabError(f"The reward source {knobs['reward_source']!r} compares several reward models, and {pinned} is "
+                       "one: name more of them in reward_model with commas between, or set reward_source to "
+                       "reward_model.")
+    return {"reward_model": pinned}
 
 
 def _check_labels(knobs: Mapping[str, Value]) -> None:

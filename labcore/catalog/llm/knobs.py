@@ -65,11 +65,15 @@ ONLINE = (
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
          "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
          "verifier's and one for the form of the answer; order_only: a verifier of sort with a hole to exploit; "
-         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the scores of a "
-         "trained reward model; own_function: yours, from the command line only.",
+         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of a "
+         "trained reward model, of several the mean; worst_case_ensemble and uncertainty_weighted_ensemble: of several "
+         "the lowest, or the mean less their variance; own_function: yours, from the command line only.",
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-         "checkpoints.", advanced=True, forkable=True),
+         "checkpoints; for an ensemble several of them, with commas between.", advanced=True, forkable=True),
+    Knob("uncertainty_weight", "Weight of the uncertainty", 0.5, "What uncertainty_weighted_ensemble multiplies the "
+         "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
+         "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
          "FILE:function on the command line, and by nothing else.", advanced=True),
     Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
