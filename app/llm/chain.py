@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
@@ -13,6 +13,7 @@ from labcore.store.rows import RunRow
 
 SFT, REWARD_MODEL, RL = "sft", "reward_model", "rl"
 STARTS = ("ppo", "grpo", "rloo")  # what can be started against a reward model by one click
+MOST = 3  # reward models of an ensemble that one click makes
 _SHARED = ("sft_steps", "sft_target", "dtype")  # knobs by which two runs start from the same base
 
 
@@ -30,16 +31,17 @@ def stage(spec: RunSpec) -> str:
     """Which stage a run is; "" of one that is none, such as RL on the task's own score."""
     if spec.row.loop in (SFT, REWARD_MODEL):
         return spec.row.loop
-    return RL if scorer(spec) else ""
+    return RL if scorers(spec) else ""
 
 
-def scorer(spec: RunSpec) -> str:
-    """The run whose reward model gives the rewards of `spec`; "" where none does."""
+def scorers(spec: RunSpec) -> list[str]:
+    """The runs whose reward models give the rewards of `spec`: of an ensemble several, else one; none where they come
+    from elsewhere."""
     source = spec.knobs.get("reward_source")
     if source is None or not choices.REWARD[str(source)].scorer:
-        return ""
-    found = model_names.read(str(spec.knobs["reward_model"]))
-    return found.run if found else ""
+        return []
+    return [found.run for name in model_names.members(str(spec.knobs["reward_model"]))
+            if (found := model_names.read(name))]
 
 
 def find(spec: RunSpec, run: RunRow | None, recent: Sequence[RunRow]) -> Chain:
@@ -49,11 +51,11 @@ def find(spec: RunSpec, run: RunRow | None, recent: Sequence[RunRow]) -> Chain:
     newest RL run against it, all else to the newest of the same task and model.
     """
     here = stage(run.spec) if run else ""
-    scored = scorer(spec)
+    scored = scorers(spec)
     model = run if run and here == REWARD_MODEL else _first(
         each for each in recent
-        if (each.id == scored if scored else stage(each.spec) == REWARD_MODEL and _alike(each.spec, spec)))
-    rl = run if here == RL else model and _first(each for each in recent if scorer(each.spec) == model.id)
+        if (each.id in scored if scored else stage(each.spec) == REWARD_MODEL and _alike(each.spec, spec)))
+    rl = run if here == RL else model and _first(each for each in recent if model.id in scorers(each.spec))
     return Chain(run if run and here == SFT else _base(spec, run, model, recent), model, rl, here)
 
 
@@ -62,6 +64,13 @@ def _base(spec: RunSpec, run: RunRow | None, model: RunRow | None, recent: Itera
     named = {each.base for each in (run, model) if each and each.base}
     wanted = base_spec(spec)
     return _first(each for each in recent if each.id in named or each.spec == wanted)
+
+
+def ensemble(spec: RunSpec, recent: Iterable[RunRow]) -> list[str]:
+    """The reward models of `spec`, then others of its task and model that have ended: at most MOST."""
+    others = [each.id for each in recent if stage(each.spec) == REWARD_MODEL and _alike(each.spec, spec)
+              and each.state == "finished"]
+    return list(dict.fromkeys((*scorers(spec), *others)))[:MOST]
 
 
 def _alike(one: RunSpec, other: RunSpec) -> bool:
@@ -84,6 +93,11 @@ def reward_model_spec(spec: RunSpec, **knobs: Value) -> RunSpec:
 def rl_spec(reward_model: RunRow, algorithm: str) -> RunSpec:
     """RL against a reward model, from the base that it was made of. Raises LabError where it has no checkpoint yet."""
     return _like(reward_model.spec, algorithm, {"reward_source": "reward_model", "reward_model": reward_model.id})
+
+
+def another_reward_model(spec: RunSpec, count: int) -> RunSpec:
+    """One more reward model for an ensemble that has `count`, with a seed of its own. Raises LabError as `make`."""
+    return replace(reward_model_spec(spec), seed=spec.seed + count)
 
 
 def _like(spec: RunSpec, algorithm: str, more: dict[str, Value]) -> RunSpec:

@@ -6,17 +6,23 @@ import streamlit as st
 
 from app import theme
 from app.components.figure_chart import figure_chart
+from app.lab import lab
 from app.llm import chain, labelling, proxy, proxy_figures
 from app.llm.proxy import Point
+from app.naming import worded
+from app.session import show_run, tell
 from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
 from labcore.catalog.knob import Value, shown
+from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import RunRow
 
 OTHERS = ("order_only", "own_function")  # reward sources that log gold beside their own, without a reward model
+WORST_CASE = "worst_case_ensemble"
+RECENT = 100  # runs among which other reward models are looked for
 STRONGER = 3  # times β, where it is not below what the task takes
 
 
@@ -30,7 +36,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     st.markdown(literal(proxy.words(means)))
     if proxy.exploits(means):
         _cures(run, proxy.peak(means))
-    apart = bool(chain.scorer(run.spec))
+    apart = bool(chain.scorers(run.spec))
     left, right = st.columns(2, gap="large")
     for place, title, figure in (
             (left, "Proxy and gold over the steps", proxy_figures.over_steps(points, means, at, apart, kind)),
@@ -43,7 +49,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 def fits(run: RunRow) -> bool:
     """Whether the rewards of a run are those of a proxy."""
-    return bool(chain.scorer(run.spec)) or run.spec.knobs.get("reward_source") in OTHERS
+    return bool(chain.scorers(run.spec)) or run.spec.knobs.get("reward_source") in OTHERS
 
 
 def nearest(there: list[int], step: int) -> int:
@@ -74,8 +80,34 @@ def _cures(run: RunRow, best: Point) -> None:
         st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
                   on_click=forking.wish_with, args=(run.id, key, value, start + 1),
                   help="A stronger KL penalty holds the policy where the reward model was trained")
-        if chain.scorer(run.spec):
-            st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
-                      help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
         st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
                   args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")
+        if chain.scorers(run.spec):
+            _other_rewards(run, start)
+
+
+def _other_rewards(run: RunRow, start: int) -> None:
+    """What changes the reward itself: pairs of this policy, and an ensemble."""
+    st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
+              help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
+    members = chain.ensemble(run.spec, lab().store.runs("finished", limit=RECENT, kind=run.spec.kind))
+    several = len(members) > 1
+    if run.spec.knobs["reward_source"] != WORST_CASE:
+        st.button(f"Lowest of {len(members)} reward models" if several else "Train a second reward model",
+                  key="cure:ensemble", icon=":material/groups:", on_click=_ensemble, args=(run, start, members),
+                  help="An ensemble: a completion is only worth what all of its reward models agree on"
+                  + ("" if several else "; it needs two"))
+
+
+def _ensemble(run: RunRow, start: int, members: list[str]) -> None:
+    """Fork with the lowest score of several reward models; where there is one, train another. Opens what it starts."""
+    try:
+        spec = (fork.fork_spec(lab().store, run.id, start, knobs={"reward_source": WORST_CASE,
+                                                                  "reward_model": ",".join(members)})
+                if len(members) > 1 else chain.another_reward_model(run.spec, len(members)))
+        opened = lab().launcher.start(spec)
+    except LabError as error:
+        tell(worded(str(error), knobs_of(run.spec.row, run.spec.task_row)))
+    else:
+        show_run(opened, run.spec.kind)
+    st.session_state[labelling.MOVED] = True

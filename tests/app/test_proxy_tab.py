@@ -2,13 +2,15 @@
 
 import pytest
 
-from app.llm import proxy, proxy_figures, proxy_tab
+from app.llm import chain, proxy, proxy_figures, proxy_tab
 from app.training import forking
 from app.training.feed import Feed, headline, panels
 from labcore.files.paths import run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.rows import Step
+from tests.app.seeding import link
+from tests.app.test_rail import trained
 
 
 def step(number, reward=1.0, gold=0.5, k1=0.1, length=10.0):
@@ -93,3 +95,24 @@ def test_the_buttons_fork_from_the_checkpoint_nearest_to_the_peak(page, lab):
     assert test.session_state[forking.OPEN].before == 19
     assert [button.label for button in test.button if "Fork from step" in button.label] == ["Fork from step 18"]
     assert not test.exception
+
+
+def test_an_ensemble_needs_two_reward_models_and_is_forked_with_the_lowest_score(page, lab):
+    one = trained(lab.store, make(algorithm_key="reward_model", task_key="reviews", steps=5))
+    run = trained(lab.store, chain.rl_spec(one, "grpo"), "running")
+    for each in hill()[1:]:
+        lab.store.append(run.id, Record(each.step, 0, each.metrics), each.seconds)
+    lab.store.set_state(run.id, "finished")
+    test = page("llm", run=run.id)
+    assert test.button("cure:ensemble").label == "Train a second reward model"
+    test.button("cure:ensemble").click().run()
+    second = lab.store.run(link(test)["run"])
+    assert (second.spec.row.loop, second.spec.seed) == ("reward_model", 1)
+
+    two = trained(lab.store, second.spec)
+    test = page("llm", run=run.id)
+    assert test.button("cure:ensemble").label == "Lowest of 2 reward models"
+    test.button("cure:ensemble").click().run()
+    child = lab.store.run(link(test)["run"]).spec
+    assert child.parent == (run.id, 1) and child.knobs["reward_source"] == "worst_case_ensemble"
+    assert chain.scorers(child) == [one.id, two.id]

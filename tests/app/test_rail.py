@@ -60,7 +60,7 @@ def test_what_is_started_has_the_same_base_and_the_rewards_of_that_model(lab):
     for algorithm in chain.STARTS:
         spec = against(model, algorithm)
         assert base_spec(spec) == base_spec(model.spec)
-        assert spec.knobs["reward_source"] == "reward_model" and chain.scorer(spec) == model.id
+        assert spec.knobs["reward_source"] == "reward_model" and chain.scorers(spec) == [model.id]
         assert spec.knobs["beta"] == 0.2 and spec.seed == 3, "the task's own, with which it does not over-optimise"
     assert base_spec(chain.reward_model_spec(spec)) == base_spec(model.spec)
 
