@@ -72,14 +72,13 @@ def _peak(figure: go.Figure, means: Sequence[Point], x: Callable[[Point], float]
                        marker={"size": 11, "symbol": "diamond", "color": ink})
     figure.add_vline(x=x(best), line={"width": 1, "dash": "dot", "color": ink})
     late = x(best) > x(means[-1]) / 2
-    figure.add_annotation(x=x(best), yref="paper", y=0.12, text=f"gold peak: {said}", showarrow=False, borderpad=2,
-                          xanchor="right" if late else "left", xshift=-4 if late else 4, font={"color": ink},
-                          bgcolor="#14171B" if kind == "dark" else "#FFFFFF")
+    figure.add_annotation(x=x(best), yref="paper", y=1, yanchor="bottom", text=f"gold peak: {said}", showarrow=False,
+                          xanchor="right" if late else "left", xshift=4 if late else -4, font={"color": ink})
 
 
 def _axes(figure: go.Figure, x: str, across: dict[str, Any], apart: bool, kind: str) -> go.Figure:
     """The left axis is the proxy's, the right one gold's, each in its colour; one axis where they share a unit."""
-    finished(figure, kind, x, "reward", across, {"rangemode": "tozero"})
+    finished(figure, kind, x, "reward", across, {"rangemode": "tozero"}).update_layout(margin={"t": 24})
     if not apart:
         return figure
     base = {key: value for key, value in theme.layout(kind)["yaxis"].items() if key != "title"}

@@ -73,8 +73,8 @@ def _cures(run: RunRow, best: Point) -> None:
         return
     start = nearest(there, best.step)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="cures"):
-        st.html(f'<div class="rl-status"><b>What helps</b><span class="rl-muted">from step {start:,}, the checkpoint '
-                "nearest to the peak</span></div>", width="content")
+        st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>What helps</b>'
+                f'<span class="rl-muted">from step {start:,}</span></div>', width="content")
         key, value = stronger(run.spec, float(run.spec.knobs["beta"]))
         name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
         st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
