@@ -12,7 +12,7 @@ from app.llm.proxy import Point
 from app.naming import worded
 from app.session import show_run, tell
 from app.tokens import literal
-from app.training import forking
+from app.training import forking, reward_line
 from app.training.feed import Feed
 from labcore.catalog.knob import Value, shown
 from labcore.errors import LabError
@@ -34,6 +34,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         return
     means, at, kind = proxy.smoothed(points), step if step < feed.last_step else None, theme.ground()
     st.markdown(literal(proxy.words(means)))
+    st.caption(literal(reward_line.words(run.spec.knobs)))
     if proxy.exploits(means):
         _cures(run, proxy.peak(means))
     apart = bool(chain.scorers(run.spec))
@@ -80,10 +81,15 @@ def _cures(run: RunRow, best: Point) -> None:
         st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
                   on_click=forking.wish_with, args=(run.id, key, value, start + 1),
                   help="A stronger KL penalty holds the policy where the reward model was trained")
-        st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
-                  args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")
+        if start:
+            st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
+                      args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")
         if chain.scorers(run.spec):
             _other_rewards(run, start)
+        else:
+            st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",
+                      on_click=forking.wish_with, args=(run.id, "reward_source", "verifier", start + 1),
+                      help="Mend the reward: what is wanted is what is rewarded")
 
 
 def _other_rewards(run: RunRow, start: int) -> None:

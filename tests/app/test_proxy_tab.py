@@ -91,6 +91,7 @@ def test_the_buttons_fork_from_the_checkpoint_nearest_to_the_peak(page, lab):
     lab.store.set_state(run_id, "finished")
     test = page("llm", run=run_id)
     assert test.tabs[0].label == "Proxy and gold"
+    assert test.button("cure:reward").label == "Fork with the verifier"
     test.button("cure:stop").click().run()
     assert test.session_state[forking.OPEN].before == 19
     assert [button.label for button in test.button if "Fork from step" in button.label] == ["Fork from step 18"]
