@@ -10,7 +10,7 @@ from app.lab import lab
 from app.llm import chain, labelling, proxy, proxy_figures
 from app.llm.proxy import Point
 from app.naming import worded
-from app.session import show_run, tell
+from app.session import runs_of, show_run, tell
 from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
@@ -22,7 +22,6 @@ from labcore.store.rows import RunRow
 
 OTHERS = ("order_only", "own_function")  # reward sources that log gold beside their own, without a reward model
 WORST_CASE = "worst_case_ensemble"
-RECENT = 100  # runs among which other reward models are looked for
 STRONGER = 3  # times β, where it is not below what the task takes
 
 
@@ -96,7 +95,7 @@ def _other_rewards(run: RunRow, start: int) -> None:
     """What changes the reward itself: pairs of this policy, and an ensemble."""
     st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
               help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
-    members = chain.ensemble(run.spec, lab().store.runs("finished", limit=RECENT, kind=run.spec.kind))
+    members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished"))
     several = len(members) > 1
     if run.spec.knobs["reward_source"] != WORST_CASE:
         st.button(f"Lowest of {len(members)} reward models" if several else "Train a second reward model",

@@ -17,7 +17,7 @@ from app.llm import chain, labelling
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.naming import model as model_name
 from app.naming import worded
-from app.session import Draft, show_run, tell
+from app.session import Draft, runs_of, show_run, tell
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -26,7 +26,6 @@ from labcore.files import bases
 from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.store.rows import RunRow
 
-RECENT = 100  # runs among which a stage's is looked for
 BACK = 100  # rows in which a number is looked for: evaluations come every so many steps
 KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy",), RL: ("reward", "reward/gold")}
 SAID = {"reward": "proxy", "reward/gold": "gold"}  # what a number is called here, where not as everywhere
@@ -42,11 +41,18 @@ def show(run: RunRow | None, draft: Draft | None) -> None:
     spec = run.spec if run else _spec(draft)
     if spec is None or not (spec.task_row.pairs or chain.stage(spec) in (REWARD_MODEL, RL)):
         return
-    found = chain.find(spec, run, lab().store.runs(limit=RECENT, kind=spec.kind))
+    found = chain.find(spec, run, _recent(spec, run))
     values = {each.id: _values(each) for each in (found.sft, found.reward_model, found.rl) if each}
     rail(payload(spec, found, values), key="rail", on_chosen=lambda said: _chosen(said, spec, found))
     if link.get(labelling.OPEN):
         labelling.show(run, spec)
+
+
+def _recent(spec: RunSpec, run: RunRow | None) -> list[RunRow]:
+    """The newest runs, then those that the open one names, however old."""
+    newest_runs = runs_of(spec.kind)
+    named = {run.base if run else None, *chain.scorers(spec)} - {each.id for each in newest_runs}
+    return [*newest_runs, *filter(None, map(lab().find, filter(None, named)))]
 
 
 def _spec(draft: Draft | None) -> RunSpec | None:

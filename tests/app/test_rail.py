@@ -2,6 +2,7 @@
 
 import pytest
 
+from app import session
 from app.llm import chain, rail
 from app.llm.chain import REWARD_MODEL, RL, SFT
 from labcore.files.atomic import write_text
@@ -88,6 +89,15 @@ def test_stations_say_their_number_and_what_they_wait_for(lab):
     assert rl["numbers"] == [["proxy", "2.40"], ["gold", "0.60"]] and rl["here"]
     assert rl["note"] == f"RLOO #{run.number} · finished"
     assert rl["starts"] == [["ppo", "PPO"], ["grpo", "GRPO"], ["rloo", "RLOO"]]
+
+
+def test_a_reward_model_that_a_run_names_is_found_however_old(page, lab, model, monkeypatch):
+    run = trained(lab.store, against(model))
+    monkeypatch.setattr(session, "RECENT", 1)
+    drawn = []
+    monkeypatch.setattr(rail, "rail", lambda data, key, on_chosen: drawn.append(data))
+    page("llm", run=run.id)
+    assert drawn[-1]["stations"][1]["run"] == model.id
 
 
 def test_own_pairs_have_no_prompts_for_rl(lab, tmp_path):
