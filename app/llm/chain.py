@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from labcore.catalog import choices
@@ -13,6 +13,7 @@ from labcore.store.rows import RunRow
 
 SFT, REWARD_MODEL, RL = "sft", "reward_model", "rl"
 STARTS = ("ppo", "grpo", "rloo")  # what can be started against a reward model by one click
+PROMPTS = "prompts"  # the task of one's own prompts
 MOST = 3  # reward models of an ensemble that one click makes
 _SHARED = ("sft_steps", "sft_target", "dtype")  # knobs by which two runs start from the same base
 
@@ -90,9 +91,18 @@ def reward_model_spec(spec: RunSpec, **knobs: Value) -> RunSpec:
     return _like(spec, REWARD_MODEL, knobs)
 
 
-def rl_spec(reward_model: RunRow, algorithm: str) -> RunSpec:
-    """RL against a reward model, from the base that it was made of. Raises LabError where it has no checkpoint yet."""
-    return _like(reward_model.spec, algorithm, {"reward_source": "reward_model", "reward_model": reward_model.id})
+def rl_spec(reward_model: RunRow, algorithm: str, prompts: Callable[[RunSpec], str]) -> RunSpec:
+    """RL against a reward model, from the base that it was made of. Raises LabError where it has no checkpoint yet.
+
+    RL has to have prompts to answer: where the task has pairs alone, `prompts` makes a file of theirs, and the policy
+    starts from what the reward model was made of, since both must cut texts into the same tokens.
+    """
+    spec, rewards = reward_model.spec, {"reward_source": "reward_model", "reward_model": reward_model.id}
+    if spec.kind_row.algorithms[algorithm].learns(spec.task_row):
+        return _like(spec, algorithm, rewards)
+    model = model_names.model_of_name(reward_model.id)
+    return make(kind=spec.kind, algorithm_key=algorithm, task_key=PROMPTS, model=model, knobs=rewards, seed=spec.seed,
+                threads=default_threads(spec.model), data=prompts(spec))
 
 
 def another_reward_model(spec: RunSpec, count: int) -> RunSpec:

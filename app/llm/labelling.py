@@ -32,8 +32,10 @@ MOVED = "rail:moved"  # another run was opened, or something is to be said: the 
 AT_ONCE = 32  # pairs that are sampled together
 ENOUGH = 10  # labels from which on it is said how often they agree with gold
 CSS = """<style>
+.rl-choices{display:grid;grid-template-columns:1fr 1fr;gap:8px 16px}
+@media (max-width:640px){.rl-choices{grid-template-columns:1fr}}
 .rl-choice{border:1px solid color-mix(in srgb,currentColor 18%,transparent);border-radius:10px;padding:9px 14px;
-  min-height:62px;font-size:17px;line-height:1.5}
+  min-height:48px;font-size:17px;line-height:1.5}
 .rl-choice b{opacity:.6;margin-right:.7rem}
 .rl-choice code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
   padding:0;overflow-wrap:anywhere;white-space:pre-wrap}
@@ -89,12 +91,15 @@ def _pair(spec: RunSpec, found: dict[str, Any], there: Sequence[dict[str, Any]])
     st.html(f'{CSS}<div class="rl-status"><b>Which is better?</b> <span class="rl-muted">Prompt</span> '
             f'<code class="rl-mono">{readable(pair["prompt"])}</code> <span class="rl-muted">Pair {state["place"] + 1} '
             f"of {len(pairs)}, {html.escape(_source(found['model'], spec))}</span></div>")
-    columns = st.columns(2, gap="medium")
-    for column, side, shortcut in zip(columns, labels.PICKS, "12", strict=True):
-        cut = ' <span class="rl-muted">(cut)</span>' if pair[f"{side}_truncated"] else ""
-        column.html(f'<div class="rl-choice"><b>{side.upper()}</b><code>{readable(pair[side])}</code>{cut}</div>')
+    st.html(f'<div class="rl-choices">{"".join(_card(pair, side) for side in labels.PICKS)}</div>')
+    for column, side, shortcut in zip(st.columns(2, gap="medium", wrap=False), labels.PICKS, "12", strict=True):
         column.button(f"{side.upper()} is better", key=f"label:{side}", shortcut=shortcut, width="stretch",
                       on_click=_choose, args=(spec, pair, side, where, len(pairs)))
+
+
+def _card(pair: dict[str, Any], side: str) -> str:
+    cut = ' <span class="rl-muted">(cut)</span>' if pair[f"{side}_truncated"] else ""
+    return f'<div class="rl-choice"><b>{side.upper()}</b><code>{readable(pair[side])}</code>{cut}</div>'
 
 
 def _source(model: str, spec: RunSpec) -> str:

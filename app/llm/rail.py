@@ -13,7 +13,7 @@ import streamlit as st
 from app import link
 from app.components.rail import rail
 from app.lab import active, lab
-from app.llm import chain, labelling
+from app.llm import chain, labelling, own_prompts
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.naming import model as model_name
 from app.naming import worded
@@ -88,7 +88,7 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
         return
     starts: dict[str, Callable[[], RunSpec]] = {REWARD_MODEL: lambda: chain.reward_model_spec(spec)}
     if model := found.reward_model:
-        starts |= {key: lambda key=key: chain.rl_spec(model, key) for key in chain.STARTS}
+        starts |= {key: lambda key=key: chain.rl_spec(model, key, own_prompts.of_pairs) for key in chain.STARTS}
     try:
         opened = said.get("run") or lab().launcher.start(starts[said["start"]]())
     except LabError as error:
@@ -161,7 +161,5 @@ def _without_rl(spec: RunSpec, found: Chain) -> dict[str, Any]:
     rows = [spec.kind_row.algorithms[key] for key in chain.STARTS]
     if model is None or active(model) or not model.step:
         return {} if found.rl else {"note": "after the reward model"}
-    if not all(row.learns(model.spec.task_row) for row in rows):
-        return {} if found.rl else {"note": "needs a task with prompts to answer"}
     starts = [[row.key, row.label] for row in rows]
     return {"starts": starts} if found.rl else {"starts": starts, "note": "on its scores"}

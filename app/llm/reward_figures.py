@@ -36,9 +36,9 @@ def accuracy_figure(steps: Sequence[Step], at: int | None, gold: float | None, k
                                hovertemplate=f"step %{{x}}<br>{name} %{{y:.3f}}<extra></extra>")
             if key == "eval_accuracy":
                 name_end(figure, last, y[-1], name, colours[0])
-    level(figure, CHANCE, "chance", kind)
+    level(figure, CHANCE, "chance", kind, above=False)
     if gold is not None:
-        level(figure, gold, "gold score", kind)
+        level(figure, gold, "gold score", kind, above=True)
     mark(figure, at, kind)
     return finished(figure, kind, "step", "share of pairs", {"range": [0, last]},
                     {"range": [0.35, 1.02], "tickvals": [0.5, 0.75, 1]}, right=62)
@@ -122,12 +122,12 @@ def name_end(figure: go.Figure, x: float, y: float, text: str, colour: str) -> N
     figure.add_annotation(x=x, y=y, text=text, xanchor="left", xshift=5, showarrow=False, font={"color": colour})
 
 
-def level(figure: go.Figure, y: float, text: str, kind: str) -> None:
-    """A dashed horizontal with its name above it, at the left."""
+def level(figure: go.Figure, y: float, text: str, kind: str, above: bool) -> None:
+    """A dashed horizontal with its name above or below it, at the left."""
     ink = theme.layout(kind)["font"]["color"]
     figure.add_hline(y=y, line={"dash": "dash", "width": 1, "color": ink}, opacity=0.6)
-    figure.add_annotation(x=0, xref="paper", y=y, text=f"{text} {number(y, 2)}", xanchor="left", yanchor="bottom",
-                          showarrow=False, font={"color": ink})
+    figure.add_annotation(x=0.02, xref="paper", y=y, text=f"{text} {number(y, 2)}", xanchor="left", showarrow=False,
+                          yanchor="bottom" if above else "top", font={"color": ink})
 
 
 def mark(figure: go.Figure, at: float | None, kind: str) -> None:

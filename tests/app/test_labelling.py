@@ -57,7 +57,7 @@ def test_what_was_labelled_trains_a_reward_model(page, asked, lab):
 
 def test_pairs_come_from_the_policy_of_the_rl_run_that_is_open(page, asked, lab):
     model = trained(lab.store, make(algorithm_key="reward_model", task_key="reviews", steps=5))
-    run = trained(lab.store, chain.rl_spec(model, "grpo"))
+    run = trained(lab.store, chain.rl_spec(model, "grpo", str))
     test = page("llm", run=run.id, label="1")
     assert asked.asked[0]["model"] == f"{run.id}@1"
     button(test, "label:a").click().run()

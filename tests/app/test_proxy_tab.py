@@ -100,7 +100,7 @@ def test_the_buttons_fork_from_the_checkpoint_nearest_to_the_peak(page, lab):
 
 def test_an_ensemble_needs_two_reward_models_and_is_forked_with_the_lowest_score(page, lab):
     one = trained(lab.store, make(algorithm_key="reward_model", task_key="reviews", steps=5))
-    run = trained(lab.store, chain.rl_spec(one, "grpo"), "running")
+    run = trained(lab.store, chain.rl_spec(one, "grpo", str), "running")
     for each in hill()[1:]:
         lab.store.append(run.id, Record(each.step, 0, each.metrics), each.seconds)
     lab.store.set_state(run.id, "finished")

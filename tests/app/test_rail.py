@@ -1,9 +1,12 @@
 """The rail of RLHF: which runs belong together, what their stations say, and what a click starts."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from app import session
-from app.llm import chain, rail
+from app.llm import chain, own_prompts, rail
 from app.llm.chain import REWARD_MODEL, RL, SFT
 from labcore.files.atomic import write_text
 from labcore.files.paths import run_folder
@@ -41,7 +44,7 @@ def model(lab):
 
 
 def against(model, algorithm="grpo"):
-    return chain.rl_spec(model, algorithm)
+    return chain.rl_spec(model, algorithm, str)
 
 
 def test_an_rl_run_leads_to_its_own_reward_model_and_that_to_its_newest_rl_run(lab, model):
@@ -100,12 +103,22 @@ def test_a_reward_model_that_a_run_names_is_found_however_old(page, lab, model, 
     assert drawn[-1]["stations"][1]["run"] == model.id
 
 
-def test_own_pairs_have_no_prompts_for_rl(lab, tmp_path):
+def test_own_pairs_give_their_prompts_to_rl_on_the_same_tokens(lab, tmp_path):
     path = tmp_path / "pairs.jsonl"
-    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n{"prompt": "d", "chosen": "e", "rejected": "f"}')
-    run = trained(lab.store, of("reward_model", "preferences", data=str(path)))
-    *_, rl = stations(run.spec, run, [run])
-    assert rl["note"] == "needs a task with prompts to answer" and not rl["starts"]
+    rows = [("a", "b", "c"), ("d", "e", "f"), ("a", "g", "c")]
+    pairs = [dict(zip(("prompt", "chosen", "rejected"), row, strict=True)) for row in rows]
+    path.write_text("\n".join(map(json.dumps, pairs)))
+    model = trained(lab.store, of("reward_model", "preferences", data=str(path)))
+    policy = run_folder(model.id) / "checkpoints" / "step-000001" / "policy"
+    policy.mkdir()
+    *_, rl = stations(model.spec, model, [model])
+    assert [key for key, _ in rl["starts"]] == [*chain.STARTS]
+    spec = chain.rl_spec(model, "rloo", own_prompts.of_pairs)
+    assert (spec.task, spec.model, chain.scorers(spec)) == ("prompts", str(policy), [model.id])
+    found = [json.loads(line) for line in Path(spec.data).read_text().splitlines()]
+    assert found == [{"prompt": "a", "answer": "b"}, {"prompt": "d", "answer": "e"}]
+    run = trained(lab.store, spec)
+    assert chain.find(spec, run, [run, model]).reward_model == model
 
 
 def test_a_click_starts_the_next_stage_and_opens_it(page, lab, model, monkeypatch):
