@@ -97,7 +97,8 @@ def rl_spec(reward_model: RunRow, algorithm: str, prompts: Callable[[RunSpec], s
     RL has to have prompts to answer: where the task has pairs alone, `prompts` makes a file of theirs, and the policy
     starts from what the reward model was made of, since both must cut texts into the same tokens.
     """
-    spec, rewards = reward_model.spec, {"reward_source": "reward_model", "reward_model": reward_model.id}
+    spec = reward_model.spec
+    rewards: dict[str, Value] = {"reward_source": "reward_model", "reward_model": reward_model.id}
     if spec.kind_row.algorithms[algorithm].learns(spec.task_row):
         return _like(spec, algorithm, rewards)
     model = model_names.model_of_name(reward_model.id)
