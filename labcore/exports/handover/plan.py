@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
@@ -183,15 +184,23 @@ REWARD_RULES: Rules = {
         "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
         "own_function": ({}, "give your own function in place of score() below"),
         "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
+        "worst_case_ensemble": ({}, "the script does not bring the reward models: let score() below give the lowest of "
+                                    "their scores"),
+        "uncertainty_weighted_ensemble": ({}, "the script does not bring the reward models: let score() below give the "
+                                              "mean of their scores less their variance"),
         "correct_and_format": ({}, "score() below is the reward correct alone: add format to it, 1 where a completion "
                                    "ended by itself and is as long as the answer, and weigh the two"),
     }, "rewards are not flipped there: flip a share of what score() gives"),
     "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
-    "reward_model": only_with("reward_source", "reward_model", missing(IN_SCORE)),
+    "reward_model": lambda plan, value: missing(IN_SCORE)(plan, value) if choices.REWARD[
+        plan["reward_source"]].scorer else Line("", value, {}, built_in=True),
+    "uncertainty_weight": only_with("reward_source", "uncertainty_weighted_ensemble", missing(IN_SCORE)),
     **dict.fromkeys(("correct_weight", "format_weight"), only_with("reward_source", "correct_and_format", missing(
         IN_SCORE))),
     "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
-    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
+    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE)),
+    **dict.fromkeys(("stop_kl", "stop_gold_fall"), switch(missing("no early stopping there: watch the KL and your own "
+                                                                  "evaluation"), 0.0))}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 
