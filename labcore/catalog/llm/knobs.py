@@ -71,7 +71,7 @@ ONLINE = (
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
          "checkpoints; for an ensemble several of them, with commas between.", advanced=True, forkable=True),
-    Knob("uncertainty_weight", "Weight of the uncertainty", 0.5, "What uncertainty_weighted_ensemble multiplies the "
+    Knob("uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
          "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
          "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "

@@ -21,7 +21,8 @@ from labcore.store.store import Store
 
 MODEL = "checkpoint"  # the folder in a run's export
 MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again
-_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "sft": "sequences_per_step"}
+_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "reward_model": "pairs_per_step",
+            "sft": "sequences_per_step"}
 _WIDTH = 100
 
 
@@ -102,9 +103,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if not fits(row.spec):
-        what = "trained a reward model" if row.spec.kind == "llm" else "is no run of a language model"
-        raise LabError(f"{run_id} {what}, for which there is no script for TRL, verl or OpenRLHF: give a run that "
-                       "trained a policy.")
+        raise LabError(f"{run_id} is no run of a language model, for which alone there is a script for TRL, verl or "
+                       "OpenRLHF: give another run.")
     return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
 
 
@@ -201,6 +201,11 @@ REWARD_RULES: Rules = {
     "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE)),
     **dict.fromkeys(("stop_kl", "stop_gold_fall"), switch(missing("no early stopping there: watch the KL and your own "
                                                                   "evaluation"), 0.0))}
+_ADD = "add the labelled pairs to those below: their file is kept in uploads/ under that name"
+LABELS: Rules = {  # of a reward model
+    "labelled_pairs": switch(missing(_ADD), ""),
+    "labelled_share": lambda plan, value: Line("", value, {}, built_in=not plan["labelled_pairs"],
+                                               note=_ADD if plan["labelled_pairs"] else "")}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 
