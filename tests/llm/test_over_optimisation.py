@@ -62,6 +62,11 @@ def rail(tmp_path_factory):
         yield home, last, proxy, gold
 
 
+@pytest.fixture(autouse=True)
+def in_that_lab(rail, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(rail[0]))
+
+
 def curves(home: Path, keep_as: str = "", **knobs) -> tuple[list[float], list[float]]:
     """The proxy and the gold score at every step."""
     run = started("rloo", STEPS, str(home / "model"), **({"reward_source": "reward_model", "reward_model": "judge"}

@@ -223,8 +223,8 @@ _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
 _MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}
 _NOTHING = {"preference": f'''# verl {VERSION} has no trainer for preference pairs, so there is nothing to start
-# here: take the script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verifier, verl can learn from that
-# directly: run GRPO on the task in the lab, and take that run further.
+# here: take the script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verifier, verl can
+# learn from that directly: run GRPO on the task in the lab, and take that run further.
 ''', "reward_model": f'''# verl {VERSION} has no trainer for reward models, so there is nothing to start here:
 # take the script for TRL (RewardTrainer) or OpenRLHF (train_rm). A reward model that these have trained can
 # score completions in verl's PPO and GRPO (reward.reward_model).
