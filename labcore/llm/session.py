@@ -256,7 +256,9 @@ class LlmSession:
         # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
         self.policy.load_state_dict(load(folder / POLICY)[0].state_dict())
         for name in self._saved():
-            self.models[name].load_state_dict(load_file(folder / f"{name}.safetensors", device=str(self.device)))
+            tensors = load_file(folder / f"{name}.safetensors", device=str(self.device))
+            _check_shapes(name, self.models[name], tensors)
+            self.models[name].load_state_dict(tensors)
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
@@ -274,6 +276,14 @@ class LlmSession:
 def _scorer_folder(place: int) -> str:
     """Where a checkpoint holds one of its reward models."""
     return SCORER if place == 0 else f"{SCORER}_{place + 1}"
+
+
+def _check_shapes(name: str, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+    """Check that a network's weights have the sizes of the policy's, from which it was built: its vocabulary first."""
+    for key, value in model.state_dict().items():
+        if key in tensors and tensors[key].shape != value.shape:
+            raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
+                           f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
