@@ -22,6 +22,7 @@ def add_to(add) -> None:
     sub = add("label", label, "sample pairs of completions from a model and label them for a reward model")
     sub.add_argument("model", metavar="MODEL", help="the id of a run, id@step, or base:id (what it started from)")
     sub.add_argument("--pairs", type=int, default=256, metavar="N", help="how many pairs to sample")
+    sub.add_argument("--against", metavar="MODEL", help="one side of each pair is this model's: base:id, say")
     sub.add_argument("--by", choices=("gold", "hand"), default="gold", help="gold: the task's own score, with the "
                      "noise of its label_temperature; hand: you choose, pair by pair")
     sub.add_argument("--add", metavar="LABELS", help="keep these labels too: a file, or the name of an upload")
@@ -33,8 +34,9 @@ def add_to(add) -> None:
 def label(options: argparse.Namespace) -> int:
     """Sample, label, keep; print the name by which a reward model's run knows the labels."""
     earlier = labels.lines_of(labels.adopt(options.add)) if options.add else []
+    against = {"against": parse(options.against).pinned.name} if options.against else {}
     found = jobs.compute({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
-                          "seed": options.seed})
+                          "seed": options.seed, **against})
     spec, pairs = spec_of(parse(found["model"]).run), found["pairs"]
     picks = labels.by_gold(spec, pairs, options.seed) if options.by == "gold" else by_hand(pairs)
     new = labels.preferences(pairs, picks)

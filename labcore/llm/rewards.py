@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
@@ -88,8 +89,12 @@ def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts
 def _scores(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
     """What each of the run's reward models gives. (K, B) float64"""
     members = cast(Iterable[Critic], session.models[SCORER])
-    return torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"])).double().cpu()
-                        for member in members])
+    found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"])).double().cpu()
+                         for member in members])
+    if not found.isfinite().all():
+        raise LabError(f"The reward model {session.knobs['reward_model']} gives scores that are not finite: take an "
+                       "earlier checkpoint of it, or train it again at a lower learning rate.")
+    return found
 
 
 def _judged(true: Rewards, given: Tensor, combine: Callable[[Tensor], Tensor]) -> Rewards:

@@ -39,7 +39,7 @@ from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
-LEARNT = ("past_rewards", "past_count", "kl_factor")  # numbers that a run moves by itself
+LEARNT = ("past_rewards", "past_count", "kl_factor", "recent_gold", "best_gold")  # numbers that a run moves by itself
 
 
 @dataclass
@@ -47,10 +47,10 @@ class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
-    KL controller multiplies β with. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn
-    from for everything else. `watched`
-    is what `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint
-    holds it.
+    KL controller multiplies β with; `recent_gold` and `best_gold` are what early stopping compares. `labelled` are
+    pairs that somebody labelled. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from
+    for everything else. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and the
+    reference, so no checkpoint holds it.
     """
 
     spec: RunSpec
@@ -71,6 +71,8 @@ class LlmSession:
     past_rewards: float = 0.0
     past_count: int = 0
     kl_factor: float = 1.0
+    recent_gold: list[float] = field(default_factory=list)
+    best_gold: float = 0.0
     finished_because: str = ""
     watched: tuple[Any, ...] | None = None
 
@@ -177,6 +179,7 @@ class LlmSession:
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
+            self.recent_gold, self.best_gold = [], 0.0
         self._equip()
         if before.get("labelled_pairs") != self.knobs.get("labelled_pairs"):
             self._take_labels()
@@ -253,7 +256,9 @@ class LlmSession:
         # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
         self.policy.load_state_dict(load(folder / POLICY)[0].state_dict())
         for name in self._saved():
-            self.models[name].load_state_dict(load_file(folder / f"{name}.safetensors", device=str(self.device)))
+            tensors = load_file(folder / f"{name}.safetensors", device=str(self.device))
+            _check_shapes(name, self.models[name], tensors)
+            self.models[name].load_state_dict(tensors)
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
@@ -271,6 +276,14 @@ class LlmSession:
 def _scorer_folder(place: int) -> str:
     """Where a checkpoint holds one of its reward models."""
     return SCORER if place == 0 else f"{SCORER}_{place + 1}"
+
+
+def _check_shapes(name: str, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+    """Check that a network's weights have the sizes of the policy's, from which it was built: its vocabulary first."""
+    for key, value in model.state_dict().items():
+        if key in tensors and tensors[key].shape != value.shape:
+            raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
+                           f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

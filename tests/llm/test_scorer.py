@@ -19,6 +19,7 @@ from labcore.llm.rewards import reward, verified
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
+from labcore.tasks.task import Score
 from tests.llm.tools import TINIER, records, session, shake, spec, weights
 
 
@@ -119,6 +120,28 @@ def judges(judge):
         folder.mkdir(parents=True)
         judge.save(folder)
     return "judge, second@4,third"
+
+
+def test_scores_that_are_not_finite_stop_the_run(judge):
+    made = session("grpo", **SCORED)
+    with torch.no_grad():
+        made.models[SCORER][0].head.bias.fill_(torch.nan)
+    before = weights(made.policy)
+    with pytest.raises(LabError, match="judge@4 gives scores that are not finite: take an earlier checkpoint"):
+        records(made)
+    assert torch.equal(weights(made.policy), before)
+
+
+def test_without_a_gold_score_there_is_none_beside_the_proxy(judge):
+    """Of completions that the task could not score, and of a batch in which it could score none at all."""
+    made = session("grpo", **SCORED)
+    score = made.task.score
+    made.task.score = lambda problem, completion: Score(float("nan"), False)
+    metrics = records(made)[0].metrics
+    assert "reward/gold" not in metrics and metrics["reward"] != 0 and made.recent_gold == []
+    again, times = session("grpo", **SCORED), iter(range(10**6))
+    again.task.score = lambda *asked: Score(float("nan"), False) if next(times) % 2 else score(*asked)
+    assert 0 <= records(again)[0].metrics["reward/gold"] <= 1
 
 
 @pytest.mark.parametrize("source, combine", [("reward_model", torch.Tensor.mean),

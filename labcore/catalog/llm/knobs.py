@@ -71,7 +71,7 @@ ONLINE = (
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
          "checkpoints; for an ensemble several of them, with commas between.", advanced=True, forkable=True),
-    Knob("uncertainty_weight", "Weight of the uncertainty", 0.5, "What uncertainty_weighted_ensemble multiplies the "
+    Knob("uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
          "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
          "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
@@ -143,6 +143,12 @@ ONLINE = (
     Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "How many completions it takes β to follow its target. Higher: "
          "more slowly. Lower: faster, and it may swing.", "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True),
+    Knob("stop_kl", "Stop at this KL", 0.0, "The run ends after the step whose KL to the reference exceeds this. "
+         "Higher: may drift further. Lower: ends sooner, nearer to the reference. 0: off.", "next batch", 0.0, 1e6,
+         (0.0, 2.0), unit="nats/token", advanced=True),
+    Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
+         "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
+         "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 

@@ -9,7 +9,11 @@ import pytest
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.jobs import jobs, labels
+from labcore.llm.generation import token_logprobs
+from labcore.llm.loops.preference import encode
+from labcore.llm.probes.answer_session import reader
 from labcore.spec.run_spec import make
+from labcore.tasks.task import Pair
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER
 
@@ -31,6 +35,24 @@ def test_a_checkpoint_gives_as_many_pairs_as_are_wanted_and_the_same_again():
     assert found["pairs"] != jobs.do(ASKED | {"model": f"base:{run}"})["pairs"]
     assert {pair["answer"] for pair in found["pairs"]} == {"".join(sorted(pair["prompt"][:-1]))
                                                            for pair in found["pairs"]}, "so that gold can label them"
+
+
+def test_one_side_may_be_another_model_s_and_stands_in_no_place_of_its_own():
+    run = saved("grpo-sort-aaaa", max_new_tokens=2, temperature=0.05)
+    found = jobs.do(ASKED | {"model": run, "against": f"base:{run}", "count": 60})
+    assert found["model"] == f"{run}@2" and len(found["pairs"]) == 60
+    policy, base = (reader(name, {}, 0) for name in (f"{run}@2", f"base:{run}"))
+
+    def likelier(pair, side):  # by the policy than by the base
+        return _logprob(policy, pair, side) > _logprob(base, pair, side)
+
+    places = [likelier(pair, "a") for pair in found["pairs"] if likelier(pair, "a") != likelier(pair, "b")]
+    assert len(places) > 50 and 15 < sum(places) < 45
+
+
+def _logprob(session, pair, side) -> float:
+    prompts, completions = encode(session, [Pair(pair["prompt"], pair[side], "", chosen_truncated=True)])
+    return float(token_logprobs(session, session.policy, prompts, completions)[0].sum())
 
 
 def test_before_any_run_they_are_the_task_s_own_without_its_labels():
