@@ -15,6 +15,7 @@ from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
 from labcore.catalog.knob import Value, shown
+from labcore.doctor.signal import GOLD_FELL
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -80,9 +81,9 @@ def _cures(run: RunRow, best: Point) -> None:
         st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
                   on_click=forking.wish_with, args=(run.id, key, value, start + 1),
                   help="A stronger KL penalty holds the policy where the reward model was trained")
-        if start:
-            st.button("Stop there", key="cure:stop", icon=":material/flag:", on_click=forking.wish_at,
-                      args=(run.id, start), help="Early stopping: fork from that checkpoint, and take the model there")
+        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.wish_with,
+                  args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
+                  help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
         if chain.scorers(run.spec):
             _other_rewards(run, start)
         else:

@@ -64,12 +64,6 @@ def wish_with(run_id: str, knob: str, value: Value, before: int) -> None:
     st.session_state[ASKED] = True
 
 
-def wish_at(run_id: str, step: int) -> None:
-    """Open it at a checkpoint; also called from within a fragment."""
-    _open(run_id, before=step + 1)
-    st.session_state[ASKED] = True
-
-
 def asked() -> bool:
     """Whether the dialog waits for the page to be drawn; says so once."""
     return st.session_state.pop(ASKED, False)

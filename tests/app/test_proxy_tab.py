@@ -93,7 +93,8 @@ def test_the_buttons_fork_from_the_checkpoint_nearest_to_the_peak(page, lab):
     assert test.tabs[0].label == "Proxy and gold"
     assert test.button("cure:reward").label == "Fork with the verifier"
     test.button("cure:stop").click().run()
-    assert test.session_state[forking.OPEN].before == 19
+    wish = test.session_state[forking.OPEN]
+    assert (wish.before, wish.knob, wish.value) == (19, "stop_gold_fall", 0.05)
     assert [button.label for button in test.button if "Fork from step" in button.label] == ["Fork from step 18"]
     assert not test.exception
 
