@@ -64,9 +64,9 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
             return
         found, fresh = jobs.result(asked, "Pairs are sampled", "labels", polled=active(run))
         there = label_log.rows(spec)
-        if fresh:
+        if fresh and found:
             _pair(spec, found, there)
-        _below(spec, there, bool(run) and chain.stage(run.spec) == chain.RL)
+        _below(spec, there, run is not None and chain.stage(run.spec) == chain.RL)
 
 
 def _asked(run: RunRow | None, spec: RunSpec) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A station opens its run; the next one starts it. What is drawn is made by `paylo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -88,7 +89,7 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
         return
     starts: dict[str, Callable[[], RunSpec]] = {REWARD_MODEL: lambda: chain.reward_model_spec(spec)}
     if model := found.reward_model:
-        starts |= {key: lambda key=key: chain.rl_spec(model, key, own_prompts.of_pairs) for key in chain.STARTS}
+        starts |= {key: partial(chain.rl_spec, model, key, own_prompts.of_pairs) for key in chain.STARTS}
     try:
         opened = said.get("run") or lab().launcher.start(starts[said["start"]]())
     except LabError as error:

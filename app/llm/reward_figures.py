@@ -106,10 +106,10 @@ def agreement(pairs: Pairs) -> float | None:
 def words(samples: dict[str, Any]) -> str:
     """What the held-out pairs say, in a sentence or two."""
     held_out = samples["held_out"]
-    count, found = len(held_out["scores"]), agreement(held_out["scores"])
+    count, found = len(held_out["scores"]), agreement(held_out["scores"]) or 0.0
     said = f"On {count:,} held-out pairs the chosen side scores higher in {100 * found:.0f} %; chance is 50 %."
     best = agreement(held_out.get("gold", []))
-    if best in (None, 1):
+    if best is None or best == 1:
         return said
     return f"{said} The labels are noisy: the gold score itself agrees with {100 * best:.0f} % of them."
 
