@@ -53,6 +53,8 @@ def setting(key: str, value: Any, spec: RunSpec) -> str:
     """A setting of a run with its value, for a label: "β 0.2"; of a choice its words alone."""
     if key == "twin":
         return f"{'the same' if value else 'fresh'} random numbers"
+    if key == "labelled_pairs":
+        return "own labels"
     own = next((knob.name for knob in knobs_of(spec.row, spec.task_row) if knob.key == key),
                FIELDS.get(key, key).lower())
     text = written(key, value)

@@ -26,8 +26,8 @@ RUN = Param("run", "")
 WARM_UP = Param("warm_up", False, link.switch)
 X, SMOOTH = Param("x", ""), Param("smooth", 0.0, link.number(0, SMOOTHEST))
 # How runs are looked at, kept from run to run: the view, the charts' axis and smoothing, the open tab, the maze's
-# board.
-KEPT = ("view", "x", "smooth", "tab", "heat", "arrows", "path")
+# board, and whether pairs are labelled.
+KEPT = ("view", "x", "smooth", "tab", "heat", "arrows", "path", "label")
 RECENT = 40  # runs to choose from
 PROBLEM = "problem"
 

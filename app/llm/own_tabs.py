@@ -10,6 +10,7 @@ from app import charts, link, theme, tokens
 from app.held import held
 from app.lab import active
 from app.link import Param
+from app.llm import proxy_tab, reward_tab
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
@@ -140,4 +141,7 @@ def _has_ratio(run: RunRow) -> bool:
     return surrogate is not None and choices.SURROGATE[str(surrogate)].needs_ratio
 
 
-TABS: Tabs = {"Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_ratio)}
+TABS: Tabs = {
+    "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
+    "Samples": (_samples, lambda run: True), "Surrogate": (_surrogate, _has_ratio),
+}

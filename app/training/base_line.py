@@ -13,6 +13,7 @@ from app.lab import lab
 from app.session import Draft
 from app.status import duration
 from app.tokens import literal
+from app.training import reward_line
 from labcore.catalog.llm.models import MODELS
 from labcore.files import bases
 from labcore.spec.run_spec import RunSpec, base_spec
@@ -23,7 +24,9 @@ RECENT = 100  # finished runs among which SFT runs are looked for, to time the n
 
 
 def show(draft: Draft, spec: RunSpec) -> None:
-    """Where the base of `spec` comes from; where there is one already, a switch to see its SFT all the same."""
+    """Where rewards and base of `spec` come from; where there is a base, a switch to see its SFT all the same."""
+    if rewards := reward_line.words(spec.knobs):
+        st.caption(literal(rewards))
     sft = base_spec(spec)
     if sft is None:
         st.caption(literal(words(spec, None)))

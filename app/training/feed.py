@@ -23,6 +23,7 @@ MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
+GOLD = "reward/gold"  # logged where the reward is that of a proxy
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 
@@ -140,12 +141,19 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
 
 
 def headline(feed: Feed, count: int = 4) -> list[Metric]:
-    """The first number of each of the first charts."""
-    return [_named(METRICS[PANELS[key].metrics[0]], [feed]) for key in charts(feed.spec, [feed])[:count]]
+    """The first number of each of the first charts; beside the reward of a proxy what it stands for."""
+    found = [_named(METRICS[PANELS[key].metrics[0]], [feed]) for key in charts(feed.spec, [feed])[:count]]
+    places = [place for place, metric in enumerate(found, 1) if metric.key == "reward" and GOLD in feed.logged]
+    for place in places:
+        found.insert(place, METRICS[GOLD])
+    return found[:count]
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
-    """The metric as it is in this run: a reward that is the exact match says so, and is a share."""
+    """The metric as it is in this run: a reward that is the exact match says so, and is a share; that of a proxy too.
+    """
+    if metric.key == "reward" and any(GOLD in feed.logged for feed in feeds):
+        return replace(metric, label="Proxy reward", short="proxy")
     if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
     exact = METRICS["exact_match"]

@@ -16,11 +16,11 @@ from labcore.store.rows import RunRow
 
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
-          own_tabs: Tabs = MappingProxyType({})) -> None:
+          own_tabs: Tabs = MappingProxyType({}), top: live.Top | None = None) -> None:
     """The page of a kind.
 
     `scene` shows the draft's world before a run, `picture` the run above its curves, `own_tabs` what else there is to
-    see of it below them.
+    see of it below them, `top` what stands above a run and above the draft of one.
     """
     run = session.open_run(kind)
     draft = session.follow(run, kind)
@@ -32,11 +32,13 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
         _side(run, draft)
     with right:
         if run is None:
+            if top:
+                top(None, draft)
             own_data.show(draft)
             empty.picture(draft, scene and (lambda: scene(draft)))
             CHART.warm()
         else:
-            live.panel(run, picture, own_tabs)
+            live.panel(run, picture, own_tabs, top)
 
 
 def _side(run: RunRow | None, draft: Draft | None) -> None:

@@ -11,7 +11,7 @@ from app import link
 from app.components.live_chart import live_chart
 from app.lab import active, lab
 from app.naming import worded
-from app.session import SMOOTH, axis, tell
+from app.session import SMOOTH, Draft, axis, tell
 from app.training import clock, doctor_line, forking, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
@@ -23,16 +23,17 @@ EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # secon
 
 
 Picture = Callable[[RunRow, Feed, int], DeltaGenerator | None]  # at the step that the page shows
+Top = Callable[[RunRow | None, Draft | None], None]  # the open run, or where there is none the draft of one
 
 
-def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs) -> None:
+def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | None) -> None:
     """Draw the run, and keep drawing while it is going.
 
     `picture` stands above its curves, or returns the place beside it where they go; `own_tabs` come before those that
-    every kind has.
+    every kind has; `top` stands above all of it.
     """
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
-    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture, own_tabs)
+    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture, own_tabs, top)
 
 
 def feed_of(run: RunRow) -> Feed:
@@ -50,12 +51,15 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
-def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs) -> None:
+def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs,
+          top: Top | None) -> None:
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
     if run.state != state or _steered_elsewhere(run) or forking.asked():
         st.rerun()
+    if top:
+        top(run, None)
     st.html(line(shown, feed, stage))
     at = clock.of(run, shown, feed)
     step = at or feed.last_step

@@ -23,7 +23,7 @@ class Choice:
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
     a reference; `whole_batch`, that its numbers depend on all of the batch; `pairwise`, that each is one pair's;
     `unpaired`, that it learns from single completions too; `mismatched`, that it asks for their KL with other prompts;
-    `scorer`, that a reward source asks for a trained reward model.
+    `scorer`, that a reward source asks for a trained reward model; `ensemble`, that it asks for several.
     """
 
     key: str
@@ -47,6 +47,7 @@ class Choice:
     unpaired: bool = False
     mismatched: bool = False
     scorer: bool = False
+    ensemble: bool = False
 
 
 @dataclass(frozen=True)

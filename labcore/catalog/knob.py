@@ -28,7 +28,8 @@ class Knob:
 
     `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the
     next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
-    validation enforces; `safe` is the range that usually works, shown on the slider.
+    validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
+    another value although a run cannot change it.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Knob:
     scale: Literal["linear", "log"] = "linear"
     choices: tuple[str, ...] = ()
     advanced: bool = False
+    forkable: bool = False
 
     @property
     def type(self) -> type:

@@ -87,6 +87,9 @@ _ALL = (
     Metric("reward/gold", "Gold reward", "reward", "Mean of the task's own score, where the rewards are those of a "
            "proxy: a reward model, or a verifier with a hole.", r"\bar R_{gold}", "Rises with the reward. Where the "
            "reward rises and it falls, the policy exploits the proxy.", better="higher", short="gold"),
+    Metric("reward/spread", "Spread of the reward models", "reward", "Mean standard deviation of a completion's scores "
+           "among the reward models of an ensemble.", r"\bar s_k", "Small. Where it grows, the policy has left the "
+           "texts that they were trained on.", short="spread"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
@@ -297,6 +300,7 @@ _PANELS = (
     Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
                                "reward/steps"),
           "reward"),
+    Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
     Panel("exact_match", "Exact match", ("exact_match",), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),

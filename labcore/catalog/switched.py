@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
 
 
@@ -12,7 +13,13 @@ def _masked(knobs: Mapping[str, Value]) -> bool:
             or float(knobs.get("importance_cap", 0)) > 0)
 
 
+def _ensemble(knobs: Mapping[str, Value]) -> bool:
+    source = str(knobs.get("reward_source", ""))
+    return source in REWARD.names and REWARD[source].scorer and "," in str(knobs["reward_model"])
+
+
 SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
+    "spread": _ensemble,
     "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": _masked,

@@ -21,6 +21,7 @@ from labcore.errors import LabError
 from labcore.exports.folder import export_run
 from labcore.files.jsonl import LIMIT
 from labcore.files.uploads import keep_file
+from labcore.jobs import labels
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.store.rows import ENDED, RunRow
@@ -87,7 +88,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs["verifier"] = options.verifier
     if options.maze:
         knobs = knobs_of_maze(Path(options.maze)) | knobs
-    knobs = dict(usual.unwatched) | knobs | own_reward_of(options)
+    knobs = dict(usual.unwatched) | knobs | own_reward_of(options) | labels_of(options)
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
@@ -107,6 +108,11 @@ def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
     """
     place = getattr(options, "reward", None)  # a sweep has no such option: its runs are other processes'
     return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place else {}
+
+
+def labels_of(options: argparse.Namespace) -> dict[str, str]:
+    """The knob of `--labels FILE`, which is kept; none without it. Raises LabError where it holds no pairs."""
+    return {"labelled_pairs": labels.adopt(options.labels)} if getattr(options, "labels", None) else {}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labcore.cli.commands import assignments, check_out, train
+from labcore.cli.commands import assignments, check_out, labels_of, train
 from labcore.runs.fork import fork_spec
 from labcore.store.store import Store
 
@@ -16,6 +16,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--step", type=int, help="where to begin: a step that has a checkpoint (default: the newest)")
     sub.add_argument("--algorithm", help="continue with another algorithm of the same kind")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
+    sub.add_argument("--labels", metavar="FILE", help="of a reward model: learn from these labelled pairs too")
     sub.add_argument("--fresh", action="store_true", help="fresh random numbers (default: common random numbers, the "
                      "parent's, so that only what you set makes a difference)")
     sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
@@ -27,7 +28,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 def fork(options: argparse.Namespace) -> int:
     """Train a fork of a run to its end."""
     store = Store()
-    spec = fork_spec(store, options.run, options.step, algorithm=options.algorithm, knobs=assignments(options.knobs),
+    spec = fork_spec(store, options.run, options.step, algorithm=options.algorithm,
+                     knobs=assignments(options.knobs) | labels_of(options),
                      twin=not options.fresh, seed=options.seed, steps=options.steps)
     if options.out:
         check_out(Path(options.out))

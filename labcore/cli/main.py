@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, sweeping
+from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, labelling, sweeping
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
 
@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_to(add)
     doctoring.add_to(add)
     asking.add_to(add)
+    labelling.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
@@ -115,6 +116,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected; for "
                      "KTO also with prompt, completion and label")
+    sub.add_argument("--labels", metavar="FILE", help="pairs that a reward model learns from beside its others: JSONL "
+                     "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +69,16 @@ def keep_file(path: Path, limit: int) -> Path:
     except OSError as error:
         raise LabError(f"The file {path} cannot be read ({error.strerror}): check its permissions.") from error
     return keep(path.name, content)
+
+
+def file_at(place: str) -> Path | None:
+    """The file that is kept at a place; None where there is none, or no such place."""
+    return next((root() / place).glob("[!.]*"), None) if is_place(place) else None
+
+
+def is_place(name: str) -> bool:
+    """Whether a place can be called so."""
+    return re.fullmatch(r"[0-9a-f]{16}", name) is not None
 
 
 def check(paths: Iterable[str]) -> None:

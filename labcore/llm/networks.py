@@ -18,7 +18,7 @@ from labcore.llm.nets.critic import Critic
 from labcore.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
-REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and one that gives the rewards
+REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and those that give the rewards
 
 
 @dataclass(frozen=True)
@@ -59,5 +59,5 @@ def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
-    """Whether a run's rewards come from a trained reward model: it is brought to the run, not built from its policy."""
+    """Whether a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
     return "reward_source" in knobs and choices.REWARD[str(knobs["reward_source"])].scorer

@@ -7,8 +7,9 @@ parameters: `task`, `problems` (B, one for each completion), `texts` (B), `promp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.networks import SCORER
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
+from labcore.maths import ensembles
 from labcore.maths.call import call, member
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, TextTask
@@ -66,10 +69,38 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
 
 def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                  completions: Completions, session: LlmSession) -> Rewards:
-    """R = r_φ(x, y), the score of the run's reward model, at the last token. (B,)"""
-    true, scorer = verifier(task, problems, texts), cast(Critic, session.models[SCORER])
-    found = scores(scorer, prompts, completions, str(session.knobs["dtype"]))
-    return Rewards(found.double().cpu(), true.exact, {"gold": true.total})
+    """R = r_φ(x, y), the score of the run's reward model, at the last token; of several the mean. (B,)"""
+    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions), ensembles.mean)
+
+
+def worst_case_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                        completions: Completions, session: LlmSession) -> Rewards:
+    """R = min_k r_k(x, y), the lowest score of the run's reward models. (B,)"""
+    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions), ensembles.worst_case)
+
+
+def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                                  completions: Completions, session: LlmSession, uncertainty_weight: float) -> Rewards:
+    """R = mean_k r_k(x, y) − λ var_k r_k(x, y), over the run's reward models. (B,)"""
+    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions),
+                   partial(ensembles.uncertainty_weighted, uncertainty_weight=uncertainty_weight))
+
+
+def _scores(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
+    """What each of the run's reward models gives. (K, B) float64"""
+    members = cast(Iterable[Critic], session.models[SCORER])
+    found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"])).double().cpu()
+                         for member in members])
+    if not found.isfinite().all():
+        raise LabError(f"The reward model {session.knobs['reward_model']} gives scores that are not finite: take an "
+                       "earlier checkpoint of it, or train it again at a lower learning rate.")
+    return found
+
+
+def _judged(true: Rewards, given: Tensor, combine: Callable[[Tensor], Tensor]) -> Rewards:
+    """The scores (K, B) as one reward; of several models also how far they are apart."""
+    apart = {"spread": ensembles.spread(given)} if len(given) > 1 else {}
+    return Rewards(combine(given), true.exact, {"gold": true.total, **apart})
 
 
 def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:

@@ -30,14 +30,16 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needed, needs_scorer
-from labcore.spec.model_names import reward_model_of
+from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks import own_reward
+from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
-LEARNT = ("past_rewards", "past_count", "kl_factor")  # numbers that a run moves by itself
+PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
+LEARNT = ("past_rewards", "past_count", "kl_factor", "recent_gold", "best_gold")  # numbers that a run moves by itself
 
 
 @dataclass
@@ -45,10 +47,10 @@ class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
-    KL controller multiplies β with. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn
-    from for everything else. `watched`
-    is what `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint
-    holds it.
+    KL controller multiplies β with; `recent_gold` and `best_gold` are what early stopping compares. `labelled` are
+    pairs that somebody labelled. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from
+    for everything else. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and the
+    reference, so no checkpoint holds it.
     """
 
     spec: RunSpec
@@ -65,9 +67,12 @@ class LlmSession:
     updates: int = 0
     tokens: int = 0
     pairs: list[Pair] = field(default_factory=list)
+    labelled: list[Pair] = field(default_factory=list)
     past_rewards: float = 0.0
     past_count: int = 0
     kl_factor: float = 1.0
+    recent_gold: list[float] = field(default_factory=list)
+    best_gold: float = 0.0
     finished_because: str = ""
     watched: tuple[Any, ...] | None = None
 
@@ -101,7 +106,7 @@ class LlmSession:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        long = [row for row in getattr(self.task, "rows", ()) if len(row.prompt.encode()) > room]
+        long = [row for row in (*getattr(self.task, "rows", ()), *self.labelled) if len(row.prompt.encode()) > room]
         for start in range(0, len(long), CHECKED_AT_ONCE):
             rows = long[start: start + CHECKED_AT_ONCE]
             encode_prompts(self.tokenizer, [row.prompt for row in rows], room, torch.device("cpu"),
@@ -128,17 +133,24 @@ class LlmSession:
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
-        session.check_room()
         if resume:
             session._load(resume)
+        else:
+            session._take_labels()
+        session.check_room()
         return session
+
+    def _take_labels(self) -> None:
+        """Read the labelled pairs that the knobs name; checkpoints hold them, so that the file may go."""
+        place = str(self.knobs.get("labelled_pairs", ""))
+        self.labelled = labelled_pairs(place) if place else []
 
     def _equip(self, resume: Path | None = None) -> None:
         """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
         kept, policy = self.models, self.policy
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         if needs_scorer(self.knobs):
-            self.models[SCORER] = kept.get(SCORER) or self._scorer(resume)
+            self.models[SCORER] = kept.get(SCORER) or self._scorers(resume)
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
         learning = {name: NETWORKS[name].learning_rate for name in self.models
@@ -147,23 +159,30 @@ class LlmSession:
             self.models[name].parameters(), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
             for name, rate in learning.items()}
 
-    def _scorer(self, resume: Path | None) -> nn.Module:
-        """The reward model that the knobs name: from the checkpoint, or from the run that trained it."""
-        name = str(self.knobs["reward_model"])
-        if resume and (resume / SCORER).is_dir():
-            return load_scorer(resume / SCORER, name).to(self.device)
-        folder = reward_model_of(name)
-        scorer = load_scorer(folder, name)
-        check_tokenizer(folder, name, self.tokenizer)
-        return scorer.to(self.device)
+    def _scorers(self, resume: Path | None) -> nn.ModuleList:
+        """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
+        found = []
+        for place, name in enumerate(members(str(self.knobs["reward_model"]))):
+            kept = resume / _scorer_folder(place) if resume else None
+            folder = kept if kept and kept.is_dir() else reward_model_of(name)
+            found.append(load_scorer(folder, name))
+            if folder != kept:
+                check_tokenizer(folder, name, self.tokenizer)
+        return nn.ModuleList(found).to(self.device)
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
 
         A reference that was not there before is the policy as it is now.
         """
+        before = self.knobs
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
+        if before.get("reward_model") != self.knobs.get("reward_model"):
+            self.models.pop(SCORER, None)
+            self.recent_gold, self.best_gold = [], 0.0
         self._equip()
+        if before.get("labelled_pairs") != self.knobs.get("labelled_pairs"):
+            self._take_labels()
         if "pairs" not in spec.knobs:
             self.pairs = []
         if not spec.twin:
@@ -204,8 +223,8 @@ class LlmSession:
         self.export(folder / POLICY)
         for name in self._saved():
             save_file(_plain(self.models[name].state_dict()), folder / f"{name}.safetensors")
-        if scorer := self.models.get(SCORER):
-            save_scorer(scorer, folder / SCORER)
+        for place, scorer in enumerate(self.models.get(SCORER, ())):
+            save_scorer(scorer, folder / _scorer_folder(place))
         for name, optimizer in self.optimizers.items():
             states = optimizer.state_dict()["state"]
             tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
@@ -213,7 +232,7 @@ class LlmSession:
         save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
         state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
                  "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
-                 "pairs": [vars(pair) for pair in self.pairs],
+                 **{name: [vars(pair) for pair in getattr(self, name)] for name in PAIRS},
                  **{name: getattr(self, name) for name in LEARNT},
                  "finished_because": self.finished_because}
         (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
@@ -237,18 +256,34 @@ class LlmSession:
         # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
         self.policy.load_state_dict(load(folder / POLICY)[0].state_dict())
         for name in self._saved():
-            self.models[name].load_state_dict(load_file(folder / f"{name}.safetensors", device=str(self.device)))
+            tensors = load_file(folder / f"{name}.safetensors", device=str(self.device))
+            _check_shapes(name, self.models[name], tensors)
+            self.models[name].load_state_dict(tensors)
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
         self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
-        self.pairs = [Pair(**pair) for pair in state["pairs"]]
+        for name in PAIRS:
+            setattr(self, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
         for name in LEARNT:
             setattr(self, name, state.get(name, getattr(self, name)))  # checkpoints of before had none
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]
+
+
+def _scorer_folder(place: int) -> str:
+    """Where a checkpoint holds one of its reward models."""
+    return SCORER if place == 0 else f"{SCORER}_{place + 1}"
+
+
+def _check_shapes(name: str, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+    """Check that a network's weights have the sizes of the policy's, from which it was built: its vocabulary first."""
+    for key, value in model.state_dict().items():
+        if key in tensors and tensors[key].shape != value.shape:
+            raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
+                           f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -85,4 +85,5 @@ def _on_disk() -> Iterator[str]:
         for file in home().glob(pattern):
             with suppress(OSError, ValueError):
                 fields = json.loads(file.read_text(encoding="utf-8"))
-                yield from filter(None, (fields.get("data"), fields.get("model")))
+                named = fields.get("data"), fields.get("model"), fields.get("knobs", {}).get("labelled_pairs")
+                yield from filter(None, named)

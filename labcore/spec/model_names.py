@@ -115,6 +115,15 @@ def check(model: str) -> None:
                        f"{', '.join(map(str, sorted(policies)))}.")
 
 
+def members(names: str) -> list[str]:
+    """The names of the reward models of an ensemble, which a knob has with commas between.
+
+    >>> members("judge@60, other@60")
+    ['judge@60', 'other@60']
+    """
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
 def reward_model_of(name: str) -> Path:
     """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP.
 
@@ -136,14 +145,21 @@ def reward_model_of(name: str) -> Path:
     return there[step]
 
 
-def pinned_reward_model(name: str) -> str:
-    """The name of a reward model with its step: what is the newest now is not for ever.
-
-    One that has its step and whose run is not here is left as it is: checkpoints hold their own copy.
+def pinned_reward_models(names: str) -> str:
+    """The names of reward models with their steps: what is the newest now is not for ever.
 
     Raises:
-        LabError: as `reward_model_of`.
+        LabError: as `reward_model_of`; or one is named twice.
     """
+    pinned = [_pinned_reward_model(name) for name in members(names)]
+    if twice := [name for name in pinned if pinned.count(name) > 1]:
+        raise LabError(f"The reward model {twice[0]} is named twice: an ensemble has different ones, for example of "
+                       "different seeds.")
+    return ",".join(pinned)
+
+
+def _pinned_reward_model(name: str) -> str:
+    """One that has its step and whose run is not here is left as it is: checkpoints hold their own copy."""
     found = read(name)
     if found and found.step is not None and not run_folder(found.run).is_dir():
         return name

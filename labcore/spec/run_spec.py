@@ -21,6 +21,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
 from labcore.files.paths import run_folder
 from labcore.spec import model_names
 
@@ -155,6 +156,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_together(row, filled)
     _check_pairs(task_row, filled)
     filled |= _pinned_reward_model(filled)
+    _check_labels(filled)
     model = kind_row.model if model is None else model
     _check_model(kind_row, model)
     if kind_row.check:
@@ -258,10 +260,23 @@ def _pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
     if "reward_source" not in knobs or not choices.REWARD[str(knobs["reward_source"])].scorer:
         return {}
-    if not knobs["reward_model"]:
+    if not model_names.members(str(knobs["reward_model"])):
         raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the "
                        "algorithm reward_model, then set reward_model to that run.")
-    return {"reward_model": model_names.pinned_reward_model(str(knobs["reward_model"]))}
+    pinned = model_names.pinned_reward_models(str(knobs["reward_model"]))
+    if choices.REWARD[str(knobs["reward_source"])].ensemble and "," not in pinned:
+        raise LabError(f"The reward source {knobs['reward_source']!r} compares several reward models, and {pinned} is "
+                       "one: name more of them in reward_model with commas between, or set reward_source to "
+                       "reward_model.")
+    return {"reward_model": pinned}
+
+
+def _check_labels(knobs: Mapping[str, Value]) -> None:
+    """Check that labelled pairs are named as an upload is; what is in it is read when the run starts."""
+    place = str(knobs.get("labelled_pairs", ""))
+    if place and not uploads.is_place(place):
+        raise LabError(f"The labelled pairs {place!r} are no upload: give the file with --labels FILE, or the name "
+                       "that the command label printed.")
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -107,7 +107,8 @@ def forget(connection: sa.Connection, name: str) -> None:
 def files(connection: sa.Connection) -> list[str]:
     """The files and models that any run names."""
     specs = [json.loads(text) for text in connection.scalars(sa.select(runs.c.spec))]
-    return [path for spec in specs for path in (spec.get("data"), spec.get("model")) if path]
+    return [path for spec in specs for path in (
+        spec.get("data"), spec.get("model"), spec.get("knobs", {}).get("labelled_pairs")) if path]
 
 
 def step(connection: sa.Connection, run_id: str) -> int:

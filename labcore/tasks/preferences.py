@@ -10,6 +10,7 @@ import numpy as np
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
+from labcore.files import uploads
 from labcore.files.jsonl import read_objects, texts_of
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
 
@@ -59,6 +60,22 @@ class Preferences:
         return Score(float(right), right)
 
 
+def labelled_pairs(place: str) -> list[Pair]:
+    """The pairs in the upload at a place, on top of those that a task brings.
+
+    Raises:
+        LabError: no file is kept there, or it is no file of pairs.
+    """
+    path = uploads.file_at(place)
+    if path is None:
+        raise LabError(f"There are no labelled pairs {place!r} here: give the file again, with --labels FILE.")
+    task = Preferences({}, path)
+    if task.unpaired:
+        raise LabError(f"{path.name} has single completions with labels, and a reward model learns from pairs: give a "
+                       "file with chosen and rejected.")
+    return [row for row in task.rows if isinstance(row, Pair)]
+
+
 def _sides(row: Pair | Single) -> tuple[str, ...]:
     return (row.chosen, row.rejected) if isinstance(row, Pair) else (row.completion,)
 
@@ -83,7 +100,16 @@ def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
     if chosen == rejected:
         raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or make them "
                        "differ.")
-    return Pair(prompt, chosen, rejected, line)
+    return Pair(prompt, chosen, rejected, line, *(_cut(value, f"{side}_truncated", data, line) for side in _PAIR))
+
+
+def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool:
+    """Whether a side was sampled and cut at the length limit, as labels of a run's completions say it."""
+    cut = value.get(field, False)
+    if not isinstance(cut, bool):
+        raise LabError(f"The field {field!r} in line {line} of {data.name} is {cut!r}: write true where the text was "
+                       "cut off, or leave it out.")
+    return cut
 
 
 def _single(value: Mapping[str, object], data: Path, line: int) -> Single:

@@ -20,7 +20,8 @@ from tests.llm.tools import records, session
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
 OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
-               "reward_model": {"reward_model"}}
+               **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
+                                                    "uncertainty_weighted_ensemble")}}
 MEMBERS = [(family, choice) for family in FAMILIES for choice in family.members]
 
 

@@ -25,7 +25,15 @@ def test_a_switch_brings_its_chart(panel, knobs):
     assert not {*PANELS[panel].metrics} & {*records(without)[0].metrics}
 
 
+def test_several_reward_models_bring_their_spread():
+    """`tests/llm/test_scorer.py` sees it logged."""
+    row, knobs = ALGORITHMS["grpo"].panels, {"reward_source": "worst_case_ensemble", "reward_model": "a@1,b@1"}
+    assert with_switched(row, knobs) == (*row, "spread") and PANELS["spread"].metrics == ("reward/spread",)
+    assert with_switched(row, knobs | {"reward_model": "a@1"}) == row
+    assert with_switched(row, knobs | {"reward_source": "verifier"}) == row
+
+
 def test_every_switch_is_tried_and_comes_once():
-    assert {panel for panel, _ in ON} == {*SWITCHED}
+    assert {panel for panel, _ in ON} | {"spread"} == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from labcore.catalog.llm.algorithms import ALGORITHMS as TABLE
@@ -167,6 +168,21 @@ def cut(name):
 
 def removed(name):
     return lambda folder: (folder / name).unlink()
+
+
+def test_a_reference_with_another_vocabulary_than_the_policy_is_said_so(tmp_path):
+    begun = session("grpo")
+    next(record for record in begun.run() if record is not None)
+    forked = begun.fork(replace(begun.spec, parent=("parent", 1)))
+    forked.save(tmp_path / "checkpoint")
+    file = tmp_path / "checkpoint" / "reference.safetensors"
+    tensors = load_file(file)
+    key = "model.embed_tokens.weight"
+    rows, width = tensors[key].shape
+    save_file(tensors | {key: torch.zeros(rows + 7, width)}, file)
+    with patch.dict(MODELS, {"tiny": TINIER}), pytest.raises(
+            LabError, match=rf"the reference has {key} of {rows + 7} × {width}, and for this policy's vocabulary"):
+        LlmSession.start(forked.spec, resume=tmp_path / "checkpoint")
 
 
 FILES = ["state.json", "policy/model.safetensors", "critic.safetensors", "optimizer_policy.safetensors",

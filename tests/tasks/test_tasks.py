@@ -169,6 +169,10 @@ def test_bad_single_completions(make, rows, words):
     ({"prompt": "p", "chosen": "same", "rejected": "same"}, "Line 21 of my.jsonl has the same text as chosen and rej"),
     ({"prompt": "p", "chosen": "a"}, "Line 21 of my.jsonl has no field 'rejected'"),
     ({"prompt": "", "chosen": "a", "rejected": "b"}, "Line 21 of my.jsonl has an empty prompt"),
+    ({"prompt": "p", "good": "a", "bad": "b"}, "Line 21 of my.jsonl has no field 'chosen'"),
+    ({"prompt": "p", "chosen": "a", "rejected": ["b"]}, "'rejected' in line 21 of my.jsonl is a list"),
+    ({"prompt": "p", "chosen": "a", "rejected": "b", "chosen_truncated": "no"}, "'chosen_truncated' in line 21 of "
+     "my.jsonl is 'no': write true"),
 ])
 def test_bad_preferences(make, row, words):
     with pytest.raises(LabError, match=words):

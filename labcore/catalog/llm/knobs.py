@@ -65,11 +65,15 @@ ONLINE = (
     Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
          "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
          "verifier's and one for the form of the answer; order_only: a verifier of sort with a hole to exploit; "
-         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the scores of a "
-         "trained reward model; own_function: yours, from the command line only.",
+         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of a "
+         "trained reward model, of several the mean; worst_case_ensemble and uncertainty_weighted_ensemble: of several "
+         "the lowest, or the mean less their variance; own_function: yours, from the command line only.",
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-         "checkpoints.", advanced=True),
+         "checkpoints; for an ensemble several of them, with commas between.", advanced=True, forkable=True),
+    Knob("uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
+         "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
+         "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
     Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
          "FILE:function on the command line, and by nothing else.", advanced=True),
     Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
@@ -139,6 +143,12 @@ ONLINE = (
     Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "How many completions it takes β to follow its target. Higher: "
          "more slowly. Lower: faster, and it may swing.", "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True),
+    Knob("stop_kl", "Stop at this KL", 0.0, "The run ends after the step whose KL to the reference exceeds this. "
+         "Higher: may drift further. Lower: ends sooner, nearer to the reference. 0: off.", "next batch", 0.0, 1e6,
+         (0.0, 2.0), unit="nats/token", advanced=True),
+    Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
+         "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
+         "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 
@@ -248,6 +258,12 @@ REWARD_MODEL = (
          "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
     *SAMPLING, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
+    Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "
+         "learnt from beside the others: the name of an upload, as --labels FILE and the command label give it.",
+         advanced=True, forkable=True),
+    Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
+         "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
+         advanced=True),
     DTYPE, SFT_TARGET, SFT_STEPS,
 )
 

@@ -261,7 +261,7 @@ ROWS = (
               r"\quad g = 1\ldots G\end{gathered}",
         watch="The named rewards correct and format, a curve each. One that no longer varies within groups has no say "
               "left, whatever its weight.",
-        paper="Liu et al. 2026, arXiv:2601.05242",
+        paper="Liu et al. 2026, arXiv:2601.05242", plain=("correct_weight", "format_weight"),
         defaults={"advantage": "parts_standardised", "reward_source": "correct_and_format",
                   "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "parts", "zero_variance")),

@@ -129,10 +129,11 @@ ROWS = (
              summary="Mean log-probs with a target margin in place of a reference: only the policy is held.",
              latex=r"L = -\log\sigma\Big(\tfrac{\beta}{T_w}\log\pi_\theta(y_w)-\tfrac{\beta}{T_l}\log\pi_\theta(y_l)-"
                    r"\gamma\Big)",
-             watch="Nothing holds the policy near its base: both log-probs may fall, and exact match with them. A "
-                   "small learning rate helps, and so does the second loss sft, which holds the chosen side.",
+             watch="Nothing holds the policy near its base: with its loss alone both log-probs fall, and exact match "
+                   "with them. So the second loss sft is on here, which holds the chosen side; the paper has none, and "
+                   "a far smaller learning rate.",
              paper="Meng et al. 2024, arXiv:2405.14734",
-             defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 1e-4}),
+             defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),
              summary="SFT on the chosen side with an odds ratio against the rejected one: no reference, one stage.",
              latex=r"L = -\tfrac1{T_w}\log\pi_\theta(y_w)-\beta\log\sigma\Big(\log\tfrac{p_w}{1-p_w}-"

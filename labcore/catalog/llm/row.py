@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,9 +20,12 @@ CLIP = ("clip_low", "clip_high", *BOUNDS)
 
 
 def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = MappingProxyType({}),
-        extra_knobs: tuple[Knob, ...] = (), without: tuple[str, ...] = (), **rest: Any) -> Algorithm:
-    """A row whose knobs are its loop's (and `extra_knobs`), less `without`, with `defaults` of its own."""
-    knobs = tuple(knob.with_default(defaults.get(knob.key, knob.default))
+        extra_knobs: tuple[Knob, ...] = (), without: tuple[str, ...] = (), plain: tuple[str, ...] = (),
+        **rest: Any) -> Algorithm:
+    """A row whose knobs are its loop's (and `extra_knobs`), less `without`, with `defaults` of its own. Those of
+    `plain` are no advanced ones of this row."""
+    knobs = tuple(replace(knob.with_default(defaults.get(knob.key, knob.default)),
+                          advanced=knob.advanced and knob.key not in plain)
                   for knob in (*KNOBS[loop], *extra_knobs) if knob.key not in without)
     return Algorithm(key, label, loop, knobs=knobs, **rest)
 

@@ -8,6 +8,7 @@ from labcore.catalog import choices
 from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     BASE_RULES,
+    LABELS,
     MEASURED,
     REWARD_RULES,
     TASK_RULES,
@@ -23,10 +24,10 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.task_code import brings_pairs, task_code
+from labcore.exports.handover.task_code import brings_pairs, needs_pairs, task_code
 
 VERSION = "0.11.2"
-COMMANDS = {"online": "train_ppo_ray", "preference": "train_dpo", "sft": "train_sft"}
+COMMANDS = {"online": "train_ppo_ray", "preference": "train_dpo", "reward_model": "train_rm", "sft": "train_sft"}
 ON = object()  # a switch: it stands for itself, without a value
 
 _FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
@@ -168,7 +169,17 @@ _SFT: Rules = {
     "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     **BASE_RULES, **TASK_RULES}
-RULES = {"online": _ONLINE, "preference": _DPO, "sft": _SFT}
+_RM: Rules = {
+    **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
+                                     "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
+    **LABELS, "margin": switch(given(lambda plan, value: {"--model.margin_loss_enable": ON}), 0.0),
+    "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
+    "pairs": choice({
+        "dataset": ({}, ""), "reference_once": ({}, ""),
+        "policy_each_step": ({}, "the pairs are sampled once, before training"),
+    }, "see the data below"),
+    "eval_pairs": MEASURED, **BASE_RULES, **TASK_RULES}
+RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
 
 def _per_update(plan: Plan) -> int:
@@ -188,7 +199,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     found |= {"--train.seed": plan.spec.seed, "--ckpt.output_dir": "trained", "--ds.zero_stage": 2}
     if plan.loop != "online":
         columns = ({"--data.prompt_key": "prompt", "--data.chosen_key": "chosen", "--data.rejected_key": "rejected"}
-                   if plan.loop == "preference" else {"--data.input_key": "prompt", "--data.output_key": "answer"})
+                   if needs_pairs(plan) else {"--data.input_key": "prompt", "--data.output_key": "answer"})
         return found | columns | _constant("") | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
@@ -223,9 +234,12 @@ def script(plan: Plan) -> str:
             names[key] = f"{names[key]}, {line.knob}" if key in names else line.knob
     top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, f"openrlhf/cli/{command}.py")
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
-    main = _MAINS["sampled" if plan.loop == "preference" and not brings_pairs(plan) else plan.loop]
+    main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else
+                  "pairs" if brings_pairs(plan) else "sampled"]
+    margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
     return "".join([
-        top, shell.begin(), shell.file("task.py", task_code(plan, main.format(rows=plan.rows, seed=plan.spec.seed))),
+        top, shell.begin(), shell.file("task.py", task_code(plan, main.format(
+            rows=plan.rows, seed=plan.spec.seed, margin=margin))),
         'python task.py "$MODEL"\n', shell.array(rows),
         f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])
 
@@ -241,7 +255,8 @@ def write(rows: list[dict[str, str]]) -> None:
 if __name__ == "__main__":
 '''
 _PAIRED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
-    write([{{**row, "chosen": row["chosen"] + end, "rejected": row["rejected"] + end}} for row in found])
+    write([{{**row, "chosen": row["chosen"] + end, "rejected": row["rejected"] + end{margin}}}
+           for row in found])
 '''
 _TOKENIZER = '''    from transformers import AutoTokenizer
 
@@ -264,7 +279,7 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_) 
 ''' + _WRITTEN + _TOKENIZER + _ENDS + '''    write(problems({rows}, {seed}))
 ''', "sft": _WRITTEN + _TOKENIZER + '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
     write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
-''', "preference": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
+''', "pairs": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
 ''' + _PAIRED, "sampled": _WRITTEN + _TOKENIZER.replace("import ", "import AutoModelForCausalLM, ") + '''
     found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), tokenizer)
     found = (found * ({rows} // len(found) + 1))[:{rows}]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
@@ -20,7 +21,8 @@ from labcore.store.store import Store
 
 MODEL = "checkpoint"  # the folder in a run's export
 MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again
-_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "sft": "sequences_per_step"}
+_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "reward_model": "pairs_per_step",
+            "sft": "sequences_per_step"}
 _WIDTH = 100
 
 
@@ -101,9 +103,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if not fits(row.spec):
-        what = "trained a reward model" if row.spec.kind == "llm" else "is no run of a language model"
-        raise LabError(f"{run_id} {what}, for which there is no script for TRL, verl or OpenRLHF: give a run that "
-                       "trained a policy.")
+        raise LabError(f"{run_id} is no run of a language model, for which alone there is a script for TRL, verl or "
+                       "OpenRLHF: give another run.")
     return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
 
 
@@ -183,15 +184,28 @@ REWARD_RULES: Rules = {
         "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
         "own_function": ({}, "give your own function in place of score() below"),
         "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
+        "worst_case_ensemble": ({}, "the script does not bring the reward models: let score() below give the lowest of "
+                                    "their scores"),
+        "uncertainty_weighted_ensemble": ({}, "the script does not bring the reward models: let score() below give the "
+                                              "mean of their scores less their variance"),
         "correct_and_format": ({}, "score() below is the reward correct alone: add format to it, 1 where a completion "
                                    "ended by itself and is as long as the answer, and weigh the two"),
     }, "rewards are not flipped there: flip a share of what score() gives"),
     "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
-    "reward_model": only_with("reward_source", "reward_model", missing(IN_SCORE)),
+    "reward_model": lambda plan, value: missing(IN_SCORE)(plan, value) if choices.REWARD[
+        plan["reward_source"]].scorer else Line("", value, {}, built_in=True),
+    "uncertainty_weight": only_with("reward_source", "uncertainty_weighted_ensemble", missing(IN_SCORE)),
     **dict.fromkeys(("correct_weight", "format_weight"), only_with("reward_source", "correct_and_format", missing(
         IN_SCORE))),
     "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
-    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE))}
+    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE)),
+    **dict.fromkeys(("stop_kl", "stop_gold_fall"), switch(missing("no early stopping there: watch the KL and your own "
+                                                                  "evaluation"), 0.0))}
+_ADD = "add the labelled pairs to those below: their file is kept in uploads/ under that name"
+LABELS: Rules = {  # of a reward model
+    "labelled_pairs": switch(missing(_ADD), ""),
+    "labelled_share": lambda plan, value: Line("", value, {}, built_in=not plan["labelled_pairs"],
+                                               note=_ADD if plan["labelled_pairs"] else "")}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 

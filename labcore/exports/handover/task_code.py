@@ -152,7 +152,7 @@ def task_code(plan: Plan, more: str = "") -> str:
 
 def needs_pairs(plan: Plan) -> bool:
     """Whether the run learns from pairs."""
-    return plan.loop == "preference"
+    return plan.loop in ("preference", "reward_model")
 
 
 def learns_singles(plan: Plan) -> bool:

@@ -34,8 +34,9 @@ from labcore.exports.handover.task_code import brings_pairs, learns_singles, tas
 VERSION = "1.16.0"
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig", "DPOTrainer": "DPOConfig",
             "KTOTrainer": "KTOConfig", "CPOTrainer": "CPOConfig", "ORPOTrainer": "ORPOConfig",
-            "SFTTrainer": "SFTConfig"}
+            "SFTTrainer": "SFTConfig", "RewardTrainer": "RewardConfig"}
 MODULES = {"CPOTrainer": "trl.experimental.cpo", "ORPOTrainer": "trl.experimental.orpo"}  # of the others: trl
+_OF_LOOPS = {"sft": "SFTTrainer", "reward_model": "RewardTrainer"}
 _OF_LOSSES = {"kto": "KTOTrainer", "simpo": "CPOTrainer", "orpo": "ORPOTrainer"}  # of the others: DPOTrainer
 
 
@@ -43,8 +44,8 @@ def trainer(plan: Plan) -> str:
     """The trainer that does what the run does, or comes nearest."""
     if plan.loop == "preference":
         return _OF_LOSSES.get(plan["preference_loss"], "DPOTrainer")
-    if plan.loop == "sft":
-        return "SFTTrainer"
+    if plan.loop in _OF_LOOPS:
+        return _OF_LOOPS[plan.loop]
     by_sequence = plan["ratio"] in ("sequence_sum", "none") and plan["surrogate"] != "gamma_weight"
     return "RLOOTrainer" if by_sequence else "GRPOTrainer"  # VESPO takes ratios of sequences by itself
 
@@ -250,8 +251,18 @@ def script(plan: Plan) -> str:
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
         model=MODEL, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),
-        per_step=_per_step(plan), arguments=arguments, data=_data(plan),
+        per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
         **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
+
+
+def _model(plan: Plan) -> dict[str, str]:
+    """The model that the trainer gets, and the classes that are imported for it."""
+    if plan.loop != "reward_model":
+        return {"loaded": f"model = {_CAUSAL}", "classes": "AutoModelForCausalLM, AutoTokenizer"}
+    if brings_pairs(plan):
+        return {"loaded": f"model = {_SCORER}", "classes": "AutoModelForSequenceClassification, AutoTokenizer"}
+    return {"loaded": f"sampler = {_CAUSAL}\n    model = {_SCORER}",
+            "classes": "AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer"}
 
 
 def _per_step(plan: Plan) -> str:
@@ -262,6 +273,9 @@ def _per_step(plan: Plan) -> str:
 def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
     asked = f"({plan.rows}, seed={plan.spec.seed})"
+    if plan.loop == "reward_model":
+        pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(sampler, tokenizer)"
+        return f'[{{**row, "margin": {plan["margin"]}}} for row in {pairs}]' if plan["margin"] else pairs
     if plan.loop == "preference":
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
         return f"labelled({pairs})" if learns_singles(plan) else pairs
@@ -270,6 +284,9 @@ def _data(plan: Plan) -> str:
     return f"problems{asked}"
 
 
+_CAUSAL = 'AutoModelForCausalLM.from_pretrained(options.model, dtype="float32")'
+_SCORER = """AutoModelForSequenceClassification.from_pretrained(
+        options.model, num_labels=1, dtype="float32", pad_token_id=tokenizer.pad_token_id)"""
 _REWARD = '''
 
 def reward(completions: list[str], answer: list[str], **_) -> list[float]:
@@ -299,7 +316,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import {classes}
     from {module} import {config}, {trainer}
 
     config = {config}(
@@ -307,7 +324,7 @@ def main() -> None:
 {arguments}
     )
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    model = AutoModelForCausalLM.from_pretrained(options.model, dtype="float32")
+    {loaded}
     data = Dataset.from_list({data})
     trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer)
     trainer.train()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover.plan import MEASURED, Line, Plan, Rules, built_in, choice, given, missing, only_with, to
+from labcore.exports.handover.plan import (
+    LABELS,
+    MEASURED,
+    Line,
+    Plan,
+    Rules,
+    built_in,
+    choice,
+    given,
+    missing,
+    only_with,
+    to,
+)
 
 _FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
 # Our losses as TRL's DPOTrainer calls them, and what is different there.
@@ -107,10 +119,16 @@ RULES: dict[str, Rules] = {
                                 "in single completions, two of each pair")},
     "CPOTrainer": {
         **_COMMON, **_without("CPOTrainer"), "target_margin": to("simpo_gamma"),
-        "preference_loss": given(lambda plan, value: {"loss_type": "simpo", "cpo_alpha": 0.0})},
+        "preference_loss": to("loss_type"),
+        "second_loss": choice({choices.NO_LOSS: ({"cpo_alpha": 0.0}, ""), "sft": ({}, "")},
+                              "CPOTrainer adds nothing but the SFT loss"),
+        "second_weight": only_with("second_loss", "sft", to("cpo_alpha", note="of the mean over the batch's tokens"))},
     "ORPOTrainer": {
         **_COMMON, **_without("ORPOTrainer"), "preference_loss": given(
-            lambda plan, value: {}, "its SFT term counts the tokens of the prompt too")}}
+            lambda plan, value: {}, "its SFT term counts the tokens of the prompt too")},
+    "RewardTrainer": {
+        **_COMMON, **LABELS, "margin": built_in("in the rows below"), "eval_pairs": MEASURED,
+        "centering": given(lambda plan, value: {"center_rewards_coefficient": value or None})}}
 
 LABELLED = '''
 

@@ -158,16 +158,15 @@ _SFT: Rules = {
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     **BASE_RULES, **TASK_RULES}
-_NONE = missing(f"verl {VERSION} trains no preference loss")
-RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}}
+_NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
+         "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
+RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "reward_model": {}}
 
 
 def mapped(plan: Plan) -> list[Line]:
     """What becomes of each knob of the run in verl."""
-    rules = RULES[plan.loop]
-    if plan.loop == "preference":
-        rules = dict.fromkeys(plan.spec.knobs, _NONE)
-    return lines(plan, rules)
+    none = _NONE.get(plan.loop)
+    return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop])
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -208,11 +207,11 @@ def override(key: str, value: Any) -> str:
 
 
 def script(plan: Plan) -> str:
-    """The whole script; for a preference loss a few comments."""
+    """The whole script; for what learns from pairs a few comments."""
     found = mapped(plan)
+    if plan.loop in _NOTHING:
+        return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
     top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
-    if plan.loop == "preference":
-        return f"{_NO_PREFERENCES}#\n{remarks(found, 'verl')}\n"
     names = {key: line.knob for line in found for key in line.settings} | _SAID
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
     return "".join([top, shell.begin(), _TEMPLATE, shell.file("task.py", task_code(
@@ -220,13 +219,16 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
-_CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine", "preference": "ppo_trainer"}
+_CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
 _MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}
-_NO_PREFERENCES = f'''# verl {VERSION} has no trainer for preference pairs, so there is nothing to start here: take the
-# script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verifier, verl can learn from that
-# directly: run GRPO on the task in the lab, and take that run further.
-'''
+_NOTHING = {"preference": f'''# verl {VERSION} has no trainer for preference pairs, so there is nothing to start
+# here: take the script for TRL (DPOTrainer) or OpenRLHF (train_dpo). Where the task has a verifier, verl can
+# learn from that directly: run GRPO on the task in the lab, and take that run further.
+''', "reward_model": f'''# verl {VERSION} has no trainer for reward models, so there is nothing to start here:
+# take the script for TRL (RewardTrainer) or OpenRLHF (train_rm). A reward model that these have trained can
+# score completions in verl's PPO and GRPO (reward.reward_model).
+'''}
 _MAINS = {"online": '''
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> float:

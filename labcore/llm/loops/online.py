@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.llm import objective
+from labcore.llm import early_stopping, objective
 from labcore.llm.experience import Batch, collect
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
@@ -27,7 +27,7 @@ from labcore.spec.record import Pictures, Record
 
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per batch, and None between the updates of one batch."""
-    while session.step < session.spec.steps:
+    while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
         batch = collect(session)
         line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)
         before = view.kept(session, line_due)
@@ -42,6 +42,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         rollout = credit(in_force(session), batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
         metrics |= learn_numbers(session, rollout, metrics["kl"])
+        session.finished_because = early_stopping.reason(session, metrics)
         samples = view.groups(session, batch.batch, rollout) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None

@@ -37,8 +37,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     prepare(session)
     known, held_out = split(session)
     while session.step < session.spec.steps:
-        count = int(session.knobs["pairs_per_step"])
-        metrics = update(session, next_pairs(session).pairs if known is None else draw(known, count, session.rng))
+        metrics = update(session, _batch(session, known))
         session.step += 1
         samples = None
         if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
@@ -85,6 +84,14 @@ def split(session: LlmSession) -> Split:
             [pair for pair in known if pair.prompt in held][:count])
 
 
+def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
+    """The pairs of the next update: a share of them are labelled ones, where the run has some."""
+    count = int(session.knobs["pairs_per_step"])
+    pairs = next_pairs(session).pairs if known is None else draw(known, count, session.rng)
+    own = round(count * float(session.knobs["labelled_share"])) if session.labelled else 0
+    return pairs[own:] + draw(session.labelled, own, session.rng) if own else pairs
+
+
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
     """One update on pairs; what it measured before it."""
     knobs, model = session.knobs, _model(session)
@@ -115,7 +122,8 @@ def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], 
     gold = _gold(session, pairs)
     if gold is not None and isfinite(related := correlation(sides.flatten(), gold.flatten())):
         metrics["gold_correlation"] = related
-    return metrics, {"step": session.step, "calibration": _table(calibrated), "scored": _shown(pairs, sides, gold)}
+    return metrics, {"step": session.step, "calibration": _table(calibrated), "scored": _shown(pairs, sides, gold),
+                     "held_out": _held_out(sides, gold)}
 
 
 def _model(session: LlmSession) -> Critic:
@@ -142,6 +150,12 @@ def _table(found: Calibration) -> list[dict[str, float]]:
     columns = (column.tolist() for column in (found.predicted, found.right, found.pairs))
     return [{"predicted": predicted, "right": right, "pairs": pairs}
             for predicted, right, pairs in zip(*columns, strict=True)]
+
+
+def _held_out(sides: Tensor, gold: Tensor | None) -> dict[str, list[list[float]]]:
+    """The scores of all held-out pairs, [chosen, rejected] of each, and their gold scores where the task has any."""
+    columns = {"scores": sides} | ({} if gold is None else {"gold": gold})
+    return {name: [[round(value, 4) for value in pair] for pair in column.tolist()] for name, column in columns.items()}
 
 
 def _shown(pairs: list[Pair], sides: Tensor, gold: Tensor | None) -> list[dict[str, Any]]:

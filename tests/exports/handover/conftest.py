@@ -35,9 +35,8 @@ def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None
 
 
 def fitting() -> list[tuple[str, str]]:
-    """Every algorithm that trains a policy with every task that it can learn."""
-    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values()
-            if row.learns(task) and row.loop != "reward_model"]
+    """Every algorithm with every task that it can learn."""
+    return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.learns(task)]
 
 
 

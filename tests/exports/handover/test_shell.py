@@ -82,7 +82,8 @@ def parser(command: str) -> argparse.ArgumentParser:
     return found
 
 
-@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if ALGORITHMS[pair[0]].loop != "preference"])
+@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if ALGORITHMS[
+    pair[0]].loop not in ("preference", "reward_model")])
 def test_every_key_for_verl_exists_in_that_version(algorithm, task, files):
     keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(ALGORITHMS[algorithm].loop, "ppo_trainer")]
     assert KEYS["version"] == verl.VERSION and set(verl.settings(plan(algorithm, task, files))) <= set(keys)
@@ -132,20 +133,25 @@ def test_verl_learns_sft_on_conversations(tmp_path, files):
     assert {len(row[0]["content"]) for row in rows.messages} == {4} and len(rows) == 2 * 64
 
 
-def test_verl_says_that_it_has_no_preference_loss():
-    script = verl.script(plan("dpo"))
-    assert all(line.startswith("#") for line in script.splitlines()) and "no trainer for preference pairs" in script
+@pytest.mark.parametrize("algorithm, words", [("dpo", "no trainer for preference pairs"),
+                                              ("reward_model", "no trainer for reward models")])
+def test_verl_says_what_it_does_not_train(algorithm, words):
+    script = verl.script(plan(algorithm))
+    assert all(line.startswith("#") for line in script.splitlines()) and words in script
 
 
 @pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("ppo", "prompts"), ("dpo", "preferences"),
-                                             ("dpo", "sort"), ("sft", "add")])
+                                             ("dpo", "sort"), ("sft", "add"), ("reward_model", "preferences"),
+                                             ("reward_model", "sort")])
 def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, checkpoint):
-    knobs = {"grpo": {"beta": 0.07}, "ppo": {"whiten_advantages": False, "clip_low": 0.1}}.get(algorithm, {})
-    if (algorithm, task) == ("dpo", "sort"):
-        knobs = {"pair_prompts": 2, "letters": 2}
+    knobs = {"grpo": {"beta": 0.07}, "ppo": {"whiten_advantages": False, "clip_low": 0.1},
+             "reward_model": {"margin": 0.5}}.get(algorithm, {})
+    sampled = task == "sort" and algorithm in ("dpo", "reward_model")
+    if sampled:
+        knobs |= {"pair_prompts": 2, "letters": 2}
     each = plan(algorithm, task, files, steps=3, knobs=knobs)
     script = openrlhf.script(each)
-    if (algorithm, task) == ("dpo", "sort"):  # an untrained model is never right: any letter will do
+    if sampled:  # an untrained model is never right: any letter will do
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
     words = started(script, tmp_path, str(checkpoint), here=True)
     at = words.index(f"openrlhf.cli.{openrlhf.COMMANDS[each.loop]}")
@@ -163,8 +169,10 @@ def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, check
         assert "<" in json.loads((tmp_path / "special_tokens.json").read_text())[0]
     else:
         assert found["--adam.lr"] == each["learning_rate"] and found["--train.batch_size"] == each.batch
-        sides = ("chosen", "rejected") if algorithm == "dpo" else ("answer",)
+        sides = ("answer",) if algorithm == "sft" else ("chosen", "rejected")
         assert all(row[side].endswith(">") for row in rows for side in sides)
+        assert {row.get("margin") for row in rows} == {0.5 if algorithm == "reward_model" else None}
+        assert found.get("--model.margin_loss_enable", False) == (algorithm == "reward_model")
 
 
 def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):

@@ -142,7 +142,7 @@ def test_batch_knobs_count_at_the_next_batch():
     assert [record is None for record in rest] == [True, True, False, False]
     groups = [record.samples["groups"] for record in rest if record and record.samples]
     assert len(groups[0]) == 4 and all(len(group["completions"]) == 4 for group in groups[0])
-    started.step = 4  # samples are shown at step 5
+    started.step, started.finished_because = 4, ""  # samples are shown at step 5
     started.spec = session("grpo", steps=5).spec
     shown = records(started)[-1].samples["groups"]
     assert len(shown) == 2 and all(len(group["completions"]) == 3 for group in shown)

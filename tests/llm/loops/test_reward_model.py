@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
 from labcore.errors import LabError
+from labcore.files import uploads
+from labcore.jobs import labels
 from labcore.llm.loops import reward_model
 from labcore.llm.loops.preference import encode
 from labcore.llm.scoring import last_values, scores
 from labcore.maths.reward_model import bradley_terry
 from labcore.tasks.task import Pair
-from tests.llm.tools import records, session, shake, weights
+from tests.llm.tools import records, session, shake, spec, weights
 
 RAGGED = [Pair("ab=", "ab", "abcabc"), Pair("cbad=", "", "d", rejected_truncated=True), Pair("=", "abc", "c")]
 
@@ -82,6 +85,10 @@ def test_what_is_measured_can_be_looked_at():
     assert all(0.5 <= row["predicted"] <= 1 and 0 <= row["right"] <= 1 for row in first.samples["calibration"])
     shown = first.samples["scored"]
     assert len(shown) == 16 and {"text", "score", "gold"} == set(shown[0]["chosen"])
+    held_out = first.samples["held_out"]
+    assert len(held_out["scores"]) == len(held_out["gold"]) == 24
+    assert held_out["gold"][0][0] == pytest.approx(shown[0]["chosen"]["gold"], abs=1e-4)
+    assert held_out["scores"][3][1] == pytest.approx(shown[3]["rejected"]["score"], abs=1e-4)
     looked, line = second.look()
     assert looked["step"] == 2 and line is None
     json.dumps(first.samples)
@@ -125,3 +132,53 @@ def test_single_completions_are_no_pairs(tmp_path):
                             for n in range(9)))
     with pytest.raises(LabError, match="learns from pairs, and the file has single completions"):
         reward_model.split(session("reward_model", task="preferences", letters=False, data=data))
+
+
+def lines(*rows: tuple[str, str, str]) -> str:
+    """The name of an upload with these pairs."""
+    return labels.keep([dict(zip(("prompt", "chosen", "rejected"), row, strict=True)) for row in rows])
+
+
+LABELLED = {"task": "reviews", "letters": False, "pairs_per_step": 8, "eval_pairs": 8}
+
+
+def test_a_share_of_each_batch_are_labelled_pairs():
+    own = lines(*((f"the {subject} was ", "so so", "very very") for subject in ("plot", "cast", "film")))
+    made = session("reward_model", **LABELLED, labelled_pairs=own, labelled_share=0.25)
+    batch = reward_model._batch(made, None)
+    assert len(batch) == 8 and [pair.chosen == "so so" for pair in batch] == [False] * 6 + [True] * 2
+    made.knobs["labelled_share"] = 1.0
+    assert {pair.chosen for pair in reward_model._batch(made, None)} == {"so so"}
+    plain = session("reward_model", **LABELLED, labelled_share=0.25)
+    assert reward_model._batch(plain, None) == plain.task.pairs(8, np.random.default_rng(0)), "none: as ever"
+
+
+def test_it_learns_from_labelled_pairs_what_the_others_do_not_say():
+    own = lines(("the plot was ", "so so so", "good and fun"))  # no grammar and no gold score would say so
+    made = session("reward_model", **LABELLED, steps=30, learning_rate=3e-3, labelled_pairs=own, eval_every=30)
+    records(made)
+    prompts, completions = encode(made, made.labelled)
+    chosen, rejected = scores(made.models["reward_model"], prompts, completions, "fp32").tolist()
+    assert chosen > rejected + 1
+
+
+def test_checkpoints_hold_the_labelled_pairs_and_a_fork_may_take_others(tmp_path):
+    own, other = lines(("the plot was ", "good", "dull")), lines(("the cast was ", "warm", "cold"))
+    whole = records(session("reward_model", **LABELLED, steps=3, labelled_pairs=own))
+    begun = session("reward_model", **LABELLED, steps=3, labelled_pairs=own)
+    next(record for record in begun.run() if record is not None)
+    begun.save(tmp_path / "checkpoint")
+    shutil.rmtree(uploads.root() / own)
+    resumed = session("reward_model", **LABELLED, steps=3, labelled_pairs=own, resume=tmp_path / "checkpoint")
+    assert [record.metrics for record in records(resumed)] == [record.metrics for record in whole[1:]]
+    forked = resumed.fork(spec("reward_model", "reviews", pairs_per_step=8, eval_pairs=8, labelled_pairs=other))
+    assert [pair.chosen for pair in forked.labelled] == ["warm"]
+
+
+def test_labelled_pairs_that_are_not_there_are_said_before_the_first_step():
+    with pytest.raises(LabError, match="are no upload: give the file with --labels"):
+        spec("reward_model", "reviews", labelled_pairs="mine.jsonl")
+    with pytest.raises(LabError, match="There are no labelled pairs '0123456789abcdef' here"):
+        session("reward_model", **LABELLED, labelled_pairs="0123456789abcdef")
+    with pytest.raises(LabError, match="line 1"):
+        session("reward_model", **LABELLED, labelled_pairs=lines(("the plot was " * 40, "good", "dull")))

@@ -1,0 +1,119 @@
+"""The tab of a run that is rewarded by a proxy: whether gold follows, and what helps where it does not."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import theme
+from app.components.figure_chart import figure_chart
+from app.lab import lab
+from app.llm import chain, labelling, proxy, proxy_figures
+from app.llm.proxy import Point
+from app.naming import worded
+from app.session import runs_of, show_run, tell
+from app.tokens import literal
+from app.training import forking, reward_line
+from app.training.feed import Feed
+from labcore.catalog.knob import Value, shown
+from labcore.doctor.signal import GOLD_FELL
+from labcore.errors import LabError
+from labcore.runs import fork
+from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.rows import RunRow
+
+OTHERS = ("order_only", "own_function")  # reward sources that log gold beside their own, without a reward model
+WORST_CASE = "worst_case_ensemble"
+STRONGER = 3  # times β, where it is not below what the task takes
+
+
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """Both rewards over the steps and over √KL, what they say at the step shown, and what helps."""
+    points = proxy.course(feed.steps)
+    if not points:
+        st.caption("Both rewards are drawn after the first step.")
+        return
+    means, at, kind = proxy.smoothed(points), step if step < feed.last_step else None, theme.ground()
+    st.markdown(literal(proxy.words(means)))
+    st.caption(literal(reward_line.words(run.spec.knobs)))
+    if proxy.exploits(means):
+        _cures(run, proxy.peak(means))
+    apart = bool(chain.scorers(run.spec))
+    left, right = st.columns(2, gap="large")
+    for place, title, figure in (
+            (left, "Proxy and gold over the steps", proxy_figures.over_steps(points, means, at, apart, kind)),
+            (right, "Proxy and gold against √KL", proxy_figures.over_distance(points, means, at, apart, kind))):
+        with place:
+            st.markdown(f"**{title}**")
+            figure_chart(figure, f"proxy:{title}", title=title, caption=f"{run.id}, {run.spec.row.label}",
+                         alt=f"{title}. {proxy.words(means)}")
+
+
+def fits(run: RunRow) -> bool:
+    """Whether the rewards of a run are those of a proxy."""
+    return bool(chain.scorers(run.spec)) or run.spec.knobs.get("reward_source") in OTHERS
+
+
+def nearest(there: list[int], step: int) -> int:
+    """The checkpoint nearest to a step; of two the earlier one."""
+    return min(there, key=lambda each: (abs(each - step), each))
+
+
+def stronger(spec: RunSpec, beta: float) -> tuple[str, Value]:
+    """The knob that holds the policy closer to its reference, and its value: the task's own β, or where β is not below
+    it STRONGER times as much."""
+    if spec.knobs["kl_placement"] == "off":
+        return "kl_placement", "loss"
+    usual = next(float(knob.default) for knob in knobs_of(spec.row, spec.task_row) if knob.key == "beta")
+    return "beta", usual if beta < usual else float(f"{STRONGER * beta:.1g}")
+
+
+def _cures(run: RunRow, best: Point) -> None:
+    """Buttons that open the fork dialog at the checkpoint nearest to gold's peak."""
+    there = fork.steps_to_fork(run.id)
+    if not there:
+        return
+    start = nearest(there, best.step)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="cures"):
+        st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>What helps</b>'
+                f'<span class="rl-muted">from step {start:,}</span></div>', width="content")
+        key, value = stronger(run.spec, float(run.spec.knobs["beta"]))
+        name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
+        st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
+                  on_click=forking.wish_with, args=(run.id, key, value, start + 1),
+                  help="A stronger KL penalty holds the policy where the reward model was trained")
+        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.wish_with,
+                  args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
+                  help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
+        if chain.scorers(run.spec):
+            _other_rewards(run, start)
+        else:
+            st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",
+                      on_click=forking.wish_with, args=(run.id, "reward_source", "verifier", start + 1),
+                      help="Mend the reward: what is wanted is what is rewarded")
+
+
+def _other_rewards(run: RunRow, start: int) -> None:
+    """What changes the reward itself: pairs of this policy, and an ensemble."""
+    st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
+              help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
+    members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished"))
+    several = len(members) > 1
+    if run.spec.knobs["reward_source"] != WORST_CASE:
+        st.button(f"Lowest of {len(members)} reward models" if several else "Train a second reward model",
+                  key="cure:ensemble", icon=":material/groups:", on_click=_ensemble, args=(run, start, members),
+                  help="An ensemble: a completion is only worth what all of its reward models agree on"
+                  + ("" if several else "; it needs two"))
+
+
+def _ensemble(run: RunRow, start: int, members: list[str]) -> None:
+    """Fork with the lowest score of several reward models; where there is one, train another. Opens what it starts."""
+    try:
+        spec = (fork.fork_spec(lab().store, run.id, start, knobs={"reward_source": WORST_CASE,
+                                                                  "reward_model": ",".join(members)})
+                if len(members) > 1 else chain.another_reward_model(run.spec, len(members)))
+        opened = lab().launcher.start(spec)
+    except LabError as error:
+        tell(worded(str(error), knobs_of(run.spec.row, run.spec.task_row)))
+    else:
+        show_run(opened, run.spec.kind)
+    st.session_state[labelling.MOVED] = True

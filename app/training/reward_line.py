@@ -1,0 +1,31 @@
+"""Where the rewards of a run come from, in a sentence; nothing of the task's own verifier, which is the usual one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labcore.catalog.knob import Value, shown
+
+SOURCES = {
+    "noisy_verifier": "the verifier's, of which a share of {reward_noise} is flipped",
+    "correct_and_format": "{correct_weight} × correct, the verifier's, + {format_weight} × format: ended by itself, "
+    "and as long as the right answer",
+    "order_only": "1 for any letters in order, even a single one. That is a hole to exploit: gold is the share that is "
+    "really sorted",
+    "steps_and_outcome": "a share for each character that is right at its place, and the verifier's at the end",
+    "reward_model": "the scores of a trained reward model. Gold, the task's own score, is only watched",
+    "worst_case_ensemble": "the lowest score of several reward models. Gold, the task's own score, is only watched",
+    "uncertainty_weighted_ensemble": "the mean score of several reward models − {uncertainty_weight} × their variance. "
+    "Gold, the task's own score, is only watched",
+    "own_function": "what a Python function of your own gives. Gold, the verifier's, is only watched",
+}
+
+
+def words(values: Mapping[str, Value]) -> str:
+    """The sentence for the knobs of a run; empty where its rewards are the verifier's.
+
+    >>> words({"reward_source": "noisy_verifier", "reward_noise": 0.1})
+    "Rewards: the verifier's, of which a share of 0.1 is flipped."
+    """
+    said = SOURCES.get(str(values.get("reward_source")), "")
+    return f"Rewards: {said.format(**{key: shown(value) for key, value in values.items()})}." if said else ""

@@ -1,0 +1,52 @@
+"""RLHF as one rail in a real browser: from the base to a reward model to RL against it, and labels of one's own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms: a busy machine is no reason to fail
+
+
+def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/llm?task=reviews&algorithm=reward_model&steps=4&sft_steps=6&eval_pairs=32")
+    rail = page.locator(".rl-rail")
+    expect(rail.locator("[data-stage=sft]")).to_contain_text("made first, at most 6 steps", timeout=SLOW)
+    expect(rail.locator("[data-stage=rl]")).to_contain_text("after the reward model")
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    model = rail.locator("[data-stage=reward_model]")
+    expect(model).to_have_attribute("aria-current", "step", timeout=SLOW)
+    expect(model).to_contain_text(re.compile(r"finished.*held-out accuracy 0\.\d\d"), timeout=SLOW)
+    expect(rail.locator("[data-stage=sft]")).to_contain_text("exact match", timeout=SLOW)
+    expect(page.get_by_text(re.compile("On 32 held-out pairs the chosen side"))).to_be_visible(timeout=SLOW)
+    page.wait_for_function("() => document.querySelectorAll('.rl-figure-chart .main-svg').length >= 4", timeout=SLOW)
+    reward_model = page.url
+
+    model.get_by_role("button", name="Label pairs").click()
+    page.wait_for_url(re.compile("label=1"))
+    for pair, key in ((1, "1"), (2, "2")):
+        expect(page.get_by_text(re.compile(f"Pair {pair} of"))).to_be_visible(timeout=SLOW)
+        page.keyboard.press(key)
+    expect(page.get_by_role("button", name="Train the reward model on my 2 labels")).to_be_visible(timeout=SLOW)
+    page.reload()  # nothing is lost
+    expect(page.get_by_role("button", name="Train the reward model on my 2 labels")).to_be_enabled(timeout=SLOW)
+
+    rail.get_by_role("button", name="RLOO").click()
+    rl = rail.locator("[data-stage=rl]")
+    expect(rl).to_have_attribute("aria-current", "step", timeout=SLOW)
+    assert "label" not in page.url
+    expect(rl).to_contain_text(re.compile(r"RLOO #\d+.*proxy −?\d.*gold 0"), timeout=SLOW)
+    expect(page.get_by_text("Proxy and gold against √KL")).to_be_visible(timeout=SLOW)
+    expect(page.locator(".rl-figure-chart [role=img]").last).to_have_attribute("aria-label", re.compile("gold"))
+    page.get_by_role("button", name=re.compile("^Stop")).click()
+    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
+    model.get_by_role("button", name=re.compile("Reward model")).click()
+    page.wait_for_url(reward_model, timeout=SLOW)
+    page.set_viewport_size({"width": 390, "height": 720})
+    page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth", timeout=SLOW)
