@@ -100,7 +100,8 @@ def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
     if chosen == rejected:
         raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or make them "
                        "differ.")
-    return Pair(prompt, chosen, rejected, line, *(_cut(value, f"{side}_truncated", data, line) for side in _PAIR))
+    return Pair(prompt, chosen, rejected, line, _cut(value, "chosen_truncated", data, line),
+                _cut(value, "rejected_truncated", data, line))
 
 
 def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool:

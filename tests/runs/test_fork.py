@@ -209,8 +209,13 @@ def test_what_a_fork_may_be():
     keys = [row.key for row in fork.compatible(table)]
     assert keys[0] == "q_learning" and "value_iteration" not in keys
     free = {knob.key for knob in fork.movable(spec, "grpo")}
-    assert {"beta", "group_size", "advantage"} <= free and not free & {"sft_steps", "letters", "sft_target"}
+    assert {"beta", "group_size", "advantage", "reward_model"} <= free
+    assert not free & {"sft_steps", "letters", "sft_target"}
     assert {"gae_lambda", "critic_learning_rate"} <= {knob.key for knob in fork.movable(spec, "ppo")}
+    judge = make(algorithm_key="reward_model", task_key="sort")
+    free = {knob.key for knob in fork.movable(judge, "reward_model")}
+    assert {"labelled_pairs", "labelled_share"} <= free and "pair_prompts" not in free
+    fork.check(judge, make(algorithm_key="reward_model", task_key="sort", knobs={"labelled_pairs": "0" * 16}))
     assert (fork.newest_before([0, 5, 9], 9), fork.newest_before([3], 3)) == (5, None)
 
 

@@ -48,6 +48,20 @@ def ended(store: Store, path: Path) -> str:
     return run_id
 
 
+def test_labels_that_a_reward_model_learns_from_stay(store):
+    labels = kept(b'{"prompt": "a", "chosen": "b", "rejected": "c"}\n', "labels.jsonl")
+    place = labels.parent.name
+    learner = make(algorithm_key="reward_model", task_key="sort", knobs={"labelled_pairs": place})
+    run_id = store.create(learner, mine=True)
+    store.set_state(run_id, "stopped")
+    assert unused_uploads.unused(store) == []
+    store.delete(run_id)
+    assert unused_uploads.unused(store) == [place]
+    run_folder("elsewhere").mkdir(parents=True)
+    (run_folder("elsewhere") / "spec.json").write_text(learner.to_json())
+    assert unused_uploads.unused(store) == [], "a run of this folder that the store does not know"
+
+
 def test_what_no_run_names_goes_and_the_rest_stays(store):
     used, free, young = kept(), kept(b"a", "book.txt"), kept(b"b", "new.txt", days=0.9)
     ended(store, used)

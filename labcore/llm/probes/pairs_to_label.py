@@ -92,9 +92,9 @@ def _sampled(session: LlmSession, other: LlmSession, count: int, rng: np.random.
 
 
 def _pair(problem: Problem, first: tuple[Generated, int], second: tuple[Generated, int]) -> Pair:
-    texts = (generated.texts[row] for generated, row in (first, second))
-    cut = (bool(generated.completions.truncated[row]) for generated, row in (first, second))
-    return Pair(problem.prompt, *texts, problem.line, *cut, problem.answer)
+    (one, a), (two, b) = first, second
+    return Pair(problem.prompt, one.texts[a], two.texts[b], problem.line, bool(one.completions.truncated[a]),
+                bool(two.completions.truncated[b]), problem.answer)
 
 
 def _own(run: RunSpec, count: int, rng: np.random.Generator) -> list[Pair]:

@@ -230,7 +230,7 @@ def test_a_row_without_a_reference_holds_none_and_takes_only_such_losses(name):
 
 def test_the_numbers_of_an_update_without_a_reference():
     """The implicit reward is β times the mean log-prob per token, end token included."""
-    started = session("simpo", beta=0.5, target_margin=0.2)
+    started = session("simpo", beta=0.5, target_margin=0.2, second_loss="none")
     shake(started.policy)
     prompts, completions = preference.encode(started, PAIRS)
     logits = completion_outputs(started.policy, prompts, completions.ids).detach()
