@@ -46,14 +46,18 @@ VIEWS: dict[str, View] = {
 }
 
 
+def signs(text: str) -> str:
+    """`text` with spaces, tabs and line breaks as signs; not yet safe as HTML."""
+    return "".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}") for letter in text)
+
+
 def visible(text: str) -> str:
     """`text` as safe HTML, with spaces, tabs and line breaks as signs.
 
     >>> visible("a <b>\\n")
     'a·&lt;b&gt;↵'
     """
-    return html.escape("".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}")
-                               for letter in text))
+    return html.escape(signs(text))
 
 
 def literal(text: str) -> str:

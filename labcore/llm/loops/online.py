@@ -106,7 +106,8 @@ def update(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dic
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
-    `met` takes down what there is of each token. The batch may be cut into micro-batches for memory; the gradient does not depend on the cut.
+    The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
+    there is of each token.
     """
     knobs = in_force(session)
     totals = objective.Totals.of(rollout, int(knobs["max_new_tokens"]))

@@ -149,6 +149,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
         columns["rewards"] = rewards_of_tokens(knobs, part)
     columns |= {name: values for name, values in (("values", part.old_values), ("returns", part.returns),
                                                   ("sampler_logprobs", part.sampler_logprobs)) if values is not None}
+    columns |= _pulls(knobs, tensors)
     lists = {name: _listed(values) for name, values in columns.items()}
     lists["cut"] = sides(cut(knobs, tensors), logprobs)
     met, earned = _met(knobs, part, tokens), total_rewards(knobs, part).double().cpu().tolist()
@@ -170,11 +171,23 @@ def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[
     return tensors | {"ratio": call(member(choices.RATIO, knobs["ratio"]), knobs, tensors).expand_as(logprobs)}
 
 
+def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The surrogate of each token before any weight, S, and its slope ∂ΣS/∂log π: 0 where it is cut off."""
+    with torch.enable_grad():
+        logprobs = tensors["logprobs"].detach().requires_grad_()
+        given = {**tensors, "logprobs": logprobs}
+        given["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, given).expand_as(logprobs)
+        found = call(member(choices.SURROGATE, knobs["surrogate"]), knobs, given).expand_as(logprobs)
+        mask = tensors["completion_mask"]
+        slope, = torch.autograd.grad((found * mask).sum(), logprobs)
+    return {"objective": found.detach().clamp(-LARGEST, LARGEST), "slope": slope.clamp(-LARGEST, LARGEST)}
+
+
 def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None) -> dict[str, Any]:
     """What the updates met of the first rows of the batch, as lists.
 
-    `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut` and
-    `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
+    `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
+    `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
     """
     if tokens is None or tokens.logprobs is None:
         return {}
@@ -182,7 +195,7 @@ def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None) -> 
     logprobs = tokens.logprobs[:count].masked_fill(~part.completion_mask, 0)
     tensors = _tensors(knobs, part, logprobs)
     columns = {"gap": tokens.gap, "logprobs": logprobs, "entropy": tokens.entropy, "own_ratio": tensors["ratio"],
-               "share": tokens.shares}
+               "share": tokens.shares, **_pulls(knobs, tensors)}
     lists = {name: _listed(values[:count], DIGITS.get(name, 5)) for name, values in columns.items()
              if values is not None}
     return lists | {"cut": sides(cut(knobs, tensors), logprobs)}
