@@ -161,7 +161,7 @@ function fillLines(table, lines, sources, caption = "") {
 }
 
 function lineOf({ name = "", sign = "", formula, worked, result, note, terms, source, active, still }, sources) {
-  const row = made("tr"), head = made("th", "", name), letter = made("td"), sum = made("td");
+  const row = made("tr"), head = made("th"), letter = made("td"), sum = made("td");
   head.scope = "row";
   letter.append(...written(sign));
   row.dataset.terms = (terms ?? []).join(" ");
@@ -174,14 +174,15 @@ function lineOf({ name = "", sign = "", formula, worked, result, note, terms, so
     small.append(...written(note));
     sum.append(small);
   }
-  const from = made("td");
   if (sources[source]) {
-    const button = made("button", "", `${sources[source].file.split("/").at(-1)}:${sources[source].line}`);
+    const button = made("button", "", name), { file, line } = sources[source];
     button.type = "button";
     button.dataset.source = source;
-    button.title = "Show the function";
-    from.append(button);
+    button.title = `Show the function: ${file}, line ${line}`;
+    head.append(button);
+  } else {
+    head.append(name);
   }
-  row.append(head, letter, sum, from);
+  row.append(head, letter, sum);
   return row;
 }

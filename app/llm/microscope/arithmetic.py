@@ -85,10 +85,10 @@ def _surrogate(one: Token, knobs: Knobs) -> list[Line]:
     return [*(branches if shown else []),
             Line("Surrogate", "S", formula if shown else "", worked if shown else "", plain(result),
                  note if shown else SURROGATE[kind].label, ("ratio", "advantage"), "surrogate"),
-            *_gradient(one)]
+            *_gradient(one, knobs)]
 
 
-def _gradient(one: Token) -> list[Line]:
+def _gradient(one: Token, knobs: Knobs) -> list[Line]:
     """∂S/∂log π: how far the update pushes at the token, and 0 where the clip cuts it off."""
     slope = one.get("slope")
     if slope is None:
@@ -96,7 +96,8 @@ def _gradient(one: Token) -> list[Line]:
     if one["advantages"] == 0:
         note = "the advantage is 0"
     elif slope == 0:
-        note = "cut off: the surrogate has no gradient here"
+        stays = knobs.get("kl_placement") == "loss" and knobs.get("beta")
+        note = "cut off: the surrogate has no gradient here" + ("; that of the KL stays" if stays else "")
     else:
         note = f"pushes its probability {'up' if slope > 0 else 'down'}"
     return [Line("Gradient", "∂S/∂log π", "", "", plain(slope), note, ("ratio", "advantage"), still=slope == 0)]
@@ -212,7 +213,7 @@ def _rest(one: Token) -> list[Line]:
         found.append(Line("Entropy", "H", "", "", f"{plain(one['entropy'])} nats", "of the next-token distribution",
                           ("entropy",)))
     if one.get("share") is not None:
-        found.append(Line("Share of gradient", "‖∂L/∂z‖", "", "", percent(one["share"]), "of the sum over the update's "
+        found.append(Line("Gradient share", "‖∂L/∂z‖", "", "", percent(one["share"]), "of the sum over the update's "
                           "tokens, z: the token's logits"))
     return found
 

@@ -18,7 +18,7 @@ MOST = 96  # tokens of a completion that are shown
 SMALL = -7.0  # nats: a tenth of a percent
 # How tokens can be coloured: name, unit, whether a number has two sides, and what lies between them.
 VIEWS: Mapping[str, tuple[str, str, bool, float]] = {
-    "share": ("Share of gradient", "%", False, 0.0), "ratio": ("Ratio", "π/π_old", True, 1.0),
+    "share": ("Gradient share", "%", False, 0.0), "ratio": ("Ratio", "π/π_old", True, 1.0),
     "advantages": ("Advantage", "", True, 0.0), "slope": ("Gradient", "∂S/∂log π", True, 0.0),
     "apart": ("Log-ratio", "nats to the reference", True, 0.0), "loss": ("Loss", "nats", False, 0.0),
     "logprobs": ("Log-prob", "nats", False, 0.0), "k3": ("KL, k3", "nats", False, 0.0),
