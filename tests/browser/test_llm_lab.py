@@ -239,7 +239,7 @@ def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen
     assert first * second == pytest.approx(result, abs=2e-3)
     assert f"{first:.4f}" in rows["ρ"][2]  # the ratio that was just worked out
     lines.get_by_role("row", name=re.compile("^Ratio")).hover()
-    expect(page.locator("[data-rl-term-lit]").first).to_be_visible()
+    expect(page.locator("[data-rl-term-lit]").first).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")
     lines.get_by_role("button", name="Ratio").click()
     expect(scope.locator(".rl-scope-source")).to_contain_text("def token(")
 

@@ -232,17 +232,18 @@ def of_side(side: Mapping[str, Any], place: int) -> list[Line]:
     return [*found, *_rest(one)]
 
 
+# The SFT losses by their choice: formula, with its numbers, what comes out, note; of a log-prob.
+SUPERVISED: Mapping[str, Callable[[float], tuple[str, str, float, str]]] = {
+    "nll": lambda logprob: ("−log π", f"−{bracketed(logprob)}", -logprob, ""),
+    "dft": lambda logprob: ("−π log π", times(-exp(logprob), logprob), -exp(logprob) * logprob, "π has no gradient")}
+
+
 def of_example(example: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
     """A token of an answer that SFT learns."""
     one = token(example, place)
-    logprob = one["logprobs"]
-    if knobs.get("sft_loss") == "dft":
-        loss = Line("Token's loss", "ℓ", "−π log π", times(-exp(logprob), logprob), plain(-exp(logprob) * logprob),
-                    "π has no gradient", ("loss", "logprob"), "sft_loss")
-    else:
-        loss = Line("Token's loss", "ℓ", "−log π", f"−{bracketed(logprob)}", plain(-logprob), "", ("loss", "logprob"),
-                    "sft_loss")
-    return [*_logprob(one), loss, *_rest(one)]
+    formula, worked, result, note = SUPERVISED[str(knobs.get("sft_loss", "nll"))](one["logprobs"])
+    return [*_logprob(one), Line("Token's loss", "ℓ", formula, worked, plain(result), note, ("loss", "logprob"),
+                                 "sft_loss"), *_rest(one)]
 
 
 def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:

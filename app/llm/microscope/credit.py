@@ -98,8 +98,8 @@ def _of_sequence(group: Mapping[str, Any], completion: Mapping[str, Any], kind: 
 def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Value], advantage: float) -> list[Line]:
     """Those of a reward for each token: with a critic δ and the advantage from the returns it learns."""
     rewards, values, returns = (completion.get(key) for key in ("rewards", "values", "returns"))
-    found = [] if not rewards else [Line("Reward of the token", "r", "", "", plain(rewards[place]), "the completion's "
-                                         "is at its last token" if place + 1 < len(rewards) else "", ("reward",))]
+    found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's is at "
+                                         "its last token" if place + 1 < len(rewards) else "", ("reward",))]
     whitened = "whitened over the batch's tokens" if knobs.get("whiten_advantages") or not values else ""
     if not (values and rewards and returns):
         return [*found, Line("Advantage", "Â", "", "", plain(advantage), whitened, TERMS, "advantage")]

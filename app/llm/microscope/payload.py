@@ -60,6 +60,8 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
     parts = [] if reward is None else [f"reward {tokens.number(reward, 3)}"]
     parts += [] if against is None else [f"baseline {tokens.number(against, 3)}"]
+    if completion.get("slope") and not arithmetic.has_met(completion):
+        parts.append("kept after the step, without what its updates met")
     if completion.get("left_out"):
         parts.append("left out by the selection: nothing is learnt from it")
     if completion.get("old_logprobs") and completion.get("logprobs"):
