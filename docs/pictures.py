@@ -43,9 +43,10 @@ def take(page: Page, url: str) -> None:
     page.wait_for_timeout(2500)
     page.get_by_role("tabpanel", name="Surrogate").screenshot(path=IMAGES / "surrogate.png")
     page.get_by_role("tab", name="Microscope").click()
-    page.get_by_role("tab", name="Microscope").evaluate("tab => tab.scrollIntoView()")
+    page.set_viewport_size({"width": 1280, "height": 1800})  # the whole tab, with nothing over it
     page.wait_for_timeout(2500)
-    page.screenshot(path=IMAGES / "microscope.png", clip={"x": 285, "y": 70, "width": 990, "height": 520})
+    page.get_by_role("tabpanel", name="Microscope").screenshot(path=IMAGES / "microscope.png")
+    page.set_viewport_size({"width": 1280, "height": 800})
     run(page, f"{url}/maze?task=cliff")
     page.get_by_text(re.compile(r"Running.*step 1[5-9]\d of 300")).first.wait_for(timeout=WAIT)
     page.screenshot(path=IMAGES / "maze.png")
