@@ -170,16 +170,16 @@ def test_the_two_moments_and_a_file_of_an_earlier_version():
 
 
 def test_the_scatter_says_how_far_sampler_and_trainer_are_apart():
-    each = completion(met={"gap": [1e-3, -0.02]})
+    each = completion(met={"gap": [2e-3, -0.02]})
     found = scatter.dots({"groups": [{"prompt": "ba=", "completions": [each, completion()]}]})
-    assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 1e-3), ("b", -0.5, -0.02)]
-    assert scatter.title(found) == "Sampler against trainer: at most 0.02 nats apart"
+    assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 2e-3), ("b", -0.5, -0.02)]
+    assert "mean |difference| 0.011 nats/token, the largest 0.02." in scatter.caption(found)
     assert "widest gap is at 'b' after 'ba='" in scatter.caption(found)
     both = scatter.figure(found)
-    assert list(both.data[2].y) == [1e-3, -0.02] and list(both.data[1].y) == [-0.499, -0.52]
+    assert list(both.data[2].y) == [2e-3, -0.02] and list(both.data[1].y) == [-0.498, -0.52]
 
 
-def test_a_link_opens_the_same_completion(page, lab):
+def test_a_link_opens_the_same_completion_and_nonsense_in_it_does_no_harm(page, lab):
     run_id = seed(lab.store, "finished")
     for place in ("1", "9", "-1", "x", "9" * 5000):
         page("llm", run=run_id, prompt=place, completion=place, colour=place, sort=place, filter=place, moment=place)

@@ -39,11 +39,6 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
     return found
 
 
-def title(found: Sequence[Dot]) -> str:
-    """The answer in a line."""
-    return f"Sampler against trainer: at most {short(max(abs(dot.gap) for dot in found))} nats apart"
-
-
 def caption(found: Sequence[Dot]) -> str:
     """What is seen, and where they differ most."""
     widest = max(found, key=lambda dot: abs(dot.gap))
@@ -51,9 +46,9 @@ def caption(found: Sequence[Dot]) -> str:
     worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "
                                        f"{tokens.literal(repr(widest.prompt))}: the sampler has "
                                        f"{theme.number(widest.sampler, 4)} nats.")
-    return (f"{len(found):,} tokens before the step's first update, mean |difference| {short(mean)} nats/token. One "
-            f"weight matrix, two computations: token by token with a cache, and whole sequences at once.{worst} Above "
-            f"{MISMATCH:g} nats the ratios are wrong from the start.")
+    return (f"{len(found):,} tokens before the step's first update, mean |difference| {short(mean)} nats/token, the "
+            f"largest {short(abs(widest.gap))}. One set of weights, two computations: token by token with a cache, and "
+            f"whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
 
 
 def short(value: float) -> str:

@@ -21,6 +21,7 @@ from labcore.store.rows import RunRow
 PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
 ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 WHEN, COLOUR = Param("moment", MET, link.one_of((MET, AFTER))), Param("colour", "")
+SAMPLER = Param("sampler", False, link.switch)
 CHOICES = {each.key: each for each in (PART, SORT, FILTER, ITEM, COMPLETION, WHEN, COLOUR)}
 
 
@@ -78,12 +79,20 @@ def _choose(choice: Mapping[str, Any]) -> None:
         link.put(CHOICES[name], CHOICES[name].default if value is None else value)
 
 
+def _unfolded() -> None:
+    link.put(SAMPLER, st.session_state["scope_sampler"])
+
+
 def _sampler(samples: Mapping[str, Any]) -> None:
     """The sampler's log-probs against the trainer's, of the tokens that were kept with both."""
     dots = scatter.dots(samples)
     if not dots:
         return
-    with st.expander(scatter.title(dots), key="scope_sampler"):
+    folded = st.expander("Sampler against trainer", expanded=link.get(SAMPLER), key="scope_sampler",
+                         on_change=_unfolded)
+    if not folded.open:  # nothing is drawn that is not seen
+        return
+    with folded:
         st.plotly_chart(scatter.figure(dots, theme.ground()), theme=None, key="scope_scatter",
                         config={"displayModeBar": False},
                         alt="The trainer's log-prob of each token against the sampler's, and their difference")
