@@ -1,4 +1,4 @@
-"""What the model writes: the group table, and one completion token by token.
+"""What the model writes: pairs as a table, and one completion token by token.
 
 Everything a model or a file wrote is escaped; spaces and line breaks are made visible.
 """
@@ -46,14 +46,18 @@ VIEWS: dict[str, View] = {
 }
 
 
+def signs(text: str) -> str:
+    """`text` with spaces, tabs and line breaks as signs; not yet safe as HTML."""
+    return "".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}") for letter in text)
+
+
 def visible(text: str) -> str:
     """`text` as safe HTML, with spaces, tabs and line breaks as signs.
 
     >>> visible("a <b>\\n")
     'a·&lt;b&gt;↵'
     """
-    return html.escape("".join(VISIBLE.get(letter, letter if letter.isprintable() else f"\\x{ord(letter):02x}")
-                               for letter in text))
+    return html.escape(signs(text))
 
 
 def literal(text: str) -> str:
@@ -94,53 +98,6 @@ def signed(value: float | None) -> str:
     if abs(value) < 5e-3:
         return '<span class="rl-muted">0</span>'
     return f'<span class="rl-{"pos" if value > 0 else "neg"}">{"+" if value > 0 else ""}{number(value, 2)}</span>'
-
-
-def group_table(group: dict[str, Any]) -> str:
-    """One prompt with its completions, best first, as HTML."""
-    head = f'<code>{readable(group["prompt"])}</code>'
-    if group.get("answer"):
-        head += f' <span class="rl-muted">answer</span> <code>{readable(str(group["answer"]))}</code>'
-    credited = _credited([group])
-    rows = "".join(_row(index, each, credited) for index, each in ranked(group))
-    return (f'<div class="rl-scroll"><table class="rl-table"><caption style="text-align:left;caption-side:top;'
-            f'padding:2px 0 4px">{head}</caption><tr><th>#</th><th>completion</th><th></th><th>reward</th>'
-            f"{'<th>advantage</th>' * credited}</tr>{rows}</table></div>")
-
-
-def _credited(groups: list[dict[str, Any]]) -> bool:
-    """Whether completions have advantages: those that were only sampled have none."""
-    return any(each.get("advantage") is not None for group in groups for each in group["completions"])
-
-
-def flat_table(groups: list[dict[str, Any]]) -> str:
-    """Groups of one completion each, as one table: HTML."""
-    credited = _credited(groups)
-    rows = "".join(
-        f'<tr><td><code>{readable(group["prompt"])}</code></td><td><code>{readable(str(group.get("answer") or ""))}'
-        f"</code></td>{_cells(group['completions'][0], credited)}</tr>" for group in groups)
-    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>answer</th><th>completion</th>'
-            f"<th></th><th>reward</th>{'<th>advantage</th>' * credited}</tr>{rows}</table></div>")
-
-
-def ranked(group: dict[str, Any]) -> list[tuple[int, dict]]:
-    """(index, completion), best reward first."""
-    numbered = list(enumerate(group["completions"]))
-    return sorted(numbered, key=lambda pair: -(pair[1].get("reward") or 0.0))
-
-
-def _row(index: int, completion: dict[str, Any], credited: bool) -> str:
-    return f'<tr><td class="rl-muted">{index + 1}</td>{_cells(completion, credited)}</tr>'
-
-
-def _cells(completion: dict[str, Any], credited: bool) -> str:
-    mark = '<span class="rl-pos" title="right">✓</span>' if completion.get("exact") else \
-        '<span class="rl-muted" title="not right">✗</span>'
-    cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if completion.get("truncated") else ""
-    reward = completion.get("reward")
-    return (f'<td><code>{readable(completion["text"])}</code>{cut}</td><td>{mark}</td>'
-            f"<td>{'–' if reward is None else number(reward, 2)}</td>"
-            + f"<td>{signed(completion.get('advantage'))}</td>" * credited)
 
 
 def pair_table(pairs: list[dict[str, Any]]) -> str:
@@ -209,8 +166,3 @@ def _arithmetic(completion: dict[str, Any], place: int) -> str:
 def _cut(completion: dict[str, Any], place: int) -> str:
     """The side on which the surrogate cuts a token off, or ""; earlier files do not say."""
     return (completion.get("cut") or [""] * (place + 1))[place]
-
-
-def offered(completion: dict[str, Any]) -> list[str]:
-    """The views that this completion has numbers for."""
-    return [key for key, view in VIEWS.items() if any(value is not None for value in view.values(completion))]

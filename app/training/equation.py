@@ -54,11 +54,16 @@ def _home_of(name: str, module: str) -> str | None:
 
 def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
     """The functions that the row's choices name, in the order of the equation."""
-    found = [_source(name) for name in row.source]
+    return [*(_source(name) for name in row.source), *named_sources(row, values).values()]
+
+
+def named_sources(row: Algorithm, values: Mapping[str, Value]) -> dict[str, Source]:
+    """Those of the row's choices by the key of their family."""
+    found = {}
     for knob in row.knobs:
         module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))
         if module and (module := _home_of(name, module)):
-            found.append(_source(f"{module}:{name}", f"{knob.label}: {name}"))
+            found[knob.key] = _source(f"{module}:{name}", f"{knob.label}: {name}")
     return found
 
 

@@ -77,21 +77,25 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     summed over the completion for those made from one reward a completion. Cheap enough to be done anew at every
     update, so that a change of β, γ or λ counts at once.
     """
-    mask, counted = rollout.completion_mask, rollout.counted
-    token_rewards = _token_rewards(knobs, rollout)
+    counted = rollout.counted
     advantage = member(choices.ADVANTAGE, knobs["advantage"])
     if choices.ADVANTAGE[knobs["advantage"]].level == "sequence":
-        return replace(rollout, advantages=_of_sequences(knobs, rollout, token_rewards) * counted)
-    last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-    token_rewards = token_rewards.scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
-    if knobs.get("whiten_rewards"):
-        token_rewards = masked_whiten(token_rewards, counted, shift_mean=False)
+        return replace(rollout, advantages=_of_sequences(knobs, rollout, _token_rewards(knobs, rollout)) * counted)
+    token_rewards = rewards_of_tokens(knobs, rollout)
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
                                          "completion_mask": counted})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)
     return replace(rollout, advantages=advantages * counted, returns=returns)
+
+
+def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
+    """What each token earns, the completion's reward at its last one: advantages of tokens are made from it. (B, T)"""
+    last = (rollout.completion_mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
+    return (masked_whiten(token_rewards, rollout.counted, shift_mean=False) if knobs.get("whiten_rewards")
+            else token_rewards)
 
 
 def total_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:

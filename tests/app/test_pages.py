@@ -239,25 +239,11 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
 @pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
 def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
-    assert [each.label for each in test.tabs] == ["Samples", "Surrogate", "Equation", "Events", "Data", "Export"]
+    assert [each.label for each in test.tabs] == ["Microscope", "Surrogate", "Equation", "Events", "Data", "Export"]
     words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "up to step 6; metrics.csv",
              "Export": "metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "What the model writes" not in " ".join(element.value for element in test.caption)
-
-
-def test_a_link_opens_the_same_completion_in_the_same_colours(page, lab):
-    run_id = seed(lab.store, "finished")
-    test = page("llm", run=run_id, inside="1", prompt="1", completion="1", colour="entropy")
-    picked = {box.label: box.value for box in test.selectbox}
-    assert (picked["Prompt"], picked["Completion"]) == (1, 1)
-    assert any("Entropy, nats" in each.value for each in test.caption)
-    next(box for box in test.selectbox if box.label == "Completion").select(0)
-    assert "completion" not in link(ran(test)) and link(test)["prompt"] == "1"
-    for nonsense in ("9", "-1", "x", "9" * 5000):
-        test = page("llm", run=run_id, inside="1", prompt=nonsense, completion=nonsense, colour=nonsense,
-                    at=nonsense)
-        assert {box.label: box.value for box in test.selectbox}["Prompt"] == 0
 
 
 def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_next_run(page, lab):

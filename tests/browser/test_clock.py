@@ -12,7 +12,7 @@ from tests.browser.test_llm_lab import SLOW, start_run
 
 pytestmark = pytest.mark.browser
 
-# What says a step: the scrubber, the status line, and under Samples the file's own.
+# What says a step: the scrubber, the status line, and under Microscope the file's own.
 SHOWN = re.compile(r"step ([\d,]+) of")
 
 

@@ -216,3 +216,50 @@ def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(
     strip.get_by_role("button", pressed=True).click()
     page.wait_for_url(re.compile(r"^(?!.*story=)"), timeout=SLOW)
     assert strip.bounding_box()["height"] == height
+
+
+def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen(page: Page, server: Server,
+                                                                               finished: str) -> None:
+    page.goto(f"{server.url}/llm?run={finished}&at=5")
+    scope = page.locator(".rl-microscope")
+    expect(scope.locator(".rl-scope-of")).to_have_text("Step 5", timeout=SLOW)
+    expect(page.locator(".st-key-scope_equation .katex-html")).to_be_visible(timeout=SLOW)
+    row = scope.locator(".rl-scope-row:not([aria-current=true])").first
+    written = row.locator("code").inner_text()
+    row.click()
+    page.wait_for_url(re.compile(r"[?&]prompt=\d&completion=\d"), timeout=SLOW)
+    expect(scope.locator("h4")).to_have_text(re.compile(f"={re.escape(written.rstrip('…'))}"), timeout=SLOW)
+
+    tokens, lines = scope.locator("[data-token]"), scope.locator(".rl-scope-lines").last
+    tokens.nth(1).hover()
+    expect(lines.locator("caption")).to_have_text(re.compile("^Token 2 of "))
+    rows = {cells[1]: cells for cells in (each.split("\t") for each in lines.inner_text().splitlines()) if cells[1:]}
+    worked = re.search(r"([−\d.]+) × \(?([−\d.]+)\)? = ([−\d.]+)", rows["ρÂ"][2]).groups()
+    first, second, result = (float(number.replace("−", "-")) for number in worked)
+    assert first * second == pytest.approx(result, abs=2e-3)
+    assert f"{first:.4f}" in rows["ρ"][2]  # the ratio that was just worked out
+    lines.get_by_role("row", name=re.compile("^Ratio")).hover()
+    expect(page.locator("[data-rl-term-lit]").first).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")
+    lines.get_by_role("button", name="Ratio").click()
+    expect(scope.locator(".rl-scope-source")).to_contain_text("def token(")
+
+    tokens.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tokens.nth(1)).to_be_focused()
+    assert "at=5" in page.url  # the key was the strip's, not the clock's
+
+    count = scope.get_by_role("button", name=re.compile("^With signal"))
+    signal = int(re.search(r"\d+$", count.inner_text())[0])
+    count.click()
+    expect(scope.locator(".rl-scope-card")).to_have_count(signal)
+    scope.get_by_role("combobox", name="Sort").select_option("worst")
+    page.wait_for_url(re.compile("sort=worst"), timeout=SLOW)
+    page.keyboard.press("Escape")
+    page.locator(".rl-scrubber button").first.click()
+    expect(scope.locator(".rl-scope-of")).to_have_text("Step 1, the nearest before step 4", timeout=SLOW)
+    expect(scope.get_by_role("combobox", name="Sort")).to_have_value("worst")
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    tokens.last.click()
+    expect(tokens.last).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -15,6 +15,7 @@ from labcore.llm import early_stopping, objective
 from labcore.llm.experience import Batch, collect
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.controllers import adaptive_kl
@@ -33,17 +34,20 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         before = view.kept(session, line_due)
         watching = watched.before(session, session.step + 1) if samples_due else None
         measured: list[dict[str, float]] = []
+        tokens = StepTokens(batch.rollout, samples_due)
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
             rollout = credit(in_force(session), batch.rollout)
-            measured.append(update(session, rollout.select(part)))
+            measured.append(update(session, rollout.select(part), met := tokens.next()))
+            tokens.take(part, met)
         session.step += 1
         rollout = credit(in_force(session), batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
         metrics |= learn_numbers(session, rollout, metrics["kl"])
+        metrics["sampling/logp_difference"] = tokens.difference()
         session.finished_because = early_stopping.reason(session, metrics)
-        samples = view.groups(session, batch.batch, rollout) | {
+        samples = view.groups(session, batch.batch, rollout, tokens) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None
         as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
@@ -94,16 +98,17 @@ def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:
         yield from torch.as_tensor(list(order), device=session.device).chunk(count)
 
 
-def update(session: LlmSession, rollout: Rollout) -> dict[str, float]:
+def update(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
     """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured."""
-    measured = gradients(session, rollout)
+    measured = gradients(session, rollout, met)
     return measured | step(session, measured)
 
 
-def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
+def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
-    The batch may be cut into micro-batches for memory; the gradient does not depend on the cut.
+    The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
+    there is of each token.
     """
     knobs = in_force(session)
     totals = objective.Totals.of(rollout, int(knobs["max_new_tokens"]))
@@ -118,6 +123,8 @@ def gradients(session: LlmSession, rollout: Rollout) -> dict[str, float]:
         logprobs, entropy = logprobs_and_entropy(logits, part.ids, knobs["temperature"],
                                                  entropy_grad=knobs["entropy_coef"] > 0)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
+        if met:
+            met.see(logits, logprobs, entropy)
         loss.backward()
         losses.append(loss.item())
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))

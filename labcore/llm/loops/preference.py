@@ -19,6 +19,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.met import Met, given
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
@@ -43,7 +44,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         due = evaluation is not None or measured or view.samples_due(session.step + 1)
         before = view.kept(session)
         watching = watched.before(session, session.step + 1) if due else None
-        metrics, samples = update(session, found)
+        metrics, samples = update(session, found, Met(pulls=True) if due else None)
         session.step += 1
         if evaluation is None and measured:
             evaluation = evaluate(session)
@@ -94,8 +95,8 @@ def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, 
     return prompts, completions, torch.tensor(labels, device=session.device)
 
 
-def update(session: LlmSession, found: Pairs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One update on pairs. Returns its metrics and the pairs for the sample view.
+def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One update on pairs. Returns its metrics and the pairs for the sample view, with their tokens where it has `met`.
 
     Chosen and rejected share their prompt's prefix. ℓ is summed over the completion, at temperature 1.
     """
@@ -110,7 +111,7 @@ def update(session: LlmSession, found: Pairs) -> tuple[dict[str, Any], dict[str,
                                     for some, rows in parts])
     loss, seen, entropies = 0.0, [], 0.0
     for some, rows in parts:
-        sides, entropy = _sides(session, prompts[some], completions, labels, rows)
+        sides, entropy = _sides(session, prompts[some], completions, labels, rows, met)
         part = objective.loss(knobs, whole.with_part(rows, sides) if whole else sides, len(prompts), kl)
         part.backward()
         loss = part.item() if whole else loss + part.item()
@@ -126,20 +127,27 @@ def update(session: LlmSession, found: Pairs) -> tuple[dict[str, Any], dict[str,
     sides, beta = Sides.together(seen), knobs["beta"]
     if found.singles:
         return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
-    return metrics | _pair_metrics(sides, beta), _shown(found.pairs, sides, beta)
+    shown = _shown(found.pairs, sides, beta)
+    for row, side in enumerate(given(met, session, completions, 2 * len(shown["pairs"])) if met else ()):
+        shown["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
+    return metrics | _pair_metrics(sides, beta), shown
 
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
-           rows: slice) -> tuple[Sides, Tensor]:
-    """What the loss sees of the completions in `rows`, and the sum of all their token entropies."""
+           rows: slice, met: Met | None = None) -> tuple[Sides, Tensor]:
+    """What the loss sees of the completions in `rows`, and the sum of all their token entropies. `met` takes them down.
+    """
     knobs, ids, mask = session.knobs, completions.ids[rows], completions.mask[rows]
-    paired, ref_logprobs, likelihoods = len(ids) > len(prompts), None, None
+    paired, ref_tokens, ref_logprobs, likelihoods = len(ids) > len(prompts), None, None, None
     if REFERENCE in session.models:
         with torch.no_grad():
             ref_logits = _logits(session, session.reference, prompts, ids)
-            ref_logprobs = objective.summed(knobs, logprobs_and_entropy(ref_logits, ids)[0], mask, paired)
+            ref_tokens = logprobs_and_entropy(ref_logits, ids)[0]
+            ref_logprobs = objective.summed(knobs, ref_tokens, mask, paired)
     logits = _logits(session, session.policy, prompts, ids)
     logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+    if met:
+        met.see(logits, logprobs, entropy, ref_tokens)
     if knobs["pair_weighting"]:
         likelihoods = likelihood(logprobs.detach(), log_square_sum(logits.detach()), mask)
     sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_logprobs, likelihoods)

@@ -14,6 +14,7 @@ from labcore.llm.batch import encode_completions, encode_prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.met import Met, given
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -26,13 +27,13 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
         before = view.kept(session)
         watching = watched.before(session, session.step + 1) if due else None
-        metrics = update(session)
+        metrics, examples = update(session, Met(pulls=True) if due else None)
         session.step += 1
         samples = None
         if watching:
             evaluation = evaluate(session)
             metrics |= evaluation.metrics
-            samples = _samples(session, evaluation) | {"watched": watching.after(session)}
+            samples = _samples(session, evaluation) | {"examples": examples, "watched": watching.after(session)}
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
@@ -52,8 +53,11 @@ def _look(session: LlmSession, before: Mapping[str, Tensor] | None) -> Pictures:
     return samples | ({"watched": watched.afterwards(session, before)} if before else {}), None
 
 
-def update(session: LlmSession) -> dict[str, Any]:
-    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update, or another SFT loss."""
+def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update, or another SFT loss.
+
+    Returns its metrics, and some of its examples token by token where it has `met`.
+    """
     knobs, tokenizer = session.knobs, session.tokenizer
     problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)
     room = session.context - 1
@@ -68,6 +72,8 @@ def update(session: LlmSession) -> dict[str, Any]:
         with precision(session.policy, knobs["dtype"]):
             logits = completion_outputs(session.policy, prompts[some], ids)
         logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+        if met:
+            met.see(logits, logprobs, entropy)
         part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total
         part.backward()
         loss += part.item()
@@ -76,6 +82,9 @@ def update(session: LlmSession) -> dict[str, Any]:
     session.tokens += int(total)
     norm = session.optimise("policy", knobs["learning_rate"], loss)
     session.updates += 1
-    return {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
-            "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+    metrics = {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
+               "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+    shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
+    return metrics, [{"prompt": problem.prompt, "text": problem.answer, **each}
+                     for problem, each in zip(problems, shown, strict=False)]
 

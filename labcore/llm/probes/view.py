@@ -20,8 +20,9 @@ from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.objective import cut
+from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
-from labcore.llm.rollout import Rollout
+from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
@@ -37,6 +38,7 @@ GROUPS = 8
 SAMPLES_EVERY = 5
 LINE_EVERY = 20
 LARGEST = 1e6  # nats that a file can hold
+DIGITS = {"gap": 9, "share": 7}  # of a number in a file; 5 where nothing is said
 KEPT = 20_000_000  # parameters: a copy of them takes some 20 ms, of seconds that a step of such a model takes
 LINE_SHARE = 8  # the line is drawn from an eighth of the batch
 ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
@@ -125,37 +127,89 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 
 
 @torch.no_grad()
-def groups(session: LlmSession, batch: Sampled, rollout: Rollout) -> dict[str, Any]:
+def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None) -> dict[str, Any]:
     """The first groups of the step, token by token.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
-    `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it.
+    `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it. What `tokens` took down of
+    the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
     knobs, count = session.knobs, min(GROUPS, len(rollout.prompts))
     part = rollout.select(torch.arange(count, device=session.device))
     logprobs, entropy = _logprobs_and_entropy(session, part)
-    tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
-               "advantages": part.advantages}
-    own_ratio = tensors["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, tensors).expand_as(logprobs)
+    tensors = _tensors(knobs, part, logprobs)
     columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
                "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages,
                "kl": k3(logprobs, part.ref_logprobs).clamp(max=LARGEST)}
+    own_ratio = tensors["ratio"]
     if choices.RATIO[knobs["ratio"]].level == "sequence":
         columns["own_ratio"] = own_ratio
-    if part.old_values is not None:
-        columns["values"] = part.old_values
-    lists = {name: values.double().cpu().numpy().round(5).tolist() for name, values in columns.items()}
+    if choices.ADVANTAGE[knobs["advantage"]].level == "token":
+        columns["rewards"] = rewards_of_tokens(knobs, part)
+    columns |= {name: values for name, values in (("values", part.old_values), ("returns", part.returns),
+                                                  ("sampler_logprobs", part.sampler_logprobs)) if values is not None}
+    columns |= _pulls(knobs, tensors)
+    lists = {name: _listed(values) for name, values in columns.items()}
     lists["cut"] = sides(cut(knobs, tensors), logprobs)
+    met, earned = _met(knobs, part, tokens), total_rewards(knobs, part).double().cpu().tolist()
     shown = []
     for prompt in range(count):
         rows = range(prompt * rollout.group_size, (prompt + 1) * rollout.group_size)
         problem = batch.problems[prompt]
-        shown.append({"prompt": problem.prompt, "answer": problem.answer,
-                      "completions": [_completion(session, batch, lists, row) for row in rows]})
+        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [
+            _completion(session, batch, lists, met, row) | _credit_of(part, earned, row) for row in rows]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
     return {"step": session.step, "groups": shown, "beta": knobs["beta"], **({"surrogate": drawn} if drawn else {}),
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
+
+
+def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[str, Any]:
+    """What a surrogate and its cut are given where the policy has these log-probs; the ratio is the algorithm's."""
+    tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
+               "advantages": part.advantages}
+    return tensors | {"ratio": call(member(choices.RATIO, knobs["ratio"]), knobs, tensors).expand_as(logprobs)}
+
+
+def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The surrogate of each token before any weight, S, and its slope ∂ΣS/∂log π: 0 where it is cut off."""
+    with torch.enable_grad():
+        logprobs = tensors["logprobs"].detach().requires_grad_()
+        given = {**tensors, "logprobs": logprobs}
+        given["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, given).expand_as(logprobs)
+        found = call(member(choices.SURROGATE, knobs["surrogate"]), knobs, given).expand_as(logprobs)
+        mask = tensors["completion_mask"]
+        slope, = torch.autograd.grad((found * mask).sum(), logprobs)
+    return {"objective": found.detach().clamp(-LARGEST, LARGEST), "slope": slope.clamp(-LARGEST, LARGEST)}
+
+
+def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None) -> dict[str, Any]:
+    """What the updates met of the first rows of the batch, as lists.
+
+    `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
+    `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
+    """
+    if tokens is None or tokens.logprobs is None:
+        return {}
+    count = len(part.ids)
+    logprobs = tokens.logprobs[:count].masked_fill(~part.completion_mask, 0)
+    tensors = _tensors(knobs, part, logprobs)
+    columns = {"gap": tokens.gap, "logprobs": logprobs, "entropy": tokens.entropy, "own_ratio": tensors["ratio"],
+               "share": tokens.shares, **_pulls(knobs, tensors)}
+    lists = {name: _listed(values[:count], DIGITS.get(name, 5)) for name, values in columns.items()
+             if values is not None}
+    return lists | {"cut": sides(cut(knobs, tensors), logprobs)}
+
+
+def _listed(values: Tensor, digits: int = 5) -> list[list[float]]:
+    rounded: list[list[float]] = values.double().cpu().numpy().round(digits).tolist()
+    return rounded
+
+
+def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
+    """What a completion earns in all, None where it could not be scored, and that it is left out where it is."""
+    return {"earned": None if isnan(earned[row]) else round(earned[row], 5),
+            **({} if part.kept is None or part.kept[row] else {"left_out": True})}
 
 
 def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]]:
@@ -166,14 +220,16 @@ def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]
     return curve(function, knobs, ratio) if named <= {"ratio", "advantages", *names} else {}
 
 
-def _completion(session: LlmSession, batch: Sampled, lists: dict[str, Any], row: int) -> dict[str, Any]:
+def _completion(session: LlmSession, batch: Sampled, lists: dict[str, Any], met: dict[str, Any],
+                row: int) -> dict[str, Any]:
     completions = batch.completions
     length = int(completions.lengths[row])
     tokens = [session.tokenizer.decode([token]) for token in completions.ids[row, :length].tolist()]
-    columns = {name: values[row][:length] for name, values in lists.items()}
+    columns, met = ({name: values[row][:length] for name, values in each.items()} for each in (lists, met))
+    met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
     mean = sum(columns["advantages"]) / length
     return {"text": batch.texts[row], **_score(batch.rewards, row), "advantage": mean,
-            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns}
+            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns, **({"met": met} if met else {})}
 
 
 def sampled_groups(session: LlmSession, problems: list[Problem], generated: Generated,

@@ -1,0 +1,125 @@
+"""What the component gets: the cards with their orders, and the chosen completion token by token. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import exp
+from typing import Any
+
+from app import tokens
+from app.llm.microscope import arithmetic, cards, credit
+from app.llm.microscope.lines import Line
+from app.llm.story_words import percent
+from labcore.catalog.knob import Value
+
+Knobs = Mapping[str, Value]
+MOST = 96  # tokens of a completion that are shown
+SMALL = -7.0  # nats: a tenth of a percent
+# How tokens can be coloured: name, unit, whether a number has two sides, and what lies between them.
+VIEWS: Mapping[str, tuple[str, str, bool, float]] = {
+    "share": ("Gradient share", "%", False, 0.0), "ratio": ("Ratio", "π/π_old", True, 1.0),
+    "advantages": ("Advantage", "", True, 0.0), "slope": ("Gradient", "∂S/∂log π", True, 0.0),
+    "apart": ("Log-ratio", "nats to the reference", True, 0.0), "loss": ("Loss", "nats", False, 0.0),
+    "logprobs": ("Log-prob", "nats", False, 0.0), "k3": ("KL, k3", "nats", False, 0.0),
+    "entropy": ("Entropy", "nats", False, 0.0), "values": ("Value", "reward", True, 0.0)}
+CREDITED = ("share", "ratio", "advantages", "slope", "logprobs", "k3", "entropy", "values")
+GIVEN = {"pairs": ("apart", "share", "logprobs", "entropy"), "examples": ("loss", "share", "entropy"),
+         "answers": ("logprobs",), "groups": CREDITED}
+
+
+def shelf(kind: str, items: Sequence[cards.Item], knobs: Knobs) -> dict[str, Any]:
+    """The cards of a kind, in each order, by each filter, and which are folded."""
+    of = cards.KINDS[kind]
+    earned = [reward for item in items for each in item.get("completions", [])
+              if (reward := credit.earned(each)) is not None]
+    return {"cards": [cards.card(kind, item, knobs) for item in items],
+            "sorts": [[key, sort.label, cards.ordered(kind, items, key)] for key, sort in of.sorts.items()],
+            "filters": [[key, filter.label, cards.kept(kind, items, key)] for key, filter in of.filters.items()],
+            "folds": [place for place, item in enumerate(items) if of.folds(item)], "folded": of.folded,
+            "range": [min(earned, default=0.0), max(earned, default=0.0)]}
+
+
+def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> dict[str, Any]:
+    """The chosen item: its tokens with their numbers and their arithmetic, and what is said of the whole."""
+    if kind == "pairs":
+        sides = [_side(item[role], role, GIVEN[kind], lambda i, role=role: arithmetic.of_side(item[role], i))
+                 for role in ("chosen", "rejected")]
+        return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), f"margin {tokens.number(item['margin'], 3)}")
+    if kind == "examples":
+        return _shown([_side(item, "", GIVEN[kind], lambda i: arithmetic.of_example(item, i, knobs))], [], "")
+    whole = item["completions"][place]
+    completion = arithmetic.at(whole, when)
+    side = _side(completion, "", GIVEN[kind], lambda i: arithmetic.lines(item, completion, i, knobs))
+    has_met = arithmetic.has_met(whole)
+    return _shown([side], [], _said(item, whole, knobs)) | {"moments": has_met, "when": when if has_met else ""}
+
+
+def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str:
+    """A completion's reward, what it is compared with, and how the updates changed its probability."""
+    reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
+    parts = [] if reward is None else [f"reward {tokens.number(reward, 3)}"]
+    parts += [] if against is None else [f"baseline {tokens.number(against, 3)}"]
+    if completion.get("slope") and not arithmetic.has_met(completion):
+        parts.append("kept after the step, without what its updates met")
+    if completion.get("left_out"):
+        parts.append("left out by the selection: nothing is learnt from it")
+    if completion.get("old_logprobs") and completion.get("logprobs"):
+        before, after = (sum(completion[key]) for key in ("old_logprobs", "logprobs"))
+        parts.append(_moved(before, after))
+    return " · ".join(parts)
+
+
+def _moved(before: float, after: float) -> str:
+    """What the updates of the step made of a completion's log-prob: as probabilities where they are large enough.
+
+    >>> _moved(-1.0, -0.5), _moved(-20.0, -21.5)
+    ('probability 37 % → 61 % by the step', 'log-prob −20.0 → −21.5 nats by the step')
+    """
+    if max(before, after) < SMALL:
+        return f"log-prob {tokens.number(before, 1)} → {tokens.number(after, 1)} nats by the step"
+    first, last = (percent(exp(min(0.0, value))) for value in (before, after))
+    return f"probability {first} → {last} by the step"
+
+
+def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str) -> dict[str, Any]:
+    keys = [key for key in VIEWS if any(token["values"].get(key) is not None for side in sides
+                                        for token in side["tokens"])]
+    return {"sides": sides, "summary": summary, "said": said, "moments": False, "when": "",
+            "views": [[key, *VIEWS[key]] for key in sorted(keys, key=_wanted(sides))]}
+
+
+def _wanted(sides: list[dict[str, Any]]) -> Any:
+    order = sides[0]["order"] if sides else ()
+    return lambda key: order.index(key) if key in order else len(order)
+
+
+def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
+    """One completion's tokens."""
+    texts = completion.get("tokens") or []
+    views = _values(completion, order)
+    cut = completion.get("cut") or []
+    return {"role": role, "text": completion["text"], "more": max(0, len(texts) - MOST), "order": list(order),
+            "cut_off": bool(completion.get("truncated")), "tokens": [
+                {"text": tokens.signs(text) or "∅", "cut": cut[place] if place < len(cut) else "",
+                 "values": {key: values[place] for key, values in views.items()}, "lines": _plainly(lines(place))}
+                for place, text in enumerate(texts[:MOST])]}
+
+
+def _values(completion: Mapping[str, Any], order: Sequence[str]) -> dict[str, list[float]]:
+    """The numbers that colour tokens."""
+    new, ref = completion.get("logprobs"), completion.get("ref_logprobs")
+    found = {key: completion[key] for key in order if completion.get(key)}
+    if "share" in found:
+        found["share"] = [100 * value for value in found["share"]]
+    if new and "loss" in order:
+        found["loss"] = [-value for value in new]
+    if new and ref:
+        found |= {"apart": [a - b for a, b in zip(new, ref, strict=True)],
+                  "k3": [arithmetic.estimates(a, b)["k3"] for a, b in zip(new, ref, strict=True)]}
+    return {key: found[key] for key in order if key in found}
+
+
+def _plainly(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Lines without what is empty."""
+    return [{key: value for key, value in asdict(line).items() if value} for line in lines]

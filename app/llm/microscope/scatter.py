@@ -1,0 +1,82 @@
+"""Sampler against trainer: the log-prob of a token from the decode pass, and from the pass that is trained. Pure.
+
+Both are of the same parameters. They are different computations, so they differ by rounding, and by more in half
+precision or where the two do not hold the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app import charts, theme, tokens
+from labcore.doctor.updates import MISMATCH
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A token: log-probs in nats."""
+
+    text: str
+    prompt: str
+    sampler: float
+    gap: float  # trainer less sampler
+
+
+def dots(samples: Mapping[str, Any]) -> list[Dot]:
+    """The tokens of a file that have both; earlier files have none."""
+    found = []
+    for group in samples.get("groups") or []:
+        for each in group["completions"]:
+            sampler = each.get("sampler_logprobs") or each.get("old_logprobs") or []
+            gaps = (each.get("met") or {}).get("gap") or []
+            found += [Dot(tokens.signs(text), group["prompt"], logprob, gap)
+                      for text, logprob, gap in zip(each["tokens"], sampler, gaps, strict=False)]
+    return found
+
+
+def caption(found: Sequence[Dot]) -> str:
+    """What is seen, and where they differ most."""
+    widest = max(found, key=lambda dot: abs(dot.gap))
+    mean = sum(abs(dot.gap) for dot in found) / len(found)
+    worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "
+                                       f"{tokens.literal(repr(widest.prompt))}: the sampler has "
+                                       f"{theme.number(widest.sampler, 4)} nats.")
+    return (f"{len(found):,} tokens before the step's first update, mean |difference| {short(mean)} nats/token, the "
+            f"largest {short(abs(widest.gap))}. One set of weights, two computations: token by token with a cache, and "
+            f"whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
+
+
+def short(value: float) -> str:
+    """A size.
+
+    >>> short(0.0), short(2.34e-07), short(0.01234), short(0.5)
+    ('0', '2.3e−7', '0.012', '0.5')
+    """
+    return f"{value:.2g}".replace("e-0", "e-").replace("-", "−")
+
+
+def figure(found: Sequence[Dot], kind: str = "light") -> go.Figure:
+    """Left both log-probs with the diagonal, right their difference."""
+    drawn = make_subplots(1, 2, horizontal_spacing=0.12)
+    colour = theme.palette(kind)[0]
+    sampler = [dot.sampler for dot in found]
+    low = min(sampler)
+    about = [f"{dot.text} after {dot.prompt}".replace("<", "&lt;") for dot in found]
+    marks = {"mode": "markers", "marker": {"color": colour, "size": 7, "opacity": 0.45}, "text": about}
+    drawn.add_scatter(x=[low, 0], y=[low, 0], mode="lines", line={"dash": "dot", "width": 1}, hoverinfo="skip",
+                      marker={"color": colour}, row=1, col=1)
+    drawn.add_scatter(x=sampler, y=[dot.sampler + dot.gap for dot in found], row=1, col=1, **marks,
+                      hovertemplate="%{text}<br>sampler %{x:.4f}<br>trainer %{y:.4f}<extra></extra>")
+    drawn.add_scatter(x=sampler, y=[dot.gap for dot in found], row=1, col=2, **marks,
+                      hovertemplate="%{text}<br>sampler %{x:.4f}<br>difference %{y:.2e}<extra></extra>")
+    charts.finish(drawn, kind, 300)
+    drawn.update_layout(showlegend=False)
+    drawn.update_xaxes(title_text="sampler's log-prob, nats")
+    drawn.update_yaxes(title_text="trainer's log-prob, nats", row=1, col=1)
+    drawn.update_yaxes(title_text="trainer − sampler, nats", exponentformat="power", row=1, col=2)
+    return drawn

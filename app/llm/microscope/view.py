@@ -1,0 +1,99 @@
+"""The microscope's tab: what the link chooses, the component, and the sampler against the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app import link, theme, tokens
+from app.components.microscope import EQUATION, microscope
+from app.lab import active
+from app.link import Param
+from app.llm.microscope import cards, payload, scatter
+from app.llm.microscope.arithmetic import AFTER, MET
+from app.training import equation, files, terms
+from app.training.feed import Feed
+from labcore.catalog.knob import Value
+from labcore.store.rows import RunRow
+
+PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
+ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
+WHEN, COLOUR = Param("moment", MET, link.one_of((MET, AFTER))), Param("colour", "")
+SAMPLER = Param("sampler", False, link.switch)
+CHOICES = {each.key: each for each in (PART, SORT, FILTER, ITEM, COMPLETION, WHEN, COLOUR)}
+
+
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """What the newest samples up to `step` hold."""
+    samples = files.newest(run.id, "samples", step)
+    if samples is None:
+        st.caption("What the model writes appears here after the first steps." if active(run)
+                   else "This run has no samples: it ended before the first ones, or a clean-up deleted them.")
+        return
+    if scored := samples.get("scored"):
+        left, right = st.columns([1, 3], gap="large")
+        left.html(tokens.calibration_table(samples["calibration"]))
+        right.html(tokens.scored_table(scored))
+    found = cards.found(samples)
+    if not found:
+        st.caption(files.of_step(samples["step"], step))
+        return
+    knobs = feed.knobs(samples["step"])
+    with st.container(key=EQUATION):
+        st.latex(terms.coloured(run.spec.row))
+    microscope(_payload(run, samples, found, knobs) | {
+        "run": run.id, "step": samples["step"], "of": files.of_step(samples["step"], step)},
+        key="microscope", on_choice=_choose)
+    _sampler(samples)
+
+
+def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], knobs: Mapping[str, Value],
+             ) -> dict[str, Any]:
+    kind = part if (part := link.get(PART)) in found else next(iter(found))
+    items, of = found[kind], cards.KINDS[kind]
+    item, completion = _chosen(kind, items)
+    sort = chosen if (chosen := link.get(SORT)) in of.sorts else next(iter(of.sorts))
+    kept = chosen if (chosen := link.get(FILTER)) in of.filters else next(iter(of.filters))
+    row = run.spec.row
+    return payload.shelf(kind, items, knobs) | {
+        "kinds": [[key, cards.KINDS[key].label, len(each)] for key, each in found.items()], "kind": kind, "sort": sort,
+        "filter": kept, "chosen": [item, completion], "colour": link.get(COLOUR),
+        "one": payload.inside(kind, items[item], completion, link.get(WHEN), knobs),
+        "terms": {term.key: terms.colour(place) for place, term in enumerate(terms.of(row))},
+        "sources": {family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
+
+
+def _chosen(kind: str, items: Any) -> tuple[int, int]:
+    """The item and its completion that the link names; the telling ones where it names none that is there."""
+    item, completion = link.get(ITEM), link.get(COMPLETION) or 0
+    if item is None or item >= len(items):
+        return cards.telling(kind, items)
+    return item, completion if completion < len(items[item].get("completions", [0])) else 0
+
+
+def _choose(choice: Mapping[str, Any]) -> None:
+    """What the user chose in the component: by the names of the link's parameters; None is the default again."""
+    for name, value in choice.items():
+        link.put(CHOICES[name], CHOICES[name].default if value is None else value)
+
+
+def _unfolded() -> None:
+    link.put(SAMPLER, st.session_state["scope_sampler"])
+
+
+def _sampler(samples: Mapping[str, Any]) -> None:
+    """The sampler's log-probs against the trainer's, of the tokens that were kept with both."""
+    dots = scatter.dots(samples)
+    if not dots:
+        return
+    folded = st.expander("Sampler against trainer", expanded=link.get(SAMPLER), key="scope_sampler",
+                         on_change=_unfolded)
+    if not folded.open:  # nothing is drawn that is not seen
+        return
+    with folded:
+        st.plotly_chart(scatter.figure(dots, theme.ground()), theme=None, key="scope_scatter",
+                        config={"displayModeBar": False},
+                        alt="The trainer's log-prob of each token against the sampler's, and their difference")
+        st.caption(scatter.caption(dots))

@@ -1,0 +1,125 @@
+"""What the updates of a step meet, token by token: the trainer's log-probs, and how hard the loss pulls at each token.
+
+Both are by-products of the passes that an update makes anyway; nothing is computed a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labcore.llm.batch import Completions
+from labcore.llm.rollout import Rollout
+from labcore.llm.session import LlmSession
+from labcore.maths.masked import masked_mean
+
+
+@dataclass
+class Met:
+    """One update: `see` is called for each part of its batch, in turn, before the backward pass of that part.
+
+    `logprobs` and `entropy` are (b, T) each, nats, before the update. With `pulls` there are `norms` too: ‖∂L/∂z‖₂ of
+    each token's logits z, in the unit of the loss per logit. They are of the whole loss, as autograd has it.
+    """
+
+    pulls: bool = False
+    _logprobs: list[Tensor] = field(default_factory=list)
+    _entropy: list[Tensor] = field(default_factory=list)
+    _norms: list[Tensor] = field(default_factory=list)
+    _references: list[Tensor] = field(default_factory=list)
+
+    def see(self, logits: Tensor, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None) -> None:
+        """Take down a part, with its logits (b, T, V) as they are in the graph."""
+        self._references += [] if ref_logprobs is None else [ref_logprobs]
+        self._logprobs.append(logprobs.detach())
+        self._entropy.append(entropy.detach())
+        if self.pulls:
+            logits.register_hook(self._pulled)  # keeps the norms only, not the gradient
+
+    def _pulled(self, gradient: Tensor) -> None:
+        self._norms.append(torch.linalg.vector_norm(gradient, dim=-1, dtype=torch.float32))
+
+    @property
+    def logprobs(self) -> Tensor:
+        return torch.cat(self._logprobs)
+
+    @property
+    def entropy(self) -> Tensor:
+        return torch.cat(self._entropy)
+
+    @property
+    def ref_logprobs(self) -> Tensor | None:
+        """Those of the reference, where there is one. (b, T) nats"""
+        return torch.cat(self._references) if self._references else None
+
+    @property
+    def norms(self) -> Tensor:
+        return torch.cat(self._norms)
+
+    @property
+    def shares(self) -> Tensor:
+        """Each token's part in the sum of all norms of the update; 0 where there is no gradient at all. (b, T)"""
+        norms = self.norms
+        total = norms.sum()
+        return norms / total if total > 0 else norms
+
+
+def given(met: Met, session: LlmSession, completions: Completions, rows: int) -> list[dict[str, Any]]:
+    """What an update met at each token of the first `rows` texts that it was given, as lists."""
+    columns = {"logprobs": (met.logprobs, 5), "entropy": (met.entropy, 5), "share": (met.shares, 7)}
+    columns |= {} if met.ref_logprobs is None else {"ref_logprobs": (met.ref_logprobs, 5)}
+    lists = {name: values[:rows].double().cpu().numpy().round(digits).tolist()
+             for name, (values, digits) in columns.items()}
+    lengths, ids = completions.lengths[:rows].tolist(), completions.ids[:rows].tolist()
+    return [{"tokens": [session.tokenizer.decode([token]) for token in ids[row][:length]],
+             **{name: values[row][:length] for name, values in lists.items()}} for row, length in enumerate(lengths)]
+
+
+class StepTokens:
+    """The batch of a step as its updates met it, all (B, T).
+
+    `gap` is log π of the trainer less log π of the sampler, nats, NaN in rows that the first update left out: the later
+    ones meet another policy. `logprobs`, `entropy` and `shares` are of the last update that a row was in; None unless
+    `kept`.
+    """
+
+    def __init__(self, rollout: Rollout, kept: bool) -> None:
+        self._rollout, self._kept = rollout, kept
+        self.gap: Tensor | None = None
+        self.logprobs: Tensor | None = None
+        self.entropy: Tensor | None = None
+        self.shares: Tensor | None = None
+
+    def next(self) -> Met:
+        """What is to be given to the next update."""
+        return Met(self._kept)
+
+    def take(self, prompts: Tensor, met: Met) -> None:
+        """Take over what an update of some of the prompts met. prompts: (N,) indices."""
+        size = self._rollout.group_size
+        rows = (prompts[:, None] * size + torch.arange(size, device=prompts.device)).flatten()
+        if self.gap is None:
+            self.gap = self._placed(None, rows, met.logprobs - self._sampler[rows])
+        if self._kept:
+            self.logprobs = self._placed(self.logprobs, rows, met.logprobs)
+            self.entropy = self._placed(self.entropy, rows, met.entropy)
+            self.shares = self._placed(self.shares, rows, met.shares)
+
+    def difference(self) -> float:
+        """Mean |gap| over the tokens that the first update met, nats/token."""
+        assert self.gap is not None
+        return float(masked_mean(self.gap.abs(), self._rollout.completion_mask & ~self.gap.isnan()))
+
+    @property
+    def _sampler(self) -> Tensor:
+        rollout = self._rollout
+        return rollout.old_logprobs if rollout.sampler_logprobs is None else rollout.sampler_logprobs
+
+    def _placed(self, before: Tensor | None, rows: Tensor, values: Tensor) -> Tensor:
+        """`values` in their rows of the batch."""
+        whole = torch.full_like(self._sampler, torch.nan) if before is None else before
+        whole[rows] = values.to(whole)
+        return whole

@@ -1,0 +1,185 @@
+"""The microscope: which groups come first, what is folded, and arithmetic that multiplies out."""
+
+import json
+from math import exp
+
+import pytest
+
+from app.llm.microscope import arithmetic, cards, credit, payload, scatter
+from app.llm.microscope.arithmetic import AFTER, MET
+from labcore.spec.run_spec import make
+from tests.app.seeding import samples, seed
+
+
+def completion(text="ab", reward=1.0, advantage=0.7, moved=0.0, **more):
+    count = len(text)
+    return {"text": text, "reward": reward, "exact": reward == 1, "advantage": advantage, "truncated": False,
+            "tokens": list(text), "old_logprobs": [-0.5] * count, "logprobs": [-0.5 + moved] * count,
+            "ref_logprobs": [-0.3] * count, "advantages": [advantage] * count, "entropy": [0.5] * count,
+            "ratio": [exp(moved)] * count, "cut": [""] * count, **more}
+
+
+def group(*rewards, **more):
+    """A group as GRPO credits it."""
+    middle, wide = credit.mean(list(rewards)), credit.spread(list(rewards))
+    return {"prompt": "ba=", "answer": "ab", "completions": [
+        completion("ab" if reward == 1 else "bb", reward, (reward - middle) / (wide + 1e-4) if wide else 0.0, **more)
+        for reward in rewards]}
+
+
+FLAT, MIXED, GOOD = group(1, 1, 1, 1), group(1, 1, 0, 0), group(1, 1, 1, 0, moved=0.4)
+LONG = {**group(0, 1), "completions": [completion("abababab", 0.0, -0.7, cut=["low"] * 8), completion()]}
+
+
+@pytest.mark.parametrize("sort, first", [("signal", MIXED), ("best", GOOD), ("worst", MIXED), ("changed", GOOD),
+                                         ("clipped", LONG), ("longest", LONG)])
+def test_groups_are_sorted_and_those_without_signal_come_last(sort, first):
+    items = [FLAT, GOOD, MIXED, LONG]
+    order = cards.ordered("groups", items, sort)
+    assert items[order[0]] is first and order[-1] == 0 and sorted(order) == [0, 1, 2, 3]
+
+
+def test_groups_are_filtered_and_folded():
+    items = [FLAT, GOOD, MIXED, LONG]
+    assert cards.kept("groups", items, "zero") == [0] and cards.kept("groups", items, "signal") == [1, 2, 3]
+    assert cards.kept("groups", items, "clipped") == [3] and cards.kept("groups", items, "all") == [0, 1, 2, 3]
+    shelf = payload.shelf("groups", items, knobs())
+    assert shelf["folds"] == [0] and shelf["cards"][0]["mark"] == "zero variance" and not shelf["cards"][1]["mark"]
+    assert cards.telling("groups", items)[0] == 2
+
+
+def test_equal_completions_are_one_row_with_their_number_and_baseline():
+    rows = cards.card("groups", MIXED, knobs())["rows"]
+    assert [(row["text"], row["count"], row["at"], row["same"]) for row in rows] == [
+        ("ab", 2, 0, [0, 1]), ("bb", 2, 2, [2, 3])]
+    assert [row["baseline"] for row in rows] == [0.5, 0.5]
+    others = cards.card("groups", MIXED, knobs("rloo"))["rows"]
+    assert [row["baseline"] for row in others] == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_pairs_examples_and_answers_are_kinds_of_their_own():
+    pair = {"prompt": "a", "margin": 0.3, "chosen": {"text": "x"}, "rejected": {"text": "yy"}}
+    worse = {**pair, "margin": -0.2}
+    answer = {"prompt": "a", "answer": "b", "completions": [{"text": "b", "reward": 1.0, "exact": True,
+                                                             "advantage": None, "tokens": ["b"], "logprobs": [-1.0]}]}
+    found = cards.found({"pairs": [pair, worse], "groups": [answer]})
+    assert [*found] == ["pairs", "answers"] and cards.ordered("pairs", found["pairs"], "low") == [1, 0]
+    assert cards.kept("pairs", found["pairs"], "wrong") == [1]
+    inside = payload.inside("answers", answer, 0, MET, knobs("dpo"))
+    assert [each["name"] for each in inside["sides"][0]["tokens"][0]["lines"]] == ["Log-prob"]
+    assert not payload.inside("pairs", pair, 0, MET, knobs("dpo"))["sides"][0]["tokens"]  # of an earlier version
+
+
+def knobs(algorithm="grpo", **more):
+    spec = make(algorithm_key=algorithm, task_key="sort", knobs=more)
+    return dict(spec.knobs)
+
+
+def lines_of(group, which=0, place=0, when=AFTER, **more):
+    chosen = arithmetic.at(group["completions"][which], when)
+    return {line.name: line for line in arithmetic.lines(group, chosen, place, {**knobs(), **more})}
+
+
+def test_a_clipped_token_by_hand():
+    one = group(1, 0, moved=0.4)
+    one["completions"][0] |= {"cut": ["high"] * 2, "objective": [1.2 * 0.70701] * 2, "slope": [0.0] * 2}
+    found = lines_of(one, clip_high=0.2)
+    assert (found["Ratio"].worked, found["Ratio"].result) == ("exp(−0.1000 − (−0.5000))", "1.4918")
+    assert found["Advantage"].worked == "(1.0000 − 0.5000) / (0.7071 + 0.0001)"
+    assert found["Advantage"].result == "0.7070"
+    assert (found["Unclipped"].worked, found["Unclipped"].result) == ("1.4918 × 0.7070", "1.0547")
+    assert (found["Clipped"].worked, found["Clipped"].result) == ("1.2000 × 0.7070", "0.8484")
+    assert found["Clipped"].active and found["Clipped"].still and not found["Unclipped"].active
+    assert (found["Surrogate"].worked, found["Surrogate"].result) == ("min(1.0547, 0.8484)", "0.8484")
+    assert found["Gradient"].still and "no gradient here; that of the KL stays" in found["Gradient"].note
+
+
+def test_the_three_kls_and_the_loss_by_hand():
+    one = group(1, 0)
+    one["completions"][0] |= {"objective": [0.70701] * 2}
+    found = lines_of(one, beta=0.04, kl_estimator="k3", kl_placement="loss", entropy_coef=0.0)
+    assert [found[f"KL, {key}"].result for key in ("k1", "k2", "k3")] == ["−0.2000", "0.0200", "0.0214"]
+    assert found["KL, k3"].note == "in the loss: β × k3 = 0.0400 × 0.0214 = 0.0009"
+    assert found["Token's loss"].result == "−0.7062"
+    assert lines_of(one, importance_cap=2.0).keys().isdisjoint({"Token's loss"})  # weighed by what the file lacks
+
+
+def test_a_formula_that_does_not_give_the_recorded_number_is_not_shown():
+    one = group(1, 0)
+    one["completions"][0] |= {"advantages": [0.3] * 2, "objective": [9.0] * 2, "ratio": [2.0] * 2}
+    found = lines_of(one)
+    assert [found[name].worked for name in ("Ratio", "Advantage", "Surrogate")] == ["", "", ""]
+    assert [found[name].result for name in ("Ratio", "Advantage", "Surrogate")] == ["2.0000", "0.3000", "9.0000"]
+
+
+@pytest.mark.parametrize("kind, more, worked", [
+    ("sequence_mean", {}, "exp(0.8000 / 2)"), ("sequence_sum", {}, "exp(0.8000)"), ("token", {}, "exp(−0.1000 −")])
+def test_a_ratio_of_sequences_is_made_from_the_whole_completion(kind, more, worked):
+    one = group(1, 0, moved=0.4)
+    one["completions"][0]["own_ratio"] = [exp(0.8 if kind == "sequence_sum" else 0.4)] * 2
+    assert lines_of(one, ratio=kind)["Ratio"].worked.startswith(worked)
+
+
+def test_the_other_surrogates_by_hand():
+    one = group(1, 0, moved=0.4)
+    value = exp(0.4) * 0.70701 * -0.1
+    one["completions"][0] |= {"objective": [value] * 2}
+    found = lines_of(one, surrogate="detached_weight", ratio_cap=5.0)["Surrogate"]
+    assert found.worked == "1.4918 × 0.7070 × (−0.1000)" and found.result == "−0.1055"
+    one["completions"][0] |= {"objective": [0.70701 * -0.1] * 2}
+    assert lines_of(one, surrogate="score_function")["Surrogate"].result == "−0.0707"
+    one["completions"][0] |= {"objective": [4 / 1 / (1 + exp(-(exp(0.4) - 1))) * 0.70701] * 2}
+    gate = lines_of(one, surrogate="soft_gate", gate_positive=1.0, gate_negative=1.05)["Surrogate"]
+    assert gate.worked == "4/1 × σ(1 × (1.4918 − 1.0000)) × 0.7070"
+
+
+def test_a_critic_s_advantage_by_hand():
+    one = {"prompt": "a", "completions": [completion(advantages=[0.3, 0.5], rewards=[0.0, 1.0], values=[0.6, 0.5],
+                                                     returns=[0.9, 1.0])]}
+    found = lines_of(one, **{**knobs("ppo", whiten_advantages=False), "gamma": 1.0})
+    assert found["TD error"].worked == "0 + 1.0000 × 0.5000 − 0.6000" and found["TD error"].result == "−0.1000"
+    assert found["Advantage"].worked == "0.9000 − 0.6000" and found["Advantage"].result == "0.3000"
+    assert credit.baseline(one, one["completions"][0], knobs("ppo")) == 0.6
+
+
+def test_a_pair_by_hand():
+    side = {"tokens": ["a"], "logprobs": [-1.0], "ref_logprobs": [-1.5], "logprob": -1.0, "ref_logprob": -1.5}
+    worse = {**side, "logprob": -2.0, "ref_logprob": -1.8}
+    pair = {"chosen": side, "rejected": worse, "margin": 0.07}
+    found = {line.name: line for line in arithmetic.of_pair(pair, {**knobs("dpo"), "beta": 0.1})}
+    assert found["Margin"].worked == "0.1000 × (0.5000 − (−0.2000))" and found["Margin"].result == "0.0700"
+    assert found["Loss"].result == "0.6588" and "48 %" in found["Loss"].note
+    token = {line.name: line for line in arithmetic.of_side(side, 0)}
+    assert token["Log-ratio"].result == "0.5000"
+    assert {line.name: line for line in arithmetic.of_example(side, 0, {})}["Token's loss"].result == "1.0000"
+
+
+def test_the_two_moments_and_a_file_of_an_earlier_version():
+    each = completion(met={"logprobs": [-0.45] * 2, "own_ratio": [exp(0.05)] * 2, "cut": ["", ""], "share": [0.1, 0.2]})
+    now, then = arithmetic.at(each, MET), arithmetic.at(each, AFTER)
+    assert now["logprobs"] == [-0.45] * 2 and now["share"] == [0.1, 0.2]
+    assert then["logprobs"] == [-0.5] * 2 and "share" not in then
+    old = samples(ratio=1.5)
+    shown = payload.inside("groups", old["groups"][0], 0, MET, knobs())
+    assert not shown["moments"] and "share" not in [view[0] for view in shown["views"]]
+    names = [line["name"] for line in shown["sides"][0]["tokens"][0]["lines"]]
+    assert {"Ratio", "Surrogate", "KL, k3"} <= {*names} and not {"Gradient", "Gradient share"} & {*names}
+    bare = {"prompt": "a", "completions": [{"text": "b", "reward": 1.0, "advantage": 0.5}]}
+    assert payload.inside("groups", bare, 0, MET, knobs())["sides"][0]["tokens"] == [] and not scatter.dots(old)
+    json.dumps([payload.shelf("groups", old["groups"], knobs()), shown], allow_nan=False)
+
+
+def test_the_scatter_says_how_far_sampler_and_trainer_are_apart():
+    each = completion(met={"gap": [2e-3, -0.02]})
+    found = scatter.dots({"groups": [{"prompt": "ba=", "completions": [each, completion()]}]})
+    assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 2e-3), ("b", -0.5, -0.02)]
+    assert "mean |difference| 0.011 nats/token, the largest 0.02." in scatter.caption(found)
+    assert "widest gap is at 'b' after 'ba='" in scatter.caption(found)
+    both = scatter.figure(found)
+    assert list(both.data[2].y) == [2e-3, -0.02] and list(both.data[1].y) == [-0.498, -0.52]
+
+
+def test_a_link_opens_the_same_completion_and_nonsense_in_it_does_no_harm(page, lab):
+    run_id = seed(lab.store, "finished")
+    for place in ("1", "9", "-1", "x", "9" * 5000):
+        page("llm", run=run_id, prompt=place, completion=place, colour=place, sort=place, filter=place, moment=place)
