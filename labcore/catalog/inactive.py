@@ -55,6 +55,7 @@ RULES = (
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
     Rule(("divergence", "divergence_alpha"), {"preference_loss": _NO_RATIOS, "second_loss": (
         choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss takes no log-ratios to the reference"),
+    Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
     Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),
