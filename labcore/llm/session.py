@@ -24,6 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
+from labcore.files.adapters import base_of, is_adapter
 from labcore.llm.batch import encode_prompts
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
@@ -120,8 +121,8 @@ class LlmSession:
         device = pick_device(spec.device)
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
-        if resume and lora.is_adapter(resume / POLICY):  # a fork is not told its base
-            source = lora.base_of(resume / POLICY)
+        if resume and is_adapter(resume / POLICY):  # a fork is not told its base
+            source = base_of(resume / POLICY)
         if source in MODELS:
             tokenizer = character_tokenizer(task.characters)
             policy = build(MODELS[source], tokenizer, spec.seed)

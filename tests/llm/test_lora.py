@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MambaCon
 
 import labcore
 from labcore.errors import LabError
+from labcore.files.adapters import CONFIG, WEIGHTS
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets import lora
@@ -164,24 +165,24 @@ def test_bf16_rounds_the_adapter_too(base):
 
 
 def edited(folder, **changes):
-    path = folder / lora.CONFIG
+    path = folder / CONFIG
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def lacking(policy):
-    tensors = load_file(policy / lora.WEIGHTS)
+    tensors = load_file(policy / WEIGHTS)
     tensors.pop(min(tensors))
-    save_file(tensors, policy / lora.WEIGHTS)
+    save_file(tensors, policy / WEIGHTS)
 
 
 def other_shape(policy):
-    tensors = load_file(policy / lora.WEIGHTS)
+    tensors = load_file(policy / WEIGHTS)
     name = min(tensors)
-    save_file(tensors | {name: tensors[name][:1].contiguous()}, policy / lora.WEIGHTS)
+    save_file(tensors | {name: tensors[name][:1].contiguous()}, policy / WEIGHTS)
 
 
 def pickled(policy):
-    (policy / lora.WEIGHTS).rename(policy / "adapter_model.bin")
+    (policy / WEIGHTS).rename(policy / "adapter_model.bin")
 
 
 @pytest.mark.parametrize("breaks, said", [

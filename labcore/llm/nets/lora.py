@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,13 +26,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.errors import LabError
-from labcore.files import bases
+from labcore.files.adapters import WEIGHTS, base_of
 from labcore.llm.nets.folder import PICKLES, find
 
-WEIGHTS, CONFIG, FINGERPRINT = "adapter_model.safetensors", "adapter_config.json", "base_sha256"
+FINGERPRINT = "base_sha256"  # in the metadata of an adapter: of the weights that it was trained on
 HEAD = "head."  # of a critic, learnt in full
 _NAME, _PREFIX, _MARK = "default", "base_model.model.", "lora_"
-_MADE_HERE = re.compile(r"(?:.*/)?base/(?P<sft>\w+)/model")
 
 Load = Callable[[str], tuple[PreTrainedModel, PreTrainedTokenizerBase]]
 
@@ -108,11 +105,6 @@ def merge(model: nn.Module) -> None:
 # ---------------------------------------------------------------- folders
 
 
-def is_adapter(folder: Path) -> bool:
-    """Whether the folder holds an adapter alone, and not a whole model."""
-    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
-
-
 def save_adapter(model: PreTrainedModel, base: str, folder: Path) -> None:
     """Write the adapter as `peft` loads it. `base` is the folder or hub id of the weights that it is on."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,30 +120,6 @@ def read_adapter(model: nn.Module, folder: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     names = {_stored(name): name for name in own(model)}
     put(model, {names.get(name, name): value for name, value in tensors.items()})
-
-
-def base_of(folder: Path) -> str:
-    """The folder or hub id of the weights that the adapter in `folder` is on.
-
-    Raises:
-        LabError: its configuration cannot be read, or is not LoRA's.
-    """
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-        kind, base = config["peft_type"], str(config["base_model_name_or_path"] or "")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{folder / CONFIG} is not the configuration of an adapter ({error}): save the adapter again "
-                       "with save_pretrained.") from error
-    if kind != "LORA":
-        raise LabError(f"The adapter in {folder} is of the type {kind}, and the lab reads LoRA only: merge it into its "
-                       "base model first.")
-    if not base:
-        raise LabError(f"The adapter in {folder} does not say which model it is for: write its folder or hub id into "
-                       f"base_model_name_or_path of {CONFIG}.")
-    made_here = _MADE_HERE.fullmatch(base)
-    if made_here and not Path(base).is_dir() and (found := bases.take(made_here["sft"])):
-        return str(found / "model")
-    return base
 
 
 def load_adapted(folder: Path, load: Load) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

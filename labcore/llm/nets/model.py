@@ -21,6 +21,7 @@ from transformers.utils import logging
 
 from labcore.catalog.llm.models import ModelSize
 from labcore.errors import LabError
+from labcore.files.adapters import is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
 from labcore.llm.nets.tokenizer import load_tokenizer, with_padding
@@ -59,7 +60,7 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
         LabError: there is no such model, or it cannot be used; the message says what to do.
     """
     folder = find(name_or_path)
-    if lora.is_adapter(folder):
+    if is_adapter(folder):
         return lora.load_adapted(folder, lambda base: load(base, dtype))
     check_folder(folder)
     tokenizer = load_tokenizer(folder)

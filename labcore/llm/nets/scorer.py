@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from labcore.errors import LabError
+from labcore.files.adapters import base_of, is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.model import load
@@ -31,7 +32,7 @@ def load_scorer(folder: Path, name: str) -> Critic:
     """
     try:
         weights = load_file(folder / REWARD_WEIGHTS)
-        if lora.is_adapter(folder / CONFIG):
+        if is_adapter(folder / CONFIG):
             scorer = _adapted(folder / CONFIG, weights)
         else:
             config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
@@ -45,7 +46,7 @@ def load_scorer(folder: Path, name: str) -> Critic:
 
 def _adapted(folder: Path, weights: dict[str, Tensor]) -> Critic:
     """The reward model that LoRA has trained: its adapter, merged into the base that the policy in `folder` names."""
-    scorer = Critic(load(lora.base_of(folder))[0])
+    scorer = Critic(load(base_of(folder))[0])
     lora.wear(scorer, folder)
     lora.put(scorer, weights)
     lora.merge(scorer)
