@@ -33,6 +33,8 @@ JOBS = {
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
     "pace": "labcore.jobs.pace:pace",
+    "models_held": "labcore.llm.cost:models_held",
+    "cost": "labcore.llm.cost:measure",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most

@@ -59,6 +59,15 @@ def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
 
 
+def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
+    """The networks of a run that an optimizer moves, and the knob of the learning rate of each.
+
+    Where a reward model learns, the policy only lends it its weights.
+    """
+    found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
+    return {name: rate for name, rate in found.items() if name != POLICY or REWARD_MODEL not in found}
+
+
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
     """Whether a run's rewards come from a trained reward model: it is brought to the run, not built from its policy."""
     return "reward_source" in knobs and choices.REWARD[str(knobs["reward_source"])].scorer

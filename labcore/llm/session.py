@@ -32,7 +32,7 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needed, needs_scorer
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.spec.model_names import reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -147,16 +147,15 @@ class LlmSession:
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         if needs_scorer(self.knobs):
             self.models[SCORER] = kept.get(SCORER) or self._scorer(resume)
-        learning = {name: NETWORKS[name].learning_rate for name in self.models
-                    if name in NETWORKS and NETWORKS[name].learning_rate}
+        moved = learning(self.spec, self.knobs)
         if adapter:
-            for name in learning:
+            for name in (POLICY, *moved):
                 adapter.put_on(self.models[name])
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
         self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
             learnt(self.models[name]), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
-            for name, rate in learning.items()}
+            for name, rate in moved.items()}
 
     def _scorer(self, resume: Path | None) -> nn.Module:
         """The reward model that the knobs name: from the checkpoint, or from the run that trained it."""

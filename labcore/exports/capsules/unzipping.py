@@ -22,6 +22,7 @@ from labcore.errors import LabError, first_line
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.files import jsonl
+from labcore.files.adapters import BESIDE
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
 
@@ -175,7 +176,7 @@ def is_time(value: object) -> bool:
 def _belongs(file: str) -> bool:
     top, *rest = file.split("/")
     if top == CHECKPOINTS:
-        return len(rest) > 1 and bool(_CHECKPOINT.fullmatch(rest[0]))
+        return len(rest) > 1 and (rest[0] == BESIDE or bool(_CHECKPOINT.fullmatch(rest[0])))
     if top == DATA:
         return len(rest) == 1
     if top in SEEN:
