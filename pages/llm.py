@@ -1,7 +1,8 @@
 """The LLM lab: knobs on the left, what happens on the right."""
 
+from app import cost
 from app.llm import story
 from app.llm.own_tabs import TABS
 from app.training.frame import frame
 
-frame("llm", picture=story.show, own_tabs=TABS)
+frame("llm", picture=story.show, own_tabs=TABS, before=cost.of_draft)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, sweeping
+from labcore.cli import asking, capsules, commands, comparing, costing, doctoring, forks, keeping, sweeping
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
 
@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
     comparing.add_to(add)
     doctoring.add_to(add)
+    costing.add_to(add)
     asking.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

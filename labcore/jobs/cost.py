@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+from labcore.catalog import kinds
+from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.jobs.pace import setting
 from labcore.runs import versions
-from labcore.spec.run_spec import RunSpec
+from labcore.spec.run_spec import RunSpec, knobs_of, make
 
 BESIDE = "ppo"  # the row that the others are compared with
 USUAL = (BESIDE, "grpo", "rloo", "reinforce", "dpo", "simpo", "reward_model", "sft")
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
+_SHARED = ("dtype", "lora_rank", "lora_alpha")
 _PROCESS = ("threads", "instructions")  # of the process that asks, not of the one that measures
 
 
@@ -56,14 +59,26 @@ class Row:
 
     @property
     def seconds(self) -> float | None:
-        """Of a step: half of the measured ones took less."""
-        return median(self.measured["seconds"]) if self.measured else None
+        """Of the fastest measured step: whatever else the machine does can only make one slower."""
+        return min(self.measured["seconds"]) if self.measured else None
+
+    @property
+    def batch(self) -> str:
+        """What a step learns from: "256 completions × 2"; the last is its updates, where there are several."""
+        knobs = self.spec.knobs
+        if "prompts_per_step" in knobs:
+            updates = int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
+            rows = int(knobs["prompts_per_step"]) * int(knobs["group_size"]) // int(knobs.get("mini_batches", 1))
+            return f"{rows:,} completions" + (f" × {updates}" if updates > 1 else "")
+        size, what = ((knobs["pairs_per_step"], "pairs") if "pairs_per_step" in knobs
+                      else (knobs["sequences_per_step"], "sequences"))
+        return f"{size:,} {what}"
 
     def names(self) -> str:
-        """The networks, as people call them, those that learn first: "policy, critic + reference"."""
+        """The networks, as people call them, those that learn first: "policy, critic, reference (frozen)"."""
         moved, still = ([str(each["name"]).replace("_", " ") for each in self.held if bool(each["learnt"]) == learns]
                         for learns in (True, False))
-        return " + ".join(", ".join(some) for some in (moved, still) if some)
+        return ", ".join([*moved, *(f"{name} (frozen)" for name in still)])
 
 
 def held_asked(specs: Sequence[RunSpec]) -> jobs.Spec:
@@ -92,6 +107,28 @@ def times(row: Row, rows: Sequence[Row]) -> float | None:
     """How many times as long a step takes as one of BESIDE; None where one of them is not measured."""
     base = next((other.seconds for other in rows if other.spec.algorithm == BESIDE), None)
     return None if row.seconds is None or not base else row.seconds / base
+
+
+def as_json(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """A row for programs: bytes and seconds; `times` is its step over that of BESIDE."""
+    return {"algorithm": row.spec.algorithm, "models": list(row.held), "batch": row.batch, "weights": row.weights,
+            "learning": row.learning, "activations": row.activations, "seconds": row.seconds,
+            "times": times(row, rows), "measured": row.measured, "fault": row.fault}
+
+
+def beside(spec: RunSpec, keys: Sequence[str] = USUAL) -> list[RunSpec]:
+    """`spec`, and a new run of each algorithm on the same model and task, with its precision and LoRA."""
+    shared = {*_SHARED, *(knob.key for knob in spec.task_row.knobs)}
+    found = [spec]
+    for key in keys:
+        row = kinds.algorithm(key)
+        if key != spec.algorithm and row.learns(spec.task_row):
+            known = {knob.key for knob in knobs_of(row, spec.task_row)}
+            knobs = {knob: value for knob, value in spec.knobs.items() if knob in shared & known}
+            with suppress(LabError):  # its own defaults do not go with what is shared
+                found.append(make(algorithm_key=key, task_key=spec.task, model=spec.model, knobs=knobs, data=spec.data,
+                                  device=spec.device, threads=spec.threads))
+    return found
 
 
 def in_bytes(size: int | None) -> str:
