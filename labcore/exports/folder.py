@@ -76,14 +76,15 @@ def export_zip(store: Store, run_id: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
         try:
-            atomic.write_file(target, lambda packed: _pack(folder, packed))
+            atomic.write_file(target, lambda packed: pack(folder, packed))
         except OSError as error:
             raise LabError(f"The zip {target} cannot be written ({error.strerror}): free some space, then export "
                            "again.") from error
     return target
 
 
-def _pack(folder: Path, packed: Path) -> None:
+def pack(folder: Path, packed: Path) -> None:
+    """Zip a folder under its own name into the file `packed`."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             how = zipfile.ZIP_STORED if path.suffix in STORED else None

@@ -35,6 +35,7 @@ JOBS = {
     "pace": "labcore.jobs.pace:pace",
     "models_held": "labcore.llm.cost:models_held",
     "cost": "labcore.llm.cost:measure",
+    "merge": "labcore.exports.merged:merge",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most

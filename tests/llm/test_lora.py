@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MambaCon
 
 import labcore
 from labcore.errors import LabError
+from labcore.exports import merged
 from labcore.files.adapters import CONFIG, WEIGHTS
+from labcore.files.paths import home
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets import lora
@@ -132,6 +135,20 @@ def test_an_exported_adapter_is_peft_s_and_the_merged_model_anyone_s(base, tmp_p
     alone = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(logits(alone), expected, rtol=1e-5, atol=1e-5)
     assert not lora.adapted(alone) and (tmp_path / "merged" / "tokenizer.json").exists()
+
+
+def test_the_job_of_the_page_makes_a_zip_of_the_merged_model(base, tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
+    checkpoints = home() / "some-run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    started = trained("sft", base("gpt2"), checkpoints / "step-000002")
+    assert merged.merge({"run": "some-run", "step": 2})["bytes"] == merged.file("some-run").stat().st_size
+    with zipfile.ZipFile(merged.file("some-run")) as archive:
+        archive.extractall(tmp_path / "out")
+    alone = AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "some-run-merged")
+    torch.testing.assert_close(logits(alone), logits(started.policy), rtol=1e-5, atol=1e-5)
+    with pytest.raises(LabError, match="no checkpoint of step 3 any more"):
+        merged.merge({"run": "some-run", "step": 3})
 
 
 def test_a_run_starts_from_an_adapter_and_a_fork_keeps_what_its_parent_trained(base, tmp_path):
