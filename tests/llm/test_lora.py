@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MambaCon
 import labcore
 from labcore.errors import LabError
 from labcore.exports import merged
+from labcore.exports.capsules import packing
+from labcore.exports.capsules.importing import import_capsule
+from labcore.exports.capsules.replay import replay
 from labcore.files.adapters import CONFIG, WEIGHTS
 from labcore.files.paths import home
 from labcore.llm.generation import token_logprobs
@@ -29,7 +33,9 @@ from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
+from labcore.store.store import Store
 from labcore.tasks.task import Pair
+from labcore.workers.worker import drive
 from tests.llm.tools import HEADS, SIZE, SMALL, Letters, completion_ids, prompts, records
 
 TOKENIZER = character_tokenizer()
@@ -149,6 +155,20 @@ def test_the_job_of_the_page_makes_a_zip_of_the_merged_model(base, tmp_path, mon
     torch.testing.assert_close(logits(alone), logits(started.policy), rtol=1e-5, atol=1e-5)
     with pytest.raises(LabError, match="no checkpoint of step 3 any more"):
         merged.merge({"run": "some-run", "step": 3})
+
+
+def test_a_capsule_brings_the_weights_that_the_adapter_is_on(base, tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
+    store = Store()
+    run_id = store.create(run_spec("grpo", base("gpt2"), steps=1, dtype="fp32"))
+    assert drive(store, run_id) == "finished"
+    capsule = packing.write(store, run_id, tmp_path / "run.zip")
+    shutil.rmtree(tmp_path / "base-gpt2")
+    assert replay(capsule).matches
+    shutil.rmtree(tmp_path / "lab")
+    brought = import_capsule(Store(), capsule)
+    weights = load(Store().run(brought).spec.model)[0]
+    assert not lora.adapted(weights) and torch.equal(logits(weights), logits(load(made("gpt2", tmp_path / "again"))[0]))
 
 
 def test_a_run_starts_from_an_adapter_and_a_fork_keeps_what_its_parent_trained(base, tmp_path):

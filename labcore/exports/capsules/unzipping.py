@@ -161,7 +161,8 @@ def _check_files(name: str, manifest: dict[str, Any]) -> None:
             raise fault(name, f"its manifest has no hash of {file!r}")
         if not _belongs(file):
             raise fault(name, f"{file!r} is no part of a capsule")
-        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
+        dated = _CHECKPOINT.match(file.split("/")[1]) if file.startswith(f"{CHECKPOINTS}/") else None
+        if dated and int(dated[1]) > manifest["step"]:
             raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
     for part in (SPEC, EVENTS, packing.METRICS):
         if part not in manifest["files"]:
