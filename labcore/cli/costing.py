@@ -74,8 +74,9 @@ def _measure(spec: RunSpec) -> None:
     asked = cost.cost_asked(spec)
     jobs.forget(jobs.job_id(asked))
     job = jobs.put(asked)
-    way = "fork" if "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin" else "spawn"
-    process = multiprocessing.get_context(way).Process(target=jobs.perform, args=(job,))
+    forks = sys.platform == "linux"
+    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
+    process = context.Process(target=jobs.perform, args=(job,))
     process.start()
     process.join()
 

@@ -100,7 +100,7 @@ def rows(specs: Sequence[RunSpec], held: Sequence[Any]) -> list[Row]:
 
 def _row(spec: RunSpec, held: Sequence[Mapping[str, Any]]) -> Row:
     outcome = jobs.outcome(jobs.job_id(cost_asked(spec)))
-    return Row(spec, held, outcome and outcome.result, outcome.error if outcome else "")
+    return Row(spec, held, outcome.result, outcome.error) if outcome else Row(spec, held)
 
 
 def times(row: Row, rows: Sequence[Row]) -> float | None:

@@ -43,7 +43,7 @@ IDS = {"bos_token_id": None, "eos_token_id": TOKENIZER.eos_token_id, "pad_token_
 KINDS = {"gpt2": GPT2Config(vocab_size=len(TOKENIZER), **HEADS | IDS),
          "qwen2": Qwen2Config(vocab_size=len(TOKENIZER), num_key_value_heads=1, **SIZE | IDS),
          "llama": LlamaConfig(vocab_size=len(TOKENIZER), tie_word_embeddings=True, **SIZE | IDS)}
-LORA = {"lora_rank": 2, "lora_alpha": 4.0}
+LORA = {"lora_rank": 2, "lora_alpha": 4}
 EVERY_LOOP = {"grpo": "gpt2", "ppo": "qwen2", "dpo": "llama", "sft": "gpt2", "reward_model": "qwen2"}
 
 

@@ -42,8 +42,8 @@ LORA = (
     Knob("lora_rank", "LoRA rank", 0, "Rank of the adapters that are learnt in place of all weights, on the attention "
          "layers that are usual for the architecture. Higher: learns more, with more memory. Lower: less of both. 0: "
          "off, all weights are learnt.", low=0, high=1024, safe=(0, 64), advanced=True),
-    Knob("lora_alpha", "LoRA alpha", 16.0, "What the adapters count is alpha / rank. Higher: moves faster. Lower: "
-         "slower; twice the rank is usual.", low=0.0, high=65536.0, safe=(1.0, 128.0), advanced=True),
+    Knob("lora_alpha", "LoRA alpha", 16, "What the adapters count is alpha / rank. Higher: moves faster. Lower: "
+         "slower; twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 

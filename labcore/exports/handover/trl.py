@@ -261,7 +261,7 @@ def _peft(plan: Plan) -> str:
     """LoRA as an argument of the trainer, on the layers that peft takes for the architecture."""
     if not plan.get("lora_rank"):
         return ""
-    return f", peft_config=LoraConfig(r={plan['lora_rank']}, lora_alpha={plan['lora_alpha']:g})"
+    return f", peft_config=LoraConfig(r={plan['lora_rank']}, lora_alpha={plan['lora_alpha']})"
 
 
 def _per_step(plan: Plan) -> str:

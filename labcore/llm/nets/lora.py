@@ -41,14 +41,14 @@ class Lora:
     """Rank and α of the adapters of a run, and the seed of their A."""
 
     rank: int
-    alpha: float
+    alpha: int
     seed: int
 
     @staticmethod
     def of(knobs: Mapping[str, Any], seed: int) -> Lora | None:
         """What the knobs ask for; None where LoRA is off."""
         rank = int(knobs.get("lora_rank", 0))
-        return Lora(rank, float(knobs["lora_alpha"]), seed) if rank else None
+        return Lora(rank, int(knobs["lora_alpha"]), seed) if rank else None
 
     def put_on(self, model: nn.Module) -> None:
         """Freeze the layers of `model` and put adapters on those that are usual for its architecture, in place.
@@ -202,7 +202,7 @@ def _misfit(there: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
 def _inject(config: Any, model: nn.Module, seed: int) -> None:
     from peft import inject_adapter_in_model
 
-    kind = model.config.model_type
+    kind = getattr(model.config, "model_type", "unknown")
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that GPT-2 keeps its matrices transposed, which peft then sees to
