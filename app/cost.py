@@ -19,18 +19,18 @@ from labcore.spec.run_spec import RunSpec
 TITLE = "Models held and their cost"
 CSS = """
 <style>
-.rl-cost td,.rl-cost th{vertical-align:bottom}.rl-cost td:not(:nth-child(2)){white-space:nowrap}
-.rl-cost td:nth-child(n+4),.rl-cost th:nth-child(n+4){text-align:right}.rl-cost td:nth-child(2){min-width:8.5em}
-.rl-cost .rl-own td{font-weight:600}
+.rl-table.rl-cost th{vertical-align:bottom}.rl-cost td:not(:nth-child(2)):not(:nth-child(8)){white-space:nowrap}
+.rl-cost td:nth-child(2){min-width:8.5em}.rl-cost :is(td,th):nth-child(n+3):nth-child(-n+7){text-align:right}
+.rl-cost th:nth-child(n+6){white-space:nowrap}.rl-cost .rl-own td{font-weight:600}
 </style>"""
 HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; those that are frozen learn nothing."),
-         ("Batch", "What an update learns from; × updates per step."),
          ("Weights", "4 bytes a number. Weights that models share count once."),
-         ("Gradients + optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW."),
+         ("Gradients, optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW."),
          ("Activations", "What is kept for the backward pass, at its most."),
          ("Step", "The fastest of a few steps, without evaluations. With one thread: processor time, which other "
                   "programs do not change."),
-         ("× PPO", "The step's time over that of PPO."))
+         ("× PPO", "The step's time over that of PPO."),
+         ("Batch", "What an update learns from; × updates per step."))
 
 
 def of_draft(draft: Draft) -> None:
@@ -105,9 +105,9 @@ def table(rows: Sequence[Row], own: str = "") -> str:
 
 def _line(row: Row, rows: Sequence[Row], own: str) -> str:
     times = cost.times(row, rows)
-    cells = (row.label, row.names() or "–", row.batch, *((cost.in_bytes(row.weights), cost.in_bytes(row.learning))
-             if row.held else ("–", "–")), cost.in_bytes(row.activations), cost.in_milliseconds(row.seconds),
-             "–" if times is None else f"{times:.2f}")
+    sizes = (row.weights, row.learning) if row.held else (None, None)
+    cells = (row.label, row.names() or "–", *map(cost.in_bytes, (*sizes, row.activations)),
+             cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}", row.batch)
     counted = "; ".join(f"{each['name'].replace('_', ' ')}: {each['parameters']:,} parameters, {each['learnt']:,} "
                         "learnt" for each in row.held)
     marked = ' class="rl-own"' if row.spec.algorithm == own else ""

@@ -56,7 +56,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
         (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         _copy_checkpoint(run_id, folder / "checkpoint")
         if merged and row.spec.knobs.get("lora_rank"):
-            resolve_name("labcore.llm.nets.lora:export_merged")(folder / "checkpoint", folder / "merged")
+            resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
     except OSError as error:
         if disk_full(error):
             raise LabError(f"The disk that holds {folder} is full: free some space, then export again.") from error

@@ -27,7 +27,7 @@ from labcore.llm.generation import token_logprobs
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets import lora
 from labcore.llm.nets.forward import completion_outputs
-from labcore.llm.nets.model import load
+from labcore.llm.nets.model import export_merged, load
 from labcore.llm.nets.scorer import load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.scoring import scores
@@ -137,7 +137,7 @@ def test_an_exported_adapter_is_peft_s_and_the_merged_model_anyone_s(base, tmp_p
     theirs = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), tmp_path / "saved" / "policy")
     torch.testing.assert_close(logits(theirs), expected, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(logits(load(folder)[0]), expected, atol=1e-3)
-    lora.export_merged(tmp_path / "saved" / "policy", tmp_path / "merged")
+    export_merged(tmp_path / "saved" / "policy", tmp_path / "merged")
     alone = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(logits(alone), expected, rtol=1e-5, atol=1e-5)
     assert not lora.adapted(alone) and (tmp_path / "merged" / "tokenizer.json").exists()

@@ -144,13 +144,6 @@ def load_adapted(folder: Path, load: Load) -> tuple[PreTrainedModel, PreTrainedT
     return model.requires_grad_(True), tokenizer
 
 
-def export_merged(policy: Path, folder: Path) -> None:
-    """Write the adapter in `policy` and its base as one model, which AutoModelForCausalLM loads without `peft`."""
-    from labcore.llm.nets.model import load, save
-
-    save(*load(policy), folder)
-
-
 def wear(model: nn.Module, folder: Path) -> None:
     """Put adapters of the form that the configuration in `folder` says on `model`, in place.
 

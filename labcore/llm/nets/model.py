@@ -95,3 +95,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pat
     """Write a folder that AutoModelForCausalLM and AutoTokenizer load with no code of ours."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def export_merged(policy: Path, folder: Path) -> None:
+    """Write the adapter in `policy` and its base as one model, which AutoModelForCausalLM loads without `peft`."""
+    save(*load(policy), folder)
