@@ -11,15 +11,18 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.jobs import result
 from app.lab import active, lab
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.exports import folder as export
+from labcore.exports import merged
 from labcore.exports.capsules import packing
 from labcore.exports.handover.plan import Plan, fits
 from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
+from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
@@ -39,6 +42,12 @@ tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""),
 }
 
 
+ADAPTER = "a LoRA adapter as peft has it; its base model is not in it"
+LOADS_ADAPTER = ("python", """from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
+
+model = AutoPeftModelForCausalLM.from_pretrained("{run}/checkpoint")
+tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")""")
 OPEN = "export"  # the run whose downloads are open in a dialog
 
 
@@ -69,9 +78,13 @@ def show(run: RunRow, feed: Feed) -> None:
     elif st.button("Download …", icon=":material/archive:", type="primary", disabled=run.step == 0, key="export:open"):
         st.session_state[OPEN] = run.id
         st.rerun()
+    adapted = bool(run.spec.knobs.get("lora_rank"))
+    if adapted and not active(run):
+        _merged(run)
+    holds = ADAPTER if adapted else HOLDS[run.spec.kind]
+    language, text = LOADS_ADAPTER if adapted else LOADS[run.spec.kind]
     st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
-               f"spec.json, and checkpoint/, {HOLDS[run.spec.kind]}.")
-    language, text = LOADS[run.spec.kind]
+               f"spec.json, and checkpoint/, {holds}.")
     st.code(text.format(run=run.id), language=language)
     st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
                "number comes out the same, bit for bit, or import it on the page Runs.")
@@ -107,6 +120,28 @@ def _downloads(run: RunRow) -> None:
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
+
+
+def _merged(run: RunRow) -> None:
+    """The adapter added to its base: made off the page once it is asked for, then a download."""
+    newest = checkpoint.newest(run_folder(run.id))
+    if newest is None:
+        return
+    if st.session_state.get(f"merged:{run.id}"):
+        spec = {"job": "merge", "run": run.id, "step": newest[0]}
+        if (job := jobs.job_id(spec)) and jobs.ended(job) and not merged.file(run.id).exists():
+            jobs.forget(job)  # the file was cleaned away
+        if result(spec, "Adding the adapter to its base model", "merge")[1]:
+            st.download_button("Download merged model (zip)", lambda: merged.file(run.id).read_bytes(),
+                               f"{run.id}-merged.zip", "application/zip", icon=":material/merge:", on_click="ignore",
+                               key=f"merged_zip:{run.id}")
+    else:
+        st.button("Make merged model", icon=":material/merge:", key=f"merge:{run.id}", on_click=_merge, args=(run.id,),
+                  help="The base model with the adapter in its weights: it loads without peft.")
+
+
+def _merge(run_id: str) -> None:
+    st.session_state[f"merged:{run_id}"] = True
 
 
 def _further(run: RunRow, feed: Feed) -> None:

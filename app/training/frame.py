@@ -16,11 +16,13 @@ from labcore.store.rows import RunRow
 
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
-          own_tabs: Tabs = MappingProxyType({}), top: live.Top | None = None) -> None:
+          own_tabs: Tabs = MappingProxyType({}), top: live.Top | None = None,
+          before: Callable[[Draft], None] | None = None) -> None:
     """The page of a kind.
 
-    `scene` shows the draft's world before a run, `picture` the run above its curves, `own_tabs` what else there is to
-    see of it below them, `top` what stands above a run and above the draft of one.
+    `scene` shows the draft's world before a run and `before` what else there is to know of it then, `picture` the run
+    above its curves, `own_tabs` what else there is to see of it below them, `top` what stands above a run and above the
+    draft of one.
     """
     run = session.open_run(kind)
     draft = session.follow(run, kind)
@@ -36,6 +38,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
                 top(None, draft)
             own_data.show(draft)
             empty.picture(draft, scene and (lambda: scene(draft)))
+            if before:
+                before(draft)
             CHART.warm()
         else:
             live.panel(run, picture, own_tabs, top)

@@ -57,6 +57,7 @@ RULES = (
         choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss takes no log-ratios to the reference"),
     Rule(("stop_gold_fall",), {"reward_source": ("verifier", "noisy_verifier", "correct_and_format",
                                                  "steps_and_outcome")}, "no gold reward is measured beside this one"),
+    Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
     Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),

@@ -56,7 +56,7 @@ def export(options: argparse.Namespace) -> int:
         print(packing.write(store, options.run, options.out))
         return 0
     check_out(Path(options.out))
-    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard))
+    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True))
     return 0
 
 

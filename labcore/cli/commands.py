@@ -154,7 +154,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
     state = drive(store, run_id, on_record=progress.show)
     progress.close()
     row = store.run(run_id)
-    written = str(export_run(store, run_id, out)) if out and row.step else None
+    written = str(export_run(store, run_id, out, merged=True)) if out and row.step else None
     if as_json:
         print(json.dumps(summary(store, row) | {"out": written}, ensure_ascii=False))
     else:

@@ -10,7 +10,18 @@ from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, labelling, sweeping
+from labcore.cli import (
+    asking,
+    capsules,
+    commands,
+    comparing,
+    costing,
+    doctoring,
+    forks,
+    keeping,
+    labelling,
+    sweeping,
+)
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
 
@@ -67,14 +78,8 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    keeping.add_to(add)
-
-    capsules.add_to(add)
-
-    comparing.add_to(add)
-    doctoring.add_to(add)
-    asking.add_to(add)
-    labelling.add_to(add)
+    for commands_of in keeping, capsules, comparing, doctoring, costing, asking, labelling:
+        commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")

@@ -1,5 +1,6 @@
 """A run as files for other programs: `metrics.csv`, `events.csv`, `knobs.csv`, `spec.json` and `checkpoint/`, which
-is a Hugging Face folder. Numbers are written as they were logged, to the last digit. Imports no torch.
+is a Hugging Face folder, or with LoRA the adapter as `peft` has it. Numbers are written as they were logged, to the
+last digit. Imports no torch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError
@@ -26,10 +28,11 @@ from labcore.store.store import Event, Step, Store
 STORED = (".safetensors",)  # weights do not shrink
 
 
-def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False) -> Path:
+def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False, merged: bool = False) -> Path:
     """Write the run into `folder`, made if need be; what an earlier export left there is replaced. Returns it.
 
-    `tensorboard` adds the metrics as an event file of TensorBoard.
+    `tensorboard` adds the metrics as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter,
+    the folder `merged`: the whole model, for which torch is loaded.
 
     Raises:
         LabError: there is no such run, it has no checkpoint yet, or the folder cannot be written.
@@ -52,6 +55,8 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
         spec = json.loads(row.spec.to_json())
         (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         _copy_checkpoint(run_id, folder / "checkpoint")
+        if merged and row.spec.knobs.get("lora_rank"):
+            resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
     except OSError as error:
         if disk_full(error):
             raise LabError(f"The disk that holds {folder} is full: free some space, then export again.") from error
@@ -71,14 +76,15 @@ def export_zip(store: Store, run_id: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
         try:
-            atomic.write_file(target, lambda packed: _pack(folder, packed))
+            atomic.write_file(target, lambda packed: pack(folder, packed))
         except OSError as error:
             raise LabError(f"The zip {target} cannot be written ({error.strerror}): free some space, then export "
                            "again.") from error
     return target
 
 
-def _pack(folder: Path, packed: Path) -> None:
+def pack(folder: Path, packed: Path) -> None:
+    """Zip a folder under its own name into the file `packed`."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             how = zipfile.ZIP_STORED if path.suffix in STORED else None

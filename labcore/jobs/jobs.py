@@ -34,6 +34,9 @@ JOBS = {
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
     "pairs_to_label": "labcore.llm.probes.pairs_to_label:pairs_to_label",
     "pace": "labcore.jobs.pace:pace",
+    "models_held": "labcore.llm.cost:models_held",
+    "cost": "labcore.llm.cost:measure",
+    "merge": "labcore.exports.merged:merge",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most

@@ -1,11 +1,11 @@
 """The networks that a run of a language model holds, one row each: how each begins, and what moves it.
 
-Starting, saving, loading and forking read this table; a new network (a reward model, an adapter) is a new row.
+Starting, saving, loading and forking read this table; a new network is a new row. With LoRA (`nets.lora`) all of them
+share the frozen weights of the policy.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from labcore.catalog import choices
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.lora import share
 from labcore.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
@@ -41,7 +42,7 @@ def _policy(policy: PreTrainedModel) -> nn.Module:
 
 
 def _frozen_copy(policy: PreTrainedModel) -> nn.Module:
-    return copy.deepcopy(policy).requires_grad_(False)
+    return share(policy).requires_grad_(False)
 
 
 NETWORKS: Mapping[str, Network] = {
@@ -56,6 +57,15 @@ def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
     """The networks that a run needs: its row's, and a critic exactly where its advantage asks for values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
+
+
+def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
+    """The networks of a run that an optimizer moves, and the knob of the learning rate of each.
+
+    Where a reward model learns, the policy only lends it its weights.
+    """
+    found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
+    return {name: rate for name, rate in found.items() if name != POLICY or REWARD_MODEL not in found}
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:

@@ -24,12 +24,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
+from labcore.files.adapters import base_of, is_adapter
 from labcore.llm.batch import encode_prompts
+from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needed, needs_scorer
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -49,8 +52,8 @@ class LlmSession:
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
     KL controller multiplies β with; `recent_gold` and `best_gold` are what early stopping compares. `labelled` are
     pairs that somebody labelled. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from
-    for everything else. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and the
-    reference, so no checkpoint holds it.
+    for everything else. `origin` is the folder or hub id of the weights that the run began with. `watched` is what
+    `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint holds it.
     """
 
     spec: RunSpec
@@ -74,6 +77,7 @@ class LlmSession:
     recent_gold: list[float] = field(default_factory=list)
     best_gold: float = 0.0
     finished_because: str = ""
+    origin: str = ""
     watched: tuple[Any, ...] | None = None
 
     @property
@@ -122,6 +126,8 @@ class LlmSession:
         device = pick_device(spec.device)
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
+        if resume and is_adapter(resume / POLICY):  # a fork is not told its base
+            source = base_of(resume / POLICY)
         if source in MODELS:
             tokenizer = character_tokenizer(task.characters)
             policy = build(MODELS[source], tokenizer, spec.seed)
@@ -129,7 +135,7 @@ class LlmSession:
             policy, tokenizer = load(source)
         session = LlmSession(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                           torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
-                          dict(spec.knobs), spec.seed)
+                          dict(spec.knobs), spec.seed, origin=source)
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
@@ -147,17 +153,21 @@ class LlmSession:
 
     def _equip(self, resume: Path | None = None) -> None:
         """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
-        kept, policy = self.models, self.policy
+        kept, policy, adapter = self.models, self.policy, Lora.of(self.knobs, self.spec.seed)
+        if adapter and not lora.adapted(policy):
+            policy.requires_grad_(False)  # so that all networks share its weights
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         if needs_scorer(self.knobs):
             self.models[SCORER] = kept.get(SCORER) or self._scorers(resume)
+        moved = learning(self.spec, self.knobs)
+        if adapter:
+            for name in (POLICY, *moved):
+                adapter.put_on(self.models[name])
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        learning = {name: NETWORKS[name].learning_rate for name in self.models
-                    if name in NETWORKS and NETWORKS[name].learning_rate}
         self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
-            self.models[name].parameters(), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
-            for name, rate in learning.items()}
+            learnt(self.models[name]), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
+            for name, rate in moved.items()}
 
     def _scorers(self, resume: Path | None) -> nn.ModuleList:
         """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
@@ -215,14 +225,18 @@ class LlmSession:
         return norm
 
     def export(self, folder: Path) -> None:
-        """Write the policy as a Hugging Face folder."""
-        save(self.policy, self.tokenizer, folder)
+        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""
+        if lora.adapted(self.policy):
+            lora.save_adapter(self.policy, self.origin, folder)
+            self.tokenizer.save_pretrained(folder)
+        else:
+            save(self.policy, self.tokenizer, folder)
 
     def save(self, folder: Path) -> None:
         """Write a complete checkpoint into `folder`: safetensors and JSON only (see `networks` for what is in it)."""
         self.export(folder / POLICY)
         for name in self._saved():
-            save_file(_plain(self.models[name].state_dict()), folder / f"{name}.safetensors")
+            save_file(_plain(self._own(name)), folder / f"{name}.safetensors")
         for place, scorer in enumerate(self.models.get(SCORER, ())):
             save_scorer(scorer, folder / _scorer_folder(place))
         for name, optimizer in self.optimizers.items():
@@ -241,6 +255,10 @@ class LlmSession:
         """The networks beside the policy that a checkpoint holds, one file each."""
         return [name for name in self.models if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)]
 
+    def _own(self, name: str) -> dict[str, torch.Tensor]:
+        """What a checkpoint holds of a network: all of it, or with LoRA all but the frozen weights."""
+        return lora.own(self.models[name]) if lora.adapted(self.policy) else self.models[name].state_dict()
+
     def _load(self, folder: Path) -> None:
         try:
             self._read(folder)
@@ -253,12 +271,9 @@ class LlmSession:
 
     def _read(self, folder: Path) -> None:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        # Not the file itself: the names in it are the hub's, which for some models are not those in memory.
-        self.policy.load_state_dict(load(folder / POLICY)[0].state_dict())
+        self._read_policy(folder / POLICY)
         for name in self._saved():
-            tensors = load_file(folder / f"{name}.safetensors", device=str(self.device))
-            _check_shapes(name, self.models[name], tensors)
-            self.models[name].load_state_dict(tensors)
+            self._read_network(name, load_file(folder / f"{name}.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():
             _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
@@ -271,6 +286,28 @@ class LlmSession:
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]
+
+    def _read_policy(self, folder: Path) -> None:
+        if lora.adapted(self.policy):
+            lora.read_adapter(self.policy, folder)
+        else:  # not the file itself: the names in it are the hub's, which for some models are not those in memory
+            self.policy.load_state_dict(load(folder)[0].state_dict())
+
+    def _read_network(self, name: str, tensors: dict[str, torch.Tensor]) -> None:
+        model = self.models[name]
+        if not lora.adapted(self.policy):
+            _check_shapes(name, model, tensors)
+            model.load_state_dict(tensors)
+            return
+        if tensors and not lora.own(model):  # a fork's reference, which its parent had trained
+            Lora.of(self.knobs, self.spec.seed).put_on(model)
+            model.requires_grad_(False)
+        lora.put(model, tensors)
+
+
+def learnt(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a network that an optimizer moves: all of them, or with LoRA its adapter's and its head's."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _scorer_folder(place: int) -> str:

@@ -83,7 +83,14 @@ class RunSpec:
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
         content = Path(self.data).read_bytes() if self.data else b""
-        return hashlib.sha256(self.to_json().encode() + content).hexdigest()[:12]
+        return hashlib.sha256(_without_lora(self).to_json().encode() + content).hexdigest()[:12]
+
+
+def _without_lora(spec: RunSpec) -> RunSpec:
+    """`spec` without the knobs of LoRA where it is off: they came after the first bases had got their names."""
+    if spec.knobs.get("lora_rank", 0):
+        return spec
+    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not key.startswith("lora_")})
 
 
 def _filled(spec: RunSpec) -> RunSpec:
@@ -159,6 +166,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     _check_labels(filled)
     model = kind_row.model if model is None else model
     _check_model(kind_row, model)
+    _check_lora(row, model, filled)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
@@ -189,6 +197,13 @@ def _check_model(kind_row: Kind, model: str) -> None:
     if len(kind_row.models) == 1 and model != kind_row.model:
         raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {model!r} out.")
     model_names.check(model)
+
+
+def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:
+    """Check that an adapter is put on weights that have learnt something, and not on random ones."""
+    if knobs.get("lora_rank") and model in MODELS and (row.loop == "sft" or not knobs["sft_steps"]):
+        raise LabError(f"LoRA leaves the weights of its model as they are, and those of {model!r} would be random "
+                       "here: choose an earlier run or a Hugging Face model, or set lora_rank to 0.")
 
 
 def default_threads(model: str | None) -> int:

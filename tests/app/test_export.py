@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from labcore.exports import merged
 from labcore.exports.handover.tools import TOOLS
+from labcore.files.paths import run_folder
 from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
 from tests.runs import fake
@@ -26,6 +28,19 @@ def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
     drive(lab.store, run_id, start=fake.start)
     assert downloads(exporting(page, run_id)) == {
         "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Download script": True}
+
+
+def test_of_lora_the_adapter_is_in_the_zip_and_the_merged_model_is_made_when_asked(page, lab, asked):
+    asked.reply = lambda spec: {"bytes": merged.file(spec["run"]).parent.mkdir(parents=True) or merged.file(
+        spec["run"]).write_bytes(b"zip")}
+    run_id = seed(lab.store, "finished", knobs={"lora_rank": 4})
+    (run_folder(run_id) / "checkpoints" / "step-000006" / "policy").mkdir(parents=True)
+    test = exporting(page, run_id)
+    assert "AutoPeftModelForCausalLM" in test.code[0].value and not asked.asked
+    next(button for button in test.button if button.label == "Make merged model").click()
+    ran(test)
+    assert asked.asked[-1] == {"job": "merge", "run": run_id, "step": 6}
+    assert downloads(test)["Download merged model (zip)"]
 
 
 def test_while_a_run_is_going_the_downloads_stand_still_in_a_dialog(page, lab):

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import link, naming, session
+from app import cost, link, naming, session
 from app.compare.launch import estimate, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
@@ -24,6 +24,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
 from labcore.jobs import jobs, pace
+from labcore.jobs.cost import BESIDE, beside
 from labcore.runs import sweep
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
@@ -225,8 +226,17 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         else:
             st.caption(literal(f"{_about(specs, places)} {planning.start_of(specs)}"), width="stretch")
     by_algorithm = {spec.algorithm: spec for spec in specs}
-    if specs and specs_of is _of_algorithms and (changes := planning.moved(by_algorithm)):
-        st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))
+    if specs and specs_of is _of_algorithms:
+        if changes := planning.moved(by_algorithm):
+            st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))
+        if plan.kind.key == "llm":
+            cost.show(_beside(list(by_algorithm.values())), "launch")
+
+
+def _beside(specs: list[RunSpec]) -> list[RunSpec]:
+    """The comparison's algorithms, and the one that costs are compared with."""
+    with_it = [] if any(spec.algorithm == BESIDE for spec in specs) else beside(specs[0], [BESIDE])[1:]
+    return [*with_it, *specs]
 
 
 def _about(specs: list[RunSpec], places: int) -> str:

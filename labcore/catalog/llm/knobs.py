@@ -38,6 +38,13 @@ SFT_STEPS = Knob(
     "sft_steps", "SFT steps", 400, "Most supervised steps that a built-in model gets before this run; 0: none. "
     "Higher: a better base; lower: more is left to RL.", low=0, high=1_000_000, advanced=True)
 
+LORA = (
+    Knob("lora_rank", "LoRA rank", 0, "Rank of the adapters that are learnt in place of all weights, on the attention "
+         "layers that are usual for the architecture. Higher: learns more, with more memory. Lower: less of both. 0: "
+         "off, all weights are learnt.", low=0, high=1024, safe=(0, 64), advanced=True),
+    Knob("lora_alpha", "LoRA alpha", 16, "What the adapters count is alpha / rank. Higher: moves faster. Lower: "
+         "slower; twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
+)
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 ONLINE = (
@@ -149,7 +156,7 @@ ONLINE = (
     Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
          "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
          "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
-    DTYPE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
 )
 
 GAMMA = Knob(
@@ -244,7 +251,7 @@ PREFERENCE = (
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
-    DTYPE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
 )
 
 REWARD_MODEL = (
@@ -264,7 +271,7 @@ REWARD_MODEL = (
     Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
          "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
          advanced=True),
-    DTYPE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
 )
 
 SFT = (
@@ -275,10 +282,11 @@ SFT = (
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM, DTYPE,
+    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA,
 )
 
-# No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is.
+# No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
+# of LoRA are left out of it where LoRA is off.)
 SFT_LOSS = Knob(
     "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True)

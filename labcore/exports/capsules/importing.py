@@ -14,7 +14,7 @@ from pathlib import Path
 from labcore.errors import LabError
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
-from labcore.files import atomic, uploads
+from labcore.files import adapters, atomic, uploads
 from labcore.files.paths import home, is_run_id, made, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
@@ -88,6 +88,12 @@ def _model_folder(capsule: Capsule) -> Path:
     return uploads.place(json.dumps(seals).encode()) / "model"
 
 
+def _weights(policy: Path) -> Path:
+    """The folder of the model that a capsule's run began with: of an adapter the weights that it is on."""
+    base = adapters.base_folder(policy)
+    return policy if base is None else base
+
+
 def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
     def fill(target: Path) -> None:
         for part in (CHECKPOINTS, *SEEN):
@@ -97,7 +103,7 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
             uploads.use(Path(spec.model).parent)
         if _brings_model(capsule) and not Path(spec.model).exists():
             atomic.write_folder(Path(spec.model), lambda model: shutil.copytree(
-                target / capsule.spec.model, model, copy_function=atomic.link, dirs_exist_ok=True))
+                _weights(target / capsule.spec.model), model, copy_function=atomic.link, dirs_exist_ok=True))
         (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
 

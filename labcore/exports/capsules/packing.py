@@ -19,7 +19,7 @@ from typing import Any
 
 from labcore.errors import LabError
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
-from labcore.files import atomic, sizes
+from labcore.files import adapters, atomic, sizes
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, made, run_folder
 from labcore.runs import versions
@@ -136,7 +136,15 @@ class _Checkpoints:
         taken = next((part for part in (newest, newest / "policy") if sizes.size(part) <= LARGEST), None)
         folders = {folder for folder in (taken, None if self.left_out else self.first) if folder}
         return {f"{CHECKPOINTS}/{path.relative_to(self.first.parent).as_posix()}": path
-                for folder in folders for path in folder.rglob("*") if path.is_file()}
+                for folder in folders for path in folder.rglob("*") if path.is_file()} | self._base()
+
+    def _base(self) -> dict[str, Path]:
+        """The same of the weights that an adapter is on, where they are a folder of this machine."""
+        base = adapters.base_folder(self.first / "policy")
+        if base is None or self.left_out or sizes.size(base) > LARGEST:
+            return {}
+        return {f"{CHECKPOINTS}/{adapters.BESIDE}/{path.relative_to(base).as_posix()}": path
+                for path in base.rglob("*") if path.is_file()}
 
 
 def _seen(folder: Path) -> dict[str, Path]:

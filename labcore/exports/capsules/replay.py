@@ -21,6 +21,7 @@ from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
+from labcore.files.adapters import BESIDE
 from labcore.files.paths import run_folder
 from labcore.runs import versions
 from labcore.runs.knob_history import has_place, overtaken
@@ -115,9 +116,10 @@ class _Rerun:
         self._store = Store()
         self._shown = watch(self._store) if watch else None
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
-        if capsule.first:
-            shutil.copytree(capsule.first, run_folder(self._run_id) / "checkpoints" / capsule.first.name,
-                            copy_function=atomic.link)
+        for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
+            if folder.is_dir():
+                shutil.copytree(folder, run_folder(self._run_id) / "checkpoints" / folder.name,
+                                copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
                 self._store.log(self._run_id, event.kind, event.payload, event.step)

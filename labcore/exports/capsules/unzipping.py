@@ -22,6 +22,7 @@ from labcore.errors import LabError, first_line
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.files import jsonl
+from labcore.files.adapters import BESIDE
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
 
@@ -160,7 +161,8 @@ def _check_files(name: str, manifest: dict[str, Any]) -> None:
             raise fault(name, f"its manifest has no hash of {file!r}")
         if not _belongs(file):
             raise fault(name, f"{file!r} is no part of a capsule")
-        if file.startswith(f"{CHECKPOINTS}/") and int(_CHECKPOINT.match(file.split("/")[1])[1]) > manifest["step"]:
+        dated = _CHECKPOINT.match(file.split("/")[1]) if file.startswith(f"{CHECKPOINTS}/") else None
+        if dated and int(dated[1]) > manifest["step"]:
             raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
     for part in (SPEC, EVENTS, packing.METRICS):
         if part not in manifest["files"]:
@@ -175,7 +177,7 @@ def is_time(value: object) -> bool:
 def _belongs(file: str) -> bool:
     top, *rest = file.split("/")
     if top == CHECKPOINTS:
-        return len(rest) > 1 and bool(_CHECKPOINT.fullmatch(rest[0]))
+        return len(rest) > 1 and (rest[0] == BESIDE or bool(_CHECKPOINT.fullmatch(rest[0])))
     if top == DATA:
         return len(rest) == 1
     if top in SEEN:

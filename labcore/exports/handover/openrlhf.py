@@ -7,6 +7,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
+    ALL_LINEAR,
     BASE_RULES,
     LABELS,
     MEASURED,
@@ -15,6 +16,7 @@ from labcore.exports.handover.plan import (
     Line,
     Plan,
     Rules,
+    adapter,
     built_in,
     choice,
     given,
@@ -32,6 +34,7 @@ ON = object()  # a switch: it stands for itself, without a value
 
 _FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
 _DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, value: "" if value == "bf16" else _FP32)
+_LORA = adapter(to("--ds.lora.rank", note=ALL_LINEAR), to("--ds.lora.alpha"))
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
 _ONLINE: Rules = {
@@ -136,7 +139,7 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
                                                          "subtracted")}, ""),
-    "dtype": _DTYPE, **BASE_RULES, **TASK_RULES}
+    "dtype": _DTYPE, **_LORA, **BASE_RULES, **TASK_RULES}
 _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -162,13 +165,13 @@ _DPO: Rules = {
     }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
-    **BASE_RULES, **TASK_RULES}
+    **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
     "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **BASE_RULES, **TASK_RULES}
+    **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
@@ -178,7 +181,7 @@ _RM: Rules = {
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training"),
     }, "see the data below"),
-    "eval_pairs": MEASURED, **BASE_RULES, **TASK_RULES}
+    "eval_pairs": MEASURED, **_LORA, **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
 
@@ -238,7 +241,7 @@ def script(plan: Plan) -> str:
                   "pairs" if brings_pairs(plan) else "sampled"]
     margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
     return "".join([
-        top, shell.begin(), shell.file("task.py", task_code(plan, main.format(
+        top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
             rows=plan.rows, seed=plan.spec.seed, margin=margin))),
         'python task.py "$MODEL"\n', shell.array(rows),
         f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])

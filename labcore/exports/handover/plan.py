@@ -19,7 +19,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.store import Store
 
-MODEL = "checkpoint"  # the folder in a run's export
+MODEL, MERGED = "checkpoint", "merged"  # folders in a run's export
 MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again
 _BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "reward_model": "pairs_per_step",
             "sft": "sequences_per_step"}
@@ -64,6 +64,11 @@ class Plan:
     def steps(self) -> int:
         """The steps that the run itself makes."""
         return self.spec.steps - (self.spec.parent[1] if self.spec.parent else 0)
+
+    @property
+    def model(self) -> str:
+        """The folder of the run's export that holds a whole model: of LoRA not the adapter alone."""
+        return MERGED if self.get("lora_rank") else MODEL
 
     @property
     def passes(self) -> int:
@@ -206,6 +211,15 @@ LABELS: Rules = {  # of a reward model
     "labelled_pairs": switch(missing(_ADD), ""),
     "labelled_share": lambda plan, value: Line("", value, {}, built_in=not plan["labelled_pairs"],
                                                note=_ADD if plan["labelled_pairs"] else "")}
+
+
+def adapter(rank: Rule, alpha: Rule) -> Rules:
+    """The knobs of LoRA by these rules; where it is off they say nothing."""
+    return {"lora_rank": switch(rank, 0),
+            "lora_alpha": lambda plan, value: alpha(plan, value) if plan.get("lora_rank") else built_in()(plan, value)}
+
+
+ALL_LINEAR = "on all linear layers there, not only those of attention"
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 

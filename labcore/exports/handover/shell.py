@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from labcore.exports.handover.plan import MODEL, Line, Plan, remarks
+from labcore.exports.handover.plan import Line, Plan, remarks
 
 _HEAD = '''#!/usr/bin/env bash
 # {label} on "{task}" with {tool} {version}, with the settings of the run {run}
@@ -39,12 +39,12 @@ PYTHON
 def head(plan: Plan, found: list[Line], tool: str, package: str, version: str, source: str) -> str:
     """The comments on top: what this is, how to start it, and which knobs are not as they were."""
     return _HEAD.format(label=plan.spec.row.label, task=plan.spec.task, tool=tool, version=version, run=plan.run,
-                        package=package, model=MODEL, source=source, remarks=remarks(found, tool))
+                        package=package, model=plan.model, source=source, remarks=remarks(found, tool))
 
 
-def begin() -> str:
+def begin(plan: Plan) -> str:
     """The first commands."""
-    return _BEGIN.format(model=MODEL)
+    return _BEGIN.format(model=plan.model)
 
 
 def file(name: str, code: str) -> str:

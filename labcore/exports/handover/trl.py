@@ -11,14 +11,15 @@ from typing import Any
 from labcore.exports.handover import trl_pairs
 from labcore.exports.handover.plan import (
     BASE_RULES,
+    IN_THE_CODE,
     MEASURED,
-    MODEL,
     REWARD_RULES,
     TASK_RULES,
     Line,
     Plan,
     Rule,
     Rules,
+    adapter,
     built_in,
     choice,
     given,
@@ -92,7 +93,8 @@ _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 f"{generations(plan)} of fewer prompts make the same batch")
 _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
-    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES}
+    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES,
+    **adapter(IN_THE_CODE, IN_THE_CODE)}
 _STAYS = "β stays as it is in TRL: give the value that it had reached"
 _SAMPLER = switch(missing("TRL corrects so only where vLLM samples (vllm_importance_sampling_correction)"), 0.0)
 _ONLINE: Rules = {
@@ -249,7 +251,8 @@ def script(plan: Plan) -> str:
     steps = plan.steps * plan.passes * plan.parts
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
-        model=MODEL, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
+        model=plan.model, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
+        peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),
         per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
         **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
@@ -263,6 +266,13 @@ def _model(plan: Plan) -> dict[str, str]:
         return {"loaded": f"model = {_SCORER}", "classes": "AutoModelForSequenceClassification, AutoTokenizer"}
     return {"loaded": f"sampler = {_CAUSAL}\n    model = {_SCORER}",
             "classes": "AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer"}
+
+
+def _peft(plan: Plan) -> str:
+    """LoRA as an argument of the trainer, on the layers that peft takes for the architecture."""
+    if not plan.get("lora_rank"):
+        return ""
+    return f", peft_config=LoraConfig(r={plan['lora_rank']}, lora_alpha={plan['lora_alpha']})"
 
 
 def _per_step(plan: Plan) -> str:
@@ -316,7 +326,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from datasets import Dataset
-    from transformers import {classes}
+{import_peft}    from transformers import {classes}
     from {module} import {config}, {trainer}
 
     config = {config}(
@@ -326,7 +336,7 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     {loaded}
     data = Dataset.from_list({data})
-    trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer)
+    trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer{peft})
     trainer.train()
     trainer.save_model(options.out)
 

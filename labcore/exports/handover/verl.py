@@ -7,6 +7,7 @@ from typing import Any
 
 from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
+    ALL_LINEAR,
     BASE_RULES,
     MEASURED,
     REWARD_RULES,
@@ -14,6 +15,7 @@ from labcore.exports.handover.plan import (
     Line,
     Plan,
     Rules,
+    adapter,
     choice,
     given,
     lines,
@@ -149,7 +151,8 @@ _ONLINE: Rules = {
     "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
-    "dtype": _BF16, **BASE_RULES, **TASK_RULES}
+    "dtype": _BF16, **BASE_RULES, **TASK_RULES,
+    **adapter(to("actor_rollout_ref.model.lora_rank", note=ALL_LINEAR), to("actor_rollout_ref.model.lora_alpha"))}
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
     "sequences_per_step": to("data.train_batch_size"),
@@ -157,7 +160,7 @@ _SFT: Rules = {
     "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **BASE_RULES, **TASK_RULES}
+    **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
 RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "reward_model": {}}
@@ -214,7 +217,7 @@ def script(plan: Plan) -> str:
     top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
     names = {key: line.knob for line in found for key in line.settings} | _SAID
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
-    return "".join([top, shell.begin(), _TEMPLATE, shell.file("task.py", task_code(
+    return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
         plan, _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed))), "python task.py\n", shell.array(rows),
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 

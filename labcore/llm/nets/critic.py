@@ -1,12 +1,15 @@
-"""The critic of PPO: a copy of the policy's trunk with one number per position."""
+"""The critic of PPO: a copy of the policy's trunk with one number per position.
+
+With LoRA the trunk is the frozen weights that the policy is on too, with an adapter of the critic's own.
+"""
 
 from __future__ import annotations
-
-import copy
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from labcore.llm.nets.lora import share
 
 
 class Critic(nn.Module):
@@ -19,7 +22,7 @@ class Critic(nn.Module):
         super().__init__()
         self.config = policy.config
         self._is_stateful = getattr(policy, "_is_stateful", False)  # the cache is a state, not positions
-        self.trunk = copy.deepcopy(policy.base_model)
+        self.trunk = share(policy.base_model)
         self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)

@@ -21,6 +21,8 @@ from transformers.utils import logging
 
 from labcore.catalog.llm.models import ModelSize
 from labcore.errors import LabError
+from labcore.files.adapters import is_adapter
+from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
 from labcore.llm.nets.tokenizer import load_tokenizer, with_padding
 
@@ -52,12 +54,14 @@ def build(size: ModelSize, tokenizer: PreTrainedTokenizerBase, seed: int, dtype:
 
 def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
          ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and tokenizer of a Hugging Face folder or hub id, on the cpu.
+    """The model and tokenizer of a Hugging Face folder or hub id, on the cpu; of an adapter its base with it merged.
 
     Raises:
         LabError: there is no such model, or it cannot be used; the message says what to do.
     """
     folder = find(name_or_path)
+    if is_adapter(folder):
+        return lora.load_adapted(folder, lambda base: load(base, dtype))
     check_folder(folder)
     tokenizer = load_tokenizer(folder)
     try:
@@ -91,3 +95,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pat
     """Write a folder that AutoModelForCausalLM and AutoTokenizer load with no code of ours."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def export_merged(policy: Path, folder: Path) -> None:
+    """Write the adapter in `policy` and its base as one model, which AutoModelForCausalLM loads without `peft`."""
+    save(*load(policy), folder)

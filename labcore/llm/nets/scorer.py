@@ -10,10 +10,14 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from labcore.errors import LabError
+from labcore.files.adapters import base_of, is_adapter
+from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.model import load
 from labcore.llm.nets.tokenizer import load_tokenizer
 from labcore.spec.model_names import REWARD_WEIGHTS
 
@@ -27,13 +31,26 @@ def load_scorer(folder: Path, name: str) -> Critic:
         LabError: it cannot be read.
     """
     try:
-        config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
-        scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
-        scorer.load_state_dict(load_file(folder / REWARD_WEIGHTS))
+        weights = load_file(folder / REWARD_WEIGHTS)
+        if is_adapter(folder / CONFIG):
+            scorer = _adapted(folder / CONFIG, weights)
+        else:
+            config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
+            scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+            scorer.load_state_dict(weights)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
         raise LabError(f"The reward model {name} cannot be read ({reason}): train it again.") from error
     return scorer.eval().requires_grad_(False)
+
+
+def _adapted(folder: Path, weights: dict[str, Tensor]) -> Critic:
+    """The reward model that LoRA has trained: its adapter, merged into the base that the policy in `folder` names."""
+    scorer = Critic(load(base_of(folder))[0])
+    lora.wear(scorer, folder)
+    lora.put(scorer, weights)
+    lora.merge(scorer)
+    return scorer
 
 
 def save_scorer(scorer: Critic, folder: Path) -> None:

@@ -23,7 +23,7 @@ from labcore.llm.objective import cut
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
-from labcore.llm.session import LlmSession
+from labcore.llm.session import LlmSession, learnt
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
 from labcore.maths.diagram import curve, sides
@@ -55,14 +55,14 @@ def line_due(steps_done: int) -> bool:
 
 
 def parameters(model: nn.Module) -> Tensor:
-    """A copy of all parameters as one vector."""
-    return parameters_to_vector(model.parameters()).detach().clone()
+    """A copy of the parameters that updates change as one vector."""
+    return parameters_to_vector(learnt(model)).detach().clone()
 
 
 def kept(session: LlmSession, due: bool = False) -> dict[str, Tensor] | None:
     """Copies of the parameters that the next updates change, by network; None where they are many and not `due`."""
     learning = {name: session.models[name] for name in session.optimizers}
-    count = sum(parameter.numel() for model in learning.values() for parameter in model.parameters())
+    count = sum(parameter.numel() for model in learning.values() for parameter in learnt(model))
     return {name: parameters(model) for name, model in learning.items()} if due or count <= KEPT else None
 
 
@@ -82,7 +82,7 @@ def going_back(session: LlmSession, before: Mapping[str, Tensor]) -> Iterator[No
 @torch.no_grad()
 def _put(model: nn.Module, vector: Tensor) -> None:
     """Write `parameters` back in place: torch's own way would make every parameter a view of one vector."""
-    targets = list(model.parameters())
+    targets = learnt(model)
     for target, values in zip(targets, vector.split([target.numel() for target in targets]), strict=True):
         target.copy_(values.view_as(target))
 

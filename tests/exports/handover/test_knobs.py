@@ -129,3 +129,16 @@ def test_texts_of_the_user_stay_within_quotes_and_comments(files):
         script = TOOLS[key].script(each)
         assert "\nPYTHON\n$(" not in script and "\n$(touch" not in script
         assert f"PATTERN = {nasty!r}" in script
+
+
+LORA = {"trl": "peft_config=LoraConfig(r=8, lora_alpha=16)", "verl": "lora_rank=8", "openrlhf": "--ds.lora.rank 8"}
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("algorithm", ["grpo", "sft"])
+def test_lora_is_taken_along_on_the_merged_model(key, algorithm):
+    adapted = plan(algorithm, model="some/model", knobs={"lora_rank": 8})
+    script = TOOLS[key].script(adapted)
+    assert LORA[key] in script and '"merged" is the folder' in script
+    plain = TOOLS[key].script(plan(algorithm, model="some/model"))
+    assert "lora" not in plain.replace("lora_rank=0", "").replace("lora_alpha=16", "").lower()

@@ -1,0 +1,119 @@
+"""What algorithms cost side by side, folded away: the models that each holds, counted, and its step, once measured."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.jobs import result
+from app.session import Draft
+from app.tokens import literal
+from labcore.errors import LabError
+from labcore.jobs import cost, jobs
+from labcore.jobs.cost import Row
+from labcore.spec.run_spec import RunSpec
+
+TITLE = "Models held and their cost"
+CSS = """
+<style>
+.rl-table.rl-cost th{vertical-align:bottom}.rl-cost td:not(:nth-child(2)):not(:nth-child(8)){white-space:nowrap}
+.rl-cost td:nth-child(2){min-width:8.5em}.rl-cost :is(td,th):nth-child(n+3):nth-child(-n+7){text-align:right}
+.rl-cost th:nth-child(n+6){white-space:nowrap}.rl-cost .rl-own td{font-weight:600}
+</style>"""
+HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; those that are frozen learn nothing."),
+         ("Weights", "4 bytes a number. Weights that models share count once."),
+         ("Gradients, optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW."),
+         ("Activations", "What is kept for the backward pass, at its most."),
+         ("Step", "The fastest of a few steps, without evaluations. With one thread: processor time, which other "
+                  "programs do not change."),
+         ("× PPO", "The step's time over that of PPO."),
+         ("Batch", "What an update learns from; × updates per step."))
+
+
+def of_draft(draft: Draft) -> None:
+    """The next run's algorithm, and the usual ones beside it."""
+    try:
+        specs = cost.beside(draft.spec())
+    except LabError:  # the page says why it cannot run
+        return
+    show(specs, "llm", own=draft.row.key)
+
+
+def show(specs: Sequence[RunSpec], view: str, own: str = "") -> None:
+    """The fold, and once it is open the table; `own` is the algorithm to stand out."""
+    fold = st.expander(TITLE, key=f"cost:{view}", on_change="rerun")
+    if fold.open:
+        with fold:
+            _opened(specs, view, own)
+
+
+def _opened(specs: Sequence[RunSpec], view: str, own: str) -> None:
+    held, _ = result(cost.held_asked(specs), "Counting the models", f"cost_held:{view}")
+    if held is None or len(held["held"]) != len(specs):
+        return
+    rows = cost.rows(specs, held["held"])
+    st.html(f'{CSS}<div class="rl-scroll">{table(rows, own)}</div>')
+    _measuring(rows, view)
+    for fault in dict.fromkeys(row.fault for row in rows if row.fault):
+        st.caption(literal(fault))
+    st.caption(about(rows))
+
+
+def _measuring(rows: Sequence[Row], view: str) -> None:
+    """The button that measures what is not measured yet, or which algorithm is being measured: one after the other,
+    so that they do not slow each other."""
+    state = f"cost_going:{view}"
+    left = [row for row in rows if row.held and not row.measured]
+    if st.session_state.get(state) and (row := next((row for row in left if not row.fault), None)):
+        result(cost.cost_asked(row.spec), f"Measuring {row.label}", f"cost_step:{view}")
+        found = jobs.outcome(jobs.job_id(cost.cost_asked(row.spec)))
+        if found:  # measured at once, or stopped
+            st.session_state[state] = found.result is not None
+            st.rerun()
+    else:
+        again, wanted = not left, left or [row for row in rows if row.held]
+        many = f"{len(wanted)} algorithm{'s' if len(wanted) > 1 else ''}"
+        st.button("Measure again" if again else f"Measure {many} on this machine", icon=":material/timer:",
+                  key=f"measure:{view}", on_click=_begin, args=(state, wanted), disabled=not wanted)
+
+
+def _begin(state: str, wanted: Sequence[Row]) -> None:
+    """Measure these, whatever became of them before."""
+    for row in wanted:
+        jobs.forget(jobs.job_id(cost.cost_asked(row.spec)))
+    st.session_state[state] = True
+
+
+def about(rows: Sequence[Row]) -> str:
+    """What the numbers are, and when they were measured."""
+    times = [row.measured["measured"] for row in rows if row.measured]
+    said = ("Counted from the models' sizes, not measured yet." if not times else
+            f"Measured on this machine, {time.strftime('%d %B %Y, %H:%M', time.localtime(max(times)))}: the fastest of "
+            "a few steps of each.")
+    return f"{said} No algorithm holds an old policy: its log-probs are kept with the batch."
+
+
+def table(rows: Sequence[Row], own: str = "") -> str:
+    """The rows as HTML."""
+    heads = "".join(f'<th title="{html.escape(why)}">{title}</th>' for title, why in HEADS)
+    return (f'<table class="rl-table rl-cost"><thead><tr>{heads}</tr></thead><tbody>'
+            f'{"".join(_line(row, rows, own) for row in rows)}</tbody></table>')
+
+
+def _line(row: Row, rows: Sequence[Row], own: str) -> str:
+    times = cost.times(row, rows)
+    sizes = (row.weights, row.learning) if row.held else (None, None)
+    cells = (row.label, row.names() or "–", *map(cost.in_bytes, (*sizes, row.activations)),
+             cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}", row.batch)
+    counted = "; ".join(f"{each['name'].replace('_', ' ')}: {each['parameters']:,} parameters, {each['learnt']:,} "
+                        "learnt" for each in row.held)
+    marked = ' class="rl-own"' if row.spec.algorithm == own else ""
+    return (f'<tr{marked}>' + "".join(f'<td{_title(counted) if place == 1 else ""}>{html.escape(cell)}</td>'
+                                      for place, cell in enumerate(cells)) + "</tr>")
+
+
+def _title(text: str) -> str:
+    return f' title="{html.escape(text)}"'

@@ -1,0 +1,98 @@
+"""`cost`: the models that algorithms hold, their bytes, and the time of their steps on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections.abc import Sequence
+
+from labcore.catalog import kinds
+from labcore.cli.commands import assignments
+from labcore.errors import LabError
+from labcore.jobs import cost, jobs
+from labcore.jobs.cost import Row
+from labcore.spec.model_names import model_of_name
+from labcore.spec.run_spec import RunSpec, default_threads, knobs_of, make
+
+HEADS = ("Algorithm", "Models held", "Batch", "Weights", "Gradients + optimizer", "Activations", "Step", "× PPO")
+NOTES = ("Counted, 4 bytes a number: weights (once where models share them), gradients, the two moments of AdamW.",
+         "Measured: activations, what is kept for the backward pass at its most, and the fastest of a few steps",
+         "without evaluations, with one thread in processor time. × is the number of updates in a step. No algorithm",
+         "holds an old policy: its log-probs are kept with the batch.")
+
+
+def add_to(add) -> None:
+    """Add the command to the parser by its `add(name, command, help)`."""
+    sub = add("cost", costs, "the models that algorithms hold, their bytes, and a step's time on this machine")
+    sub.add_argument("algorithms", nargs="*", metavar="ALGORITHM", help=f"default: {', '.join(cost.USUAL)}")
+    sub.add_argument("--task", help="see: python -m labcore list")
+    sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or RUN")
+    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
+                     help="for those that have the knob; may be repeated")
+    sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")
+    sub.add_argument("--again", action="store_true", help="measure what was measured before, too")
+    sub.add_argument("--counted", action="store_true", help="measure nothing: print what is known")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def costs(options: argparse.Namespace) -> int:
+    """Measure what was not yet, each in a process of its own, and print the table."""
+    specs = _specs(options)
+    held = jobs.compute(cost.held_asked(specs))["held"]
+    if not options.counted:
+        for row in cost.rows(specs, held):
+            if row.held and (options.again or not row.measured):
+                print(f"measuring {row.label} …", file=sys.stderr, flush=True)
+                _measure(row.spec)
+    rows = cost.rows(specs, held)
+    if options.json:
+        print(json.dumps({"rows": [cost.as_json(row, rows) for row in rows]}, ensure_ascii=False, indent=2))
+    else:
+        print(table(rows))
+    return 0
+
+
+def _specs(options: argparse.Namespace) -> list[RunSpec]:
+    """A run of each algorithm. Raises LabError where one cannot be, or has none of the knobs."""
+    usual = kinds.kind("llm")
+    task_row = kinds.task(options.task or usual.task)
+    keys = options.algorithms or [key for key in cost.USUAL if usual.algorithms[key].learns(task_row)]
+    model, given = options.model and model_of_name(options.model), assignments(options.knobs)
+    known = {key: {knob.key for knob in knobs_of(kinds.algorithm(key), task_row)} for key in keys}
+    for knob in given:
+        if not any(knob in own for own in known.values()):
+            raise LabError(f"None of {', '.join(keys)} has a knob {knob!r}: see python -m labcore list.")
+    threads = default_threads(model) if options.threads is None else options.threads
+    return [make(algorithm_key=key, task_key=task_row.key, model=model, threads=threads,
+                 knobs={knob: value for knob, value in given.items() if knob in known[key]}) for key in keys]
+
+
+def _measure(spec: RunSpec) -> None:
+    """Have a process of its own measure a run, and wait for it."""
+    asked = cost.cost_asked(spec)
+    jobs.forget(jobs.job_id(asked))
+    job = jobs.put(asked)
+    forks = sys.platform == "linux"
+    context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
+    process = context.Process(target=jobs.perform, args=(job,))
+    process.start()
+    process.join()
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows for the eye, and what the numbers are."""
+    lines = [HEADS, *(_cells(row, rows) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    # Words stand on the left, numbers on the right.
+    text = ["  ".join(cell.ljust(width) if place < 3 else cell.rjust(width)
+                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
+    faults = [f"{row.label}: {row.fault}" for row in rows if row.fault]
+    return "\n".join([*text, "", *NOTES, *(["", *faults] if faults else [])])
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    times = cost.times(row, rows)
+    return (row.label, row.names(), row.batch, cost.in_bytes(row.weights), cost.in_bytes(row.learning),
+            cost.in_bytes(row.activations), cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}")

@@ -1,0 +1,37 @@
+"""`cost` as a user meets it."""
+
+import json
+
+from labcore.cli import costing
+from labcore.cli.main import main
+from labcore.jobs import cost, jobs
+from tests.cli.test_cli import refused
+
+
+def test_what_is_counted_then_what_is_measured(monkeypatch, capsys):
+    assert main(["cost", "ppo", "simpo", "--model", "tiny", "--counted"]) == 0
+    head, ppo, simpo, *notes = capsys.readouterr().out.splitlines()
+    assert " ".join(head.split()) == ("Algorithm Models held Batch Weights Gradients + optimizer Activations Step "
+                                      "× PPO")
+    assert "policy, critic, reference (frozen)" in ppo and ppo.split()[-3:] == ["–", "–", "–"]
+    assert "64 pairs" in simpo and "No algorithm holds" not in simpo and notes
+
+    def quick(spec):
+        seconds = 0.25 if spec.algorithm == "ppo" else 0.1
+        jobs._keep(jobs.put(cost.cost_asked(spec)), {"activations": 2_500_000, "seconds": [seconds], "measured": 1.0})
+
+    monkeypatch.setattr(costing, "_measure", quick)
+    assert main(["cost", "ppo", "simpo", "--model", "tiny"]) == 0
+    told = capsys.readouterr()
+    assert told.err.split("\n")[:2] == ["measuring PPO …", "measuring SimPO …"]
+    assert told.out.splitlines()[2].split()[-5:] == ["2.5", "MB", "100", "ms", "0.40"]
+    assert main(["cost", "simpo", "ppo", "--model", "tiny", "--json"]) == 0
+    told = capsys.readouterr()
+    assert not told.err, "it is known by now"
+    [simpo, ppo] = json.loads(told.out)["rows"]
+    assert simpo["times"] == 0.4 and [each["name"] for each in simpo["models"]] == ["policy"]
+    assert ppo["weights"] == 4 * sum(each["parameters"] for each in ppo["models"])
+
+
+def test_a_knob_that_none_has_is_said(capsys):
+    assert refused(capsys, "cost", "sft", "--set", "gae_lambda=1").startswith("labcore: None of sft has a knob")
