@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
-from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, sweeping
+from labcore.cli import asking, capsules, commands, comparing, doctoring, forks, keeping, mixing, sweeping
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
 
@@ -69,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
 
     keeping.add_to(add)
 
+    mixing.add_to(add)
+
     capsules.add_to(add)
 
     comparing.add_to(add)
@@ -105,7 +107,10 @@ def parser() -> argparse.ArgumentParser:
 def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), maze, or "
                      "cartpole (any Gymnasium environment with discrete actions)")
-    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list")
+    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list; or the name of a saved mix, see: "
+                     "python -m labcore mixes")
+    sub.add_argument("--mix", metavar="NAME", help="call it so: a mix of your own, with every knob of the algorithm's "
+                     "loop to --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "

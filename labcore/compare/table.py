@@ -231,7 +231,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         if first.spec is None:
             labels.append(f"{first.label} (imported)")
             continue
-        like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
+        like = [other for other in configs if _algorithm(other) == _algorithm(config)]
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
@@ -241,6 +241,11 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         labels.append(label)
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"
             for label, first in zip(labels, firsts, strict=True)]
+
+
+def _algorithm(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What a run learns by: a row, or a mix that began from it."""
+    return config.get("algorithm"), config.get("mix")
 
 
 def _shown(value: Any) -> str:
