@@ -288,8 +288,8 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             able = [other.label for other in ALGORITHMS.values()
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
-                           f"not have: run {' or '.join(able[:3])}, choose another {family.label}, or make a mix of your "
-                           "own, which has every knob.")
+                           f"not have: run {' or '.join(able[:3])}, choose another {family.label}, or make a mix of "
+                           "your own, which has every knob.")
 
 
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -25,6 +25,7 @@ _ON_RATIO = ("clip", "bounded_clip", "soft_gate")  # surrogates whose gradient g
 _CLIPS = ("clip", "bounded_clip")
 _STANDARDISED = ("group_standardised", "batch_standardised", "parts_standardised")
 _WIDE = 0.1  # an ε that the geometric mean of the ratios seldom reaches
+_DERIVED = ("sigmoid", "cdpo", "robust")  # losses for which the divergences were derived
 _NORMALISED_LOSSES = ("ipo_mean", "sigmoid_norm", "simpo", "orpo")
 
 
@@ -56,6 +57,10 @@ def _losses(values: Values) -> list[str]:
     return choices.losses_of(values)
 
 
+def _chosen(values: Values) -> list[choices.Choice]:
+    return [choices.PREFERENCE_LOSS[name] for name in _losses(values)]
+
+
 CAUTIONS = (
     Caution("online", lambda v: _advantage(v).constant and v["selection"] != "best_of_group",
             "Every completion is imitated alike, and on average that gradient is zero: nothing is learnt. Select "
@@ -64,8 +69,8 @@ CAUTIONS = (
             "Several updates per batch without a ratio: from the second on the gradient is off policy, and nothing "
             "corrects it. Use one update per batch, or a surrogate with a ratio."),
     Caution("online", lambda v: choices.SURROGATE[v["surrogate"]].needs_ratio and _updates(v) == 1,
-            "One update per batch: every ratio is 1, so nothing is clipped, capped or gated. Use more updates per batch "
-            "or mini-batches."),
+            "One update per batch: every ratio is 1, so nothing is clipped, capped or gated. Use more updates per "
+            "batch or mini-batches."),
     Caution("online", lambda v: _kl(v, "loss") and v["kl_estimator"] == "k1",
             "k1 in the loss has no gradient on average: it adds noise and does not hold the policy near the reference. "
             "Use k2 or ratio_k3, or place it in the reward."),
@@ -77,8 +82,8 @@ CAUTIONS = (
             "The KL in the reward is divided by the spread of the rewards as well, so its strength changes from batch "
             "to batch, whatever β is. Place it in the loss, or choose an advantage without a division."),
     Caution("online", lambda v: v["selection"] == "best_of_group" and not _advantage(v).constant,
-            "Only the best completion of each prompt is learnt from, so the baseline no longer balances: biased towards "
-            "what it does already. RAFT uses the advantage one."),
+            "Only the best completion of each prompt is learnt from, so the baseline no longer balances: biased "
+            "towards what it does already. RAFT uses the advantage one."),
     Caution("online", lambda v: v["selection"] == "informative" and not v["resample_rounds"],
             "Groups without signal are left out and nothing takes their place: batches shrink. Use resampling rounds."),
     Caution("online", lambda v: v["advantage"] in _STANDARDISED and v["normalisation"] != "none",
@@ -101,8 +106,8 @@ CAUTIONS = (
             "answers are pushed down less (bias by length). constant_length has none."),
     Caution("online", lambda v: v["surrogate"] in _ON_RATIO and v["ratio"] == "sequence_sum"
             and v["aggregation"] != "sequence_mean_token_mean",
-            "Each token has the gradient of the whole completion's ratio, and they are added up: a completion counts as "
-            "many times as it has tokens. Use sequence_mean_token_mean."),
+            "Each token has the gradient of the whole completion's ratio, and they are added up: a completion counts "
+            "as many times as it has tokens. Use sequence_mean_token_mean."),
     Caution("online", lambda v: v["surrogate"] in _CLIPS and v["ratio"] in ("sequence_mean", "sequence_mean_token")
             and min(v["clip_low"], v["clip_high"]) >= _WIDE and _updates(v) > 1,
             "The geometric mean of the ratios stays near 1, so with an ε this large the clip hardly ever acts: GSPO "
@@ -121,16 +126,17 @@ CAUTIONS = (
             "The second loss has weight 0: it adds nothing."),
     Caution("preference", lambda v: set(_losses(v)) == {"sft"},
             "The rejected sides are not looked at: this is SFT on the chosen ones."),
-    Caution("preference", lambda v: set(_losses(v)) == {"simpo"},
+    Caution("preference", lambda v: not any(each.reference or each.whole_batch for each in _chosen(v)),
             "Nothing holds the policy near its base: both log-probabilities may fall. The second loss sft holds the "
             "chosen side."),
     Caution("preference", lambda v: v["divergence"] != "reverse_kl" and any(
-                choices.PREFERENCE_LOSS[name].reference and name not in ("sigmoid", "aot") for name in _losses(v)),
+                each.reference and each.pairwise and each.key not in _DERIVED for each in _chosen(v)),
             "Other divergences than the reverse KL were derived for the loss sigmoid: with this one they have no such "
             "meaning."),
     Caution("preference", lambda v: v["ld_alpha"] < 1 and bool(set(_losses(v)) & set(_NORMALISED_LOSSES)),
             "The loss divides by length already: with the longer side's tail weighed down length counts twice."),
-    Caution("preference", lambda v: not v["label_smoothing"] and bool(set(_losses(v)) & {"cdpo", "robust"}),
+    Caution("preference", lambda v: not v["label_smoothing"] and any(
+                "label_smoothing" in each.needs and each.pairwise for each in _chosen(v)),
             "Without label smoothing this loss is DPO's."),
 )
 

@@ -21,7 +21,8 @@ _ESTIMATES = {"k1": "k_1", "k2": "k_2", "k3": "k_3", "ratio_k3": "k_3"}
 _LETTERS = {  # of a surrogate, explained behind it
     "soft_gate": r"\tau = \tau_{+}\ \text{if}\ \hat A > 0\ \text{else}\ \tau_{-}",
     "gamma_weight": r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A \ge 0\ \text{else}\ (k_{-},\lambda_{-})"}
-_MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]", "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
+_MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]",
+          "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
           "importance_cap": r"\min\big(\tfrac{\pi_{old}}{\pi_{sampler}}, C\big)"}
 _KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g R(y_g)",
          "not_truncated": r"T_i < L_{max}"}
@@ -51,7 +52,8 @@ def equation(loop: str, values: Mapping[str, Value]) -> str:
 
 
 def _online(values: Mapping[str, Value]) -> list[str]:
-    aggregation = choices.AGGREGATION[str(values["aggregation"])].latex.replace(r"\tfrac", r"\frac").replace(r"\sum_i\sum_t", r"\sum_{i,t}")
+    aggregation = choices.AGGREGATION[str(values["aggregation"])].latex
+    aggregation = aggregation.replace(r"\tfrac", r"\frac").replace(r"\sum_i\sum_t", r"\sum_{i,t}")
     surrogate, *letters = _surrogate(values)
     kl = rf" + \beta\,{_estimate(values)}" if values["kl_placement"] == "loss" else ""
     mask = r"m_t\," if masked(values) else ""

@@ -10,7 +10,7 @@ from functools import cache
 
 from labcore.catalog import choices, kinds
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Value
 from labcore.catalog.metrics import PANELS
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import LOOPS
