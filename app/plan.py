@@ -40,8 +40,8 @@ class Plan(Draft):
     @property
     def values(self) -> dict[str, Value]:
         """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
-        kept = self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {})
-        known = {knob.key for knob in self.row.knobs}
+        kept = self.fields["knobs"].setdefault(self.place, {})
+        known = {knob.key for knob in kinds.algorithm(self.fields["algorithm"], self.kind.key).knobs}
         for key, value in self.kind.unwatched.items():
             if key in known:
                 kept.setdefault(key, value)

@@ -145,6 +145,9 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
     """
     kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
+    if mix and not mixed.can_be_mixed(row):
+        raise LabError(f"{row.label} has no choices to mix: begin from an algorithm of language models, such as grpo "
+                       "or dpo.")
     if mix:
         row = replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix))
     if not row.learns(task_row):

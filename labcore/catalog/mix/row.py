@@ -78,7 +78,8 @@ def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:
 def _row(algorithm: str, name: str, items: tuple[tuple[str, Value], ...]) -> Algorithm:
     base, values = with_every_knob(algorithm), dict(items)
     return replace(base, label=name, latex=equation(base.loop, values), models=_models(base.loop, values),
-                   panels=_panels(base, values), summary=f"A mix of your own, begun from {base.label}.")
+                   panels=_panels(base, values), summary=f"A mix of your own, begun from {base.label}.",
+                   watch=f"Compare it with {base.label} over several seeds: one run is no evidence.")
 
 
 def _models(loop: str, values: Mapping[str, Value]) -> tuple[str, ...]:
