@@ -5,17 +5,21 @@ In a list of keys a mix is its name behind `MIX`; `MIX` alone is a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
+from labcore.catalog.knob import Knob, Value
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs import mixes
 from labcore.runs.mixes import Mix
+from labcore.spec.run_spec import knobs_of
 
 MIX = "mix:"
+SEPARATOR = "|"  # in no name of a task or a mix
 
 
 def key_of(algorithm: str, mix: str) -> str:
@@ -64,3 +68,39 @@ def free_name(row: Algorithm) -> str:
     first = f"{row.label[:mixed.LONGEST - 8]} mix"
     names = (first, *(f"{first} {number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name.casefold() not in taken)
+
+
+# ---- the knobs that a draft keeps ---------------------------------------------------------------------------------
+
+
+def place(algorithm: str, mix: str, task: str) -> str:
+    """Where the knobs of an algorithm on a task are kept in a draft.
+
+    >>> place("grpo", "", "sort"), place("grpo", "my own", "sort")
+    ('grpo:sort', 'grpo:sort|my own')
+    """
+    return f"{algorithm}:{task}{SEPARATOR if mix else ''}{mix}"
+
+
+def _named(place: str) -> tuple[str, str, str]:
+    """The algorithm, the task and the mix of a place."""
+    begun, _, mix = place.partition(SEPARATOR)
+    algorithm, _, task = begun.partition(":")
+    return algorithm, task, mix
+
+
+def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
+    """The mixes whose knobs are kept at the places of a draft, by name."""
+    places = [(*_named(place), knobs) for place, knobs in kept.items()]
+    return {mix: Mix(mix, algorithm, knobs) for algorithm, _, mix, knobs in places if mix}
+
+
+def knobs_at(place: str, kind: Kind) -> tuple[Knob, ...]:
+    """The knobs that are kept at a place. Raises LabError where there is no such algorithm or task."""
+    algorithm, task, mix = _named(place)
+    return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key))
+
+
+def declared(algorithm: str, mix: str, kind: Kind) -> Algorithm:
+    """The row that declares the knobs: of a mix the one with all of its loop."""
+    return mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind.key)

@@ -132,6 +132,11 @@ class Draft:
         return kinds.algorithm(self.fields["algorithm"], self.kind.key)
 
     @property
+    def key(self) -> str:
+        """What is chosen, as lists of algorithms have it."""
+        return algorithms.key_of(self.fields["algorithm"], self.fields["mix"])
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         """The algorithm, the name of its mix and the task."""
         return self.fields["algorithm"], self.fields["mix"], self.fields["task"]
@@ -139,7 +144,7 @@ class Draft:
     @property
     def place(self) -> str:
         """Where its knobs are kept: each algorithm, task and mix has its own."""
-        return place(*self.identity)
+        return algorithms.place(*self.identity)
 
     @property
     def task_row(self) -> Task:
@@ -149,7 +154,7 @@ class Draft:
     def values(self) -> dict[str, Value]:
         """Every knob's value."""
         kept = self.fields["knobs"].setdefault(self.place, {})
-        for knob in knobs_of(_declared(self.fields["algorithm"], self.fields["mix"], self.kind), self.task_row):
+        for knob in algorithms.knobs_at(self.place, self.kind):
             kept.setdefault(knob.key, knob.default)
         return kept
 
@@ -178,17 +183,15 @@ class Draft:
         mix = algorithms.saved_as(name) or self.begun().get(name)
         if mix is None:
             begun = self.row if mixed.can_be_mixed(self.row) else kinds.algorithm(self.kind.algorithm, self.kind.key)
-            known = {knob.key for knob in mixed.with_every_knob(begun.key).knobs}
-            knobs = {key: value for key, value in self.values.items() if key in known}
             named = kinds.algorithm(begun.key, self.kind.key)
-            mix = Mix(name or algorithms.free_name(named), begun.key, knobs)
+            mix = Mix(name or algorithms.free_name(named), begun.key, self.values)
+        known = {knob.key for knob in mixed.with_every_knob(mix.algorithm).knobs}
         self.fields |= {"algorithm": mix.algorithm, "mix": mix.name}
-        self.fields["knobs"].setdefault(self.place, dict(mix.knobs))
+        self.fields["knobs"].setdefault(self.place, {key: mix.knobs[key] for key in mix.knobs if key in known})
 
     def begun(self) -> dict[str, Mix]:
         """The mixes that this draft has spoken of, saved or not, by name."""
-        places = [(place.split(":", 2), knobs) for place, knobs in self.fields["knobs"].items()]
-        return {parts[2]: Mix(parts[2], parts[0], knobs) for parts, knobs in places if len(parts) > 2}
+        return algorithms.begun(self.fields["knobs"])
 
     def of_task(self) -> dict[str, Value]:
         """The values of the task's own knobs."""
@@ -234,16 +237,6 @@ def _some(said: str) -> str:
     return said
 
 
-def place(algorithm: str, mix: str, task: str) -> str:
-    """Where the knobs of an algorithm on a task are kept in a draft."""
-    return ":".join((algorithm, task, *([mix] if mix else [])))
-
-
-def _declared(algorithm: str, mix: str, kind: Kind) -> Algorithm:
-    """The row that declares the knobs: of a mix the one with all of its loop."""
-    return mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind.key)
-
-
 def _knobs(row: Algorithm, task_row: Task) -> list[Param]:
     return [Param(knob.key, knob.default, knob.parse, str) for knob in knobs_of(row, task_row)]
 
@@ -252,7 +245,7 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
     return {"algorithm": spec.algorithm, "mix": spec.mix, "task": spec.task, "model": spec.model, "seed": spec.seed,
             "warm_up": False, "steps": {spec.algorithm: spec.steps},
             "data": {spec.task_row.data: spec.data} if spec.data else {},
-            "knobs": {place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
+            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:
@@ -270,8 +263,8 @@ def _of_url(kind: Kind) -> dict[str, Any]:
         wrong.append(link.Fault("mix", fields["mix"], "this algorithm has no choices to mix"))
         fields["mix"] = ""
     algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
-    knobs, refused = link.parsed(_knobs(_declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
-    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {place(algorithm, mix, task): knobs}}
+    knobs, refused = link.parsed(_knobs(algorithms.declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
+    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
     if problems := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
     return fields

@@ -48,10 +48,10 @@ def setup(draft: Draft) -> None:
 
 def _algorithm(draft: Draft) -> None:
     """The named algorithms, then the user's mixes, and a new one."""
-    kind, chosen = draft.kind, algorithms.key_of(draft.fields["algorithm"], draft.fields["mix"])
+    kind = draft.kind
     options = algorithms.keys(kind, draft.begun().values())
     new = [algorithms.MIX] if any(map(can_be_mixed, kind.algorithms.values())) else []
-    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), chosen, help=draft.row.summary)
+    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key, help=draft.row.summary)
     for fault in algorithms.saved()[1]:
         st.warning(literal(fault), icon=":material/rule:")
 

@@ -105,7 +105,7 @@ def _name(draft: Draft) -> None:
     there = algorithms.saved_as(name)
     if there is None:
         _text(draft, "Name of your mix", lambda new: _called(draft, new))
-        st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch", type="primary",
+        st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch",
                   on_click=_save, args=(draft,), help="Keeps it among the algorithms, under Your mixes")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
