@@ -21,7 +21,7 @@ from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Value
 from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import parts
-from labcore.catalog.mix.row import can_be_mixed
+from labcore.catalog.mix.row import can_be_mixed, idle
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
@@ -74,9 +74,12 @@ def _source(name: str, title: str = "") -> Source:
 
 
 def _written(spec: RunSpec) -> Algorithm:
-    """The run's row; with other choices than the named algorithm's it has the equation of these."""
+    """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
+    knobs of choices that it did not take."""
     row = spec.row
-    if spec.mix or not can_be_mixed(row) or not parts(row, spec.knobs, spec.task_row):
+    if spec.mix:
+        return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))
+    if not can_be_mixed(row) or not parts(row, spec.knobs, spec.task_row):
         return row
     return replace(row, latex=look(row.key, spec.knobs, spec.task_row).latex)
 

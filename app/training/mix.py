@@ -15,7 +15,6 @@ from app import algorithms
 from app.held import held
 from app.session import Draft, tell
 from app.tokens import literal
-from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.look import Look, look
@@ -30,7 +29,7 @@ CSS = """
 .rl-mix{font-size:14px;line-height:1.4;overflow-wrap:anywhere}.rl-mix b{font-weight:600}
 .rl-mix p{font-size:13px;line-height:1.4;margin:4px 0 0}.rl-mix p b{display:block}.rl-mix s{opacity:.66}
 .rl-beware p{font-size:14px;line-height:1.45;margin:.1rem 0 5px;padding-left:1.4em;text-indent:-1.4em}
-.rl-beware p::before{content:"⚠";color:light-dark(#8A5A00,#F2B84B);display:inline-block;width:1.4em;text-indent:0}
+.rl-beware p::before{content:"⚠";color:#C98500;display:inline-block;width:1.4em;text-indent:0}
 </style>"""
 
 
@@ -50,8 +49,7 @@ def in_use(draft: Draft) -> list[Knob]:
     knobs = knobs_of(draft.row, draft.task_row)
     if not draft.fields["mix"]:
         return list(knobs)
-    own = {knob.key for knob in (*draft.kind.algorithms[draft.row.key].knobs, *draft.task_row.knobs)}
-    return [knob for knob in knobs if knob.key in own or not inactive.reason(knob.key, draft.values)]
+    return [knob for knob in knobs if not mixed.idle(draft.row.key, knob.key, draft.values)]
 
 
 def parts(draft: Draft) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from labcore.catalog import choices, kinds
+from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import PANELS
@@ -63,6 +63,13 @@ def with_every_knob(algorithm: str) -> Algorithm:
     return replace(base, knobs=tuple(known.values()))
 
 
+def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
+    """Whether the knob `key` of a mix that began from `algorithm` belongs to choices that were not taken."""
+    own = {knob.key for knob in kinds.algorithm(algorithm).knobs}
+    extra = key in {knob.key for knob in with_every_knob(algorithm).knobs} - own
+    return bool(inactive.unused(key, values) or (extra and inactive.reason(key, values)))
+
+
 def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:
     """The row of the mix `name` that began from the row `algorithm`; `values` are its knobs.
 
@@ -79,6 +86,7 @@ def _row(algorithm: str, name: str, items: tuple[tuple[str, Value], ...]) -> Alg
     base, values = with_every_knob(algorithm), dict(items)
     return replace(base, label=name, latex=equation(base.loop, values), models=_models(base.loop, values),
                    panels=_panels(base, values), summary=f"A mix of your own, begun from {base.label}.",
+                   paper=f"A mix of your own. {base.label}: {base.paper}",
                    watch=f"Compare it with {base.label} over several seeds: one run is no evidence.")
 
 

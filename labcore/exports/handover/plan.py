@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labcore.catalog import inactive, kinds
 from labcore.catalog.knob import Value
+from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -117,19 +117,12 @@ def lines(plan: Plan, rules: Rules) -> list[Line]:
     """What becomes of each knob of the run, in the catalog's order; of a mix without those of choices not taken."""
     found = []
     for knob in knobs_of(plan.spec.row, plan.spec.task_row):
-        if plan.spec.mix and _left(plan.spec, knob.key):
+        if plan.spec.mix and idle(plan.spec.algorithm, knob.key, plan.spec.knobs):
             continue
         value = plan[knob.key]
         line = rules[knob.key](plan, value) if knob.key in rules else UNKNOWN
         found.append(replace(line, knob=knob.key, value=value))
     return found
-
-
-def _left(spec: RunSpec, key: str) -> bool:
-    """Whether a knob of a mix belongs to a choice that was not taken."""
-    named = {knob.key for knob in kinds.algorithm(spec.algorithm, spec.kind).knobs}
-    of_row = key in named or key in {knob.key for knob in spec.task_row.knobs}
-    return bool(inactive.unused(key, spec.knobs) or (not of_row and inactive.reason(key, spec.knobs)))
 
 
 UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the tool's documentation")
