@@ -113,5 +113,6 @@ def test_sweeps_forks_and_labels_keep_the_name():
     found = groups([trace(row, (), []) for row in rows])
     assert [group.label for group in found] == ["my own beta 0", "my own beta 0.1", "GRPO", "other"]
     assert [group.config.get("mix") for group in found] == ["my own", "my own", None, "other"]
+    assert "gae_lambda" not in found[0].config, "no critic, so it sets nothing"
     assert fork.compatible(specs[0])[0].label == "my own"
     assert {knob.key for knob in fork.movable(specs[0], "grpo")} > {"gate_positive", "ratio_cap"}
