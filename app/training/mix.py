@@ -6,7 +6,7 @@ The card is there as soon as a choice is not the named algorithm's.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -15,10 +15,12 @@ from app import algorithms
 from app.held import held
 from app.session import Draft, tell
 from app.tokens import literal
-from labcore.catalog.knob import Knob, shown
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
+from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs import mixes
 from labcore.runs.mixes import Mix
@@ -44,12 +46,9 @@ def look_of(draft: Draft) -> Look | None:
     return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
 
 
-def in_use(draft: Draft) -> list[Knob]:
-    """The draft's knobs; of a mix without those of choices that it did not take."""
-    knobs = knobs_of(draft.row, draft.task_row)
-    if not draft.fields["mix"]:
-        return list(knobs)
-    return [knob for knob in knobs if not mixed.idle(draft.row.key, knob.key, draft.values)]
+def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
+    """The knobs of a run; of a mix, which has a `name`, without those of choices that it did not take."""
+    return [knob for knob in knobs_of(row, task) if not (name and mixed.idle(row.key, knob.key, values))]
 
 
 def parts(draft: Draft) -> tuple[str, ...]:
