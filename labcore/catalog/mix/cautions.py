@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.catalog.choice import Choice
 
 Values = Mapping[str, Any]
 
@@ -33,12 +34,12 @@ def _updates(values: Values) -> int:
     return int(values["updates_per_batch"]) * int(values["mini_batches"])
 
 
-def _advantage(values: Values) -> choices.Choice:
+def _advantage(values: Values) -> Choice:
     return choices.ADVANTAGE[values["advantage"]]
 
 
 def _kl(values: Values, placement: str) -> bool:
-    return values["kl_placement"] == placement and values["beta"] > 0
+    return bool(values["kl_placement"] == placement and values["beta"] > 0)
 
 
 def _scaled(values: Values) -> bool:
@@ -57,7 +58,7 @@ def _losses(values: Values) -> list[str]:
     return choices.losses_of(values)
 
 
-def _chosen(values: Values) -> list[choices.Choice]:
+def _chosen(values: Values) -> list[Choice]:
     return [choices.PREFERENCE_LOSS[name] for name in _losses(values)]
 
 

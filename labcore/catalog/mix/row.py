@@ -10,6 +10,7 @@ from functools import cache
 
 from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.choice import Choice
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import PANELS
 from labcore.catalog.mix.equation import equation
@@ -97,7 +98,7 @@ def _models(loop: str, values: Mapping[str, Value]) -> tuple[str, ...]:
     return ("policy", *(["reference"] if _with_reference(values) else []))
 
 
-def _advantage(values: Mapping[str, Value]) -> choices.Choice:
+def _advantage(values: Mapping[str, Value]) -> Choice:
     return choices.ADVANTAGE[str(values["advantage"])]
 
 
