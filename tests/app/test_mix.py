@@ -99,6 +99,16 @@ def test_a_saved_mix_is_compared_with_named_rows_and_swept(page, lab):
         ("", "sequence_mean_token_mean"), ("mine", "token_mean")}
 
 
+def test_the_sweep_of_a_mix_begins_with_its_choices(page):
+    test = page("llm", mix="theirs", **MOVED)
+    button(test, "Sweep").click()
+    ran(test)
+    assert box(test, "Algorithm").value == "mix:theirs"
+    assert button(test, "Start 15 runs")
+    kept = test.session_state["draft:launch-llm"]["knobs"][algorithms.place("grpo", "theirs", "sort")]
+    assert (kept["advantage"], kept["aggregation"]) == ("group_mean", "token_mean")
+
+
 def test_a_plan_s_link_brings_its_mix():
     place = algorithms.place("grpo", "mine", "sort")
     text = planning.to_link("sweep", "llm", {"mix": "mine", "algorithm": "grpo", "knobs": {place: MOVED}},
