@@ -47,6 +47,8 @@ WORDS = (
     ("Fork", "A run that begins at a checkpoint of another one. With common random numbers it continues with those of "
              "its parent."),
     ("Sweep", "One or two knobs at several values with several seeds, queued as a group."),
+    ("Mix", "A combination of choices of your own, with a name: advantage, surrogate, KL, aggregation and so on, saved "
+            "beside the named algorithms."),
     ("Step", "A batch and all optimizer updates made on it; in a maze an episode or a sweep."),
     ("Group", "The completions of one prompt, which are compared with each other."),
     ("Advantage", "How much better than expected: blue with a plus, orange with a minus."),

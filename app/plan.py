@@ -8,10 +8,11 @@ from typing import Any
 
 import streamlit as st
 
+from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Value
-from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.spec.run_spec import RunSpec
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
          "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}
@@ -40,8 +41,8 @@ class Plan(Draft):
     @property
     def values(self) -> dict[str, Value]:
         """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
-        kept = self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {})
-        known = {knob.key for knob in self.row.knobs}
+        kept = self.fields["knobs"].setdefault(self.place, {})
+        known = {knob.key for knob in kinds.algorithm(self.fields["algorithm"], self.kind.key).knobs}
         for key, value in self.kind.unwatched.items():
             if key in known:
                 kept.setdefault(key, value)
@@ -51,20 +52,19 @@ class Plan(Draft):
         """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
         found = {}
         for place in self.fields["knobs"]:
-            algorithm_key, _, task_key = place.partition(":")
-            known = knobs_of(self.kind.algorithms[algorithm_key], kinds.task(task_key, self.kind.key))
+            known = algorithms.knobs_at(place, self.kind)
             found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
         return found
 
     @contextmanager
     def turned_to(self, algorithm: str) -> Iterator[None]:
-        """The plan speaks of another algorithm for a while."""
-        before = self.fields["algorithm"]
+        """The plan speaks of another algorithm, or a mix, for a while."""
+        before = {field: self.fields[field] for field in ("algorithm", "mix")}
         self.choose("algorithm", algorithm)
         try:
             yield
         finally:
-            self.fields["algorithm"] = before
+            self.fields |= before
 
     def of(self, algorithm: str, swept: Mapping[str, Value] | None = None) -> RunSpec:
         """The run of one algorithm. Raises LabError where its settings do not go together.
@@ -84,7 +84,7 @@ def sweep_from(draft: Draft) -> None:
     """Have the form begin as a sweep over a knob of the run that a draft describes."""
     st.session_state["launch"] = {"way": "sweep", "kind": draft.kind.key}
     plan = Plan(draft.kind.key)
-    plan.fields |= {field: draft.fields[field] for field in ("algorithm", "task", "model", "seed")}
+    plan.fields |= {field: draft.fields[field] for field in ("algorithm", "mix", "task", "model", "seed")}
     plan.fields["limit"] = None if draft.steps == draft.row.steps else draft.steps
     plan.fields["data"] |= draft.fields["data"]
     plan.values.update({key: value for key, value in draft.values.items() if key not in draft.kind.unwatched})

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import link, naming
+from app import algorithms, link, naming
 from app.lab import active, lab
 from app.link import Param
 from app.tokens import literal
@@ -15,8 +15,10 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
+from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.runs.mixes import Mix
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
 from labcore.store.rows import ACTIVE, RunRow
@@ -125,7 +127,24 @@ class Draft:
 
     @property
     def row(self) -> Algorithm:
+        if self.fields["mix"]:
+            return mixed.row(self.fields["algorithm"], self.fields["mix"], self.values)
         return kinds.algorithm(self.fields["algorithm"], self.kind.key)
+
+    @property
+    def key(self) -> str:
+        """What is chosen, as lists of algorithms have it."""
+        return algorithms.key_of(self.fields["algorithm"], self.fields["mix"])
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """The algorithm, the name of its mix and the task."""
+        return self.fields["algorithm"], self.fields["mix"], self.fields["task"]
+
+    @property
+    def place(self) -> str:
+        """Where its knobs are kept: each algorithm, task and mix has its own."""
+        return algorithms.place(*self.identity)
 
     @property
     def task_row(self) -> Task:
@@ -133,9 +152,9 @@ class Draft:
 
     @property
     def values(self) -> dict[str, Value]:
-        """Every knob's value; each pair of algorithm and task keeps its own."""
-        kept = self.fields["knobs"].setdefault(f"{self.fields['algorithm']}:{self.fields['task']}", {})
-        for knob in knobs_of(self.row, self.task_row):
+        """Every knob's value."""
+        kept = self.fields["knobs"].setdefault(self.place, {})
+        for knob in algorithms.knobs_at(self.place, self.kind):
             kept.setdefault(knob.key, knob.default)
         return kept
 
@@ -144,11 +163,35 @@ class Draft:
         return self.fields["steps"].get(self.fields["algorithm"], self.row.steps)
 
     def choose(self, field: str, value: str) -> None:
-        """Take another algorithm, task or model; another algorithm learns the same task, whose knobs stay."""
+        """Take another algorithm, task or model; another algorithm learns the same task, whose knobs stay.
+
+        An algorithm may be a mix as well (`app.algorithms`).
+        """
         task, kept = self.fields["task"], self.of_task()
-        self.fields[field] = model_of_name(value) if field == "model" else value
+        if field == "algorithm" and value.startswith(algorithms.MIX):
+            self._take(value.removeprefix(algorithms.MIX))
+        else:
+            cleared = {"mix": ""} if field == "algorithm" else {}
+            self.fields |= {field: model_of_name(value) if field == "model" else value, **cleared}
         if self.fields["task"] == task:
             self.values.update(kept)
+
+    def _take(self, name: str) -> None:
+        """Learn by the saved mix `name`; without a name by a new one, which begins as what is chosen now."""
+        if name == self.fields["mix"] and name:
+            return
+        mix = algorithms.saved_as(name) or self.begun().get(name)
+        if mix is None:
+            begun = self.row if mixed.can_be_mixed(self.row) else kinds.algorithm(self.kind.algorithm, self.kind.key)
+            named = kinds.algorithm(begun.key, self.kind.key)
+            mix = Mix(name or algorithms.free_name(named), begun.key, self.values)
+        known = {knob.key for knob in mixed.with_every_knob(mix.algorithm).knobs}
+        self.fields |= {"algorithm": mix.algorithm, "mix": mix.name}
+        self.fields["knobs"].setdefault(self.place, {key: mix.knobs[key] for key in mix.knobs if key in known})
+
+    def begun(self) -> dict[str, Mix]:
+        """The mixes that this draft has spoken of, saved or not, by name."""
+        return algorithms.begun(self.fields["knobs"])
 
     def of_task(self) -> dict[str, Value]:
         """The values of the task's own knobs."""
@@ -158,7 +201,8 @@ class Draft:
         """Raises LabError in words where the settings do not go together."""
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
-                    threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data))
+                    threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data),
+                    mix=self.fields["mix"])
 
     def fault(self) -> str:
         """Why these settings cannot run, in a sentence; empty where they can."""
@@ -180,7 +224,8 @@ class Draft:
 def _choices(kind: Kind, steps: int = 0) -> list[Param]:
     """What of a draft a link can hold besides its knobs; `steps` is the algorithm's own number of them."""
     task = _some if kind.any_task else link.one_of(kind.tasks)
-    return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("task", kind.task, task),
+    return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("mix", "", mixed.check_name),
+            Param("task", kind.task, task),
             Param("model", kind.model, model_of_name, name_of_model), Param("seed", 0, link.whole(*WHOLE["seed"])),
             Param("steps", steps, link.whole(*WHOLE["steps"])), *([WARM_UP] if len(kind.models) > 1 else [])]
 
@@ -197,14 +242,15 @@ def _knobs(row: Algorithm, task_row: Task) -> list[Param]:
 
 
 def _of_spec(spec: RunSpec) -> dict[str, Any]:
-    return {"algorithm": spec.algorithm, "task": spec.task, "model": spec.model, "seed": spec.seed, "warm_up": False,
-            "steps": {spec.algorithm: spec.steps}, "data": {spec.task_row.data: spec.data} if spec.data else {},
-            "knobs": {f"{spec.algorithm}:{spec.task}": dict(spec.knobs)}}
+    return {"algorithm": spec.algorithm, "mix": spec.mix, "task": spec.task, "model": spec.model, "seed": spec.seed,
+            "warm_up": False, "steps": {spec.algorithm: spec.steps},
+            "data": {spec.task_row.data: spec.data} if spec.data else {},
+            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:
     """The fields of a draft of this kind where nothing is chosen."""
-    return {"algorithm": kind.algorithm, "task": kind.task, "model": kind.model, "seed": 0, "warm_up": False}
+    return {"algorithm": kind.algorithm, "mix": "", "task": kind.task, "model": kind.model, "seed": 0, "warm_up": False}
 
 
 def _of_url(kind: Kind) -> dict[str, Any]:
@@ -213,9 +259,12 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     values, wrong = link.parsed(_choices(kind), said)
     steps = values.pop("steps", None)
     fields: dict[str, Any] = {**defaults(kind), **values, "data": {}}
-    algorithm, task = fields["algorithm"], fields["task"]
-    knobs, refused = link.parsed(_knobs(kinds.algorithm(algorithm, kind.key), kinds.task(task, kind.key)), said)
-    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {f"{algorithm}:{task}": knobs}}
+    if fields["mix"] and not mixed.can_be_mixed(kinds.algorithm(fields["algorithm"], kind.key)):
+        wrong.append(link.Fault("mix", fields["mix"], "this algorithm has no choices to mix"))
+        fields["mix"] = ""
+    algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
+    knobs, refused = link.parsed(_knobs(algorithms.declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
+    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
     if problems := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
     return fields

@@ -81,7 +81,7 @@ def other_seeds(sources: Sequence[Source]) -> list[str]:
 def setting(run: RunRow) -> tuple:
     """What runs have in common that differ by their seed only, but for what was moved by hand."""
     spec = run.spec
-    return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent,
+    return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent, spec.mix,
             tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))
 
 

@@ -69,7 +69,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     draft, spec = Draft(run, kind), run.spec
     moved = {}
-    if (draft.row, draft.task_row) == (spec.row, spec.task_row):
+    if draft.identity == (spec.algorithm, spec.mix, spec.task):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
                  if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
     lab().launcher.resume(run.id, moved)

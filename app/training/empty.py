@@ -10,6 +10,7 @@ import streamlit as st
 from app.session import Draft
 from app.theme import symbol
 from app.tokens import readable
+from app.training import mix
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task as task_of
@@ -50,6 +51,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     colour = "#E69F00" if fault else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
+    mix.details(draft)
     if scene:
         scene()
     sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft))]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +19,10 @@ from app.training.feed import Feed
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Value
+from labcore.catalog.mix.look import look
+from labcore.catalog.mix.nearest import parts
+from labcore.catalog.mix.row import can_be_mixed, idle
+from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,9 +78,21 @@ def _source(name: str, title: str = "") -> Source:
     return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
 
 
+def _written(spec: RunSpec) -> Algorithm:
+    """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
+    knobs of choices that it did not take."""
+    row = spec.row
+    if spec.mix:
+        return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))
+    if not can_be_mixed(row) or not parts(row, spec.knobs, spec.task_row):
+        return row
+    return replace(row, latex=look(row.key, spec.knobs, spec.task_row).latex)
+
+
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """The equation with its numbers at a step, and its code."""
-    row, step = run.spec.row, min(step, feed.last_step)  # none yet where the page shows the base that is made first
+    row = _written(run.spec)
+    step = min(step, feed.last_step)  # none yet where the page shows the base that is made first
     values = feed.knobs(step if step < feed.last_step else None)
     samples = files.newest(run.id, "samples", step)
     with st.container(key=BOX):

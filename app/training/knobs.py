@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import streamlit as st
 
-from app import naming
+from app import algorithms, naming
 from app.held import held
 from app.lab import lab
 from app.session import Draft, tell
 from app.tokens import literal
-from app.training import base_line, controls
+from app.training import base_line, controls, mix
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.mix.look import Look
+from labcore.catalog.mix.row import can_be_mixed
 from labcore.errors import LabError
 from labcore.spec.run_spec import WHOLE, knobs_of, with_knob
 from labcore.store.rows import RunRow
@@ -25,12 +27,11 @@ def setup(draft: Draft) -> None:
     """What runs next, and for how long: what people set first. Nothing has to be touched."""
     kind = draft.kind
     several = len(kind.models) > 1
-    # The names of other models are long.
-    short = several and draft.fields["model"] in kind.models
+    # The names of other models and of mixes are long.
+    short = several and draft.fields["model"] in kind.models and not draft.fields["mix"]
     left, right = st.columns(2, gap="small", wrap=False) if short else (st.container(), st.container())
     with left:
-        _pick(draft, "algorithm", "Algorithm", list(kind.algorithms), lambda key: kind.algorithms[key].label,
-              help=draft.row.summary)
+        _algorithm(draft)
     fitting = [key for key, row in kind.tasks.items() if draft.row.learns(row)]
     if draft.fields["task"] not in fitting and not kind.any_task:
         draft.fields["task"] = fitting[0]
@@ -45,9 +46,19 @@ def setup(draft: Draft) -> None:
     _counts(draft)
 
 
+def _algorithm(draft: Draft) -> None:
+    """The named algorithms, then the user's mixes, and a new one."""
+    kind = draft.kind
+    options = algorithms.keys(kind, draft.begun().values())
+    new = [algorithms.MIX] if any(map(can_be_mixed, kind.algorithms.values())) else []
+    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key, help=draft.row.summary)
+    for fault in algorithms.saved()[1]:
+        st.warning(literal(fault), icon=":material/rule:")
+
+
 def before_start(draft: Draft) -> None:
     """The knobs of the next run."""
-    _knobs(draft, draft.of_task())
+    _knobs(draft, _elsewhere(draft))
 
 
 def model_label(key: str) -> str:
@@ -55,8 +66,8 @@ def model_label(key: str) -> str:
     return f"{key} {MODELS[key].parameters}" if key in MODELS else naming.model(key)
 
 
-def _pick(draft: Draft, field: str, title: str, options: list[str], words, **more) -> None:
-    value = draft.fields[field]
+def _pick(draft: Draft, field: str, title: str, options: list[str], words, value: str = "", **more) -> None:
+    value = value or draft.fields[field]
     shown = held(f"{field}:{draft.scope}", value, of=tuple(options))
     if value not in options:
         options = [*options, value]
@@ -68,11 +79,20 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, **mor
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None]
+
+
+def _elsewhere(draft: Draft) -> Elsewhere:
+    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation."""
+    return draft.identity, draft.of_task(), mix.look_of(draft) if draft.new else None
+
+
 @st.fragment
-def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
-    """The knobs rerun alone: moving one redraws nothing else, but the task as it was `drawn` beside them."""
-    if draft.of_task() != drawn:
+def _knobs(draft: Draft, drawn: Elsewhere) -> None:
+    """The knobs rerun alone: moving one redraws nothing else, but what is `drawn` of them elsewhere."""
+    if _elsewhere(draft) != drawn:
         st.rerun()
+    mix.card(draft)
     widgets_of(draft)
     try:
         spec = draft.spec()
@@ -86,9 +106,10 @@ def _knobs(draft: Draft, drawn: dict[str, Value]) -> None:
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(f"{draft.scope}:{draft.fields['algorithm']}:{draft.fields['task']}", draft.values)
-    shown = [knob for knob in knobs_of(draft.row, draft.task_row) if knob.key not in without]
-    _draw(target, shown, first={knob.key for knob in draft.task_row.knobs})
+    target = controls.Target(f"{draft.scope}:{draft.place}", draft.values)
+    used = mix.in_use(draft.row, draft.task_row, draft.values, draft.fields["mix"])
+    shown = [knob for knob in used if knob.key not in without]
+    _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
 
 
 @st.fragment
@@ -134,7 +155,7 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
     if base_line.waits_for_sft(run, lab().store):
         st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
     target = controls.Target(run.id, values, send, going=True, refused=tell)
-    _draw(target, knobs_of(spec.row, spec.task_row), first=set())
+    _draw(target, mix.in_use(spec.row, spec.task_row, values, spec.mix), first=set())
 
 
 def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
@@ -147,9 +168,14 @@ def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
     return values
 
 
-def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str]) -> None:
+def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts: Sequence[str] = ()) -> None:
+    """`first` come first; `parts` are choices that stand open above them all, in their order."""
     knobs = sorted(knobs, key=lambda knob: knob.key not in first)
     plain = [knob for knob in knobs if not knob.advanced]
+    if parts:
+        with st.expander("Choices", expanded=True):
+            for knob in sorted((knob for knob in knobs if knob.key in parts), key=lambda knob: parts.index(knob.key)):
+                controls.widget(target, knob)
     for knob in plain:
         controls.widget(target, knob)
     numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
@@ -159,5 +185,5 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str]) -> No
             controls.number(target, knob)
     with st.expander("More knobs"):
         for knob in knobs:
-            if knob.advanced:
+            if knob.advanced and knob.key not in parts:
                 controls.widget(target, knob)

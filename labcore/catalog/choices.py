@@ -39,7 +39,7 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
 
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
     Choice("none", "none", r"R"),
-    Choice("overlong", "penalty near the length limit", r"R + \lambda\,\operatorname{clip}\big(\tfrac{(L-c)-|y|}{c},"
+    Choice("overlong", "penalty near the length limit", r"R + p\,\operatorname{clip}\big(\tfrac{L_{max}-c-|y|}{c},"
            r" -1, 0\big)", needs=("max_new_tokens", "overlong_buffer", "overlong_penalty")),
     Choice("length_cost", "cost of each token", r"R - c\,|y|", needs=("length_cost",)),
     Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", needs=("reward_clip",)),
@@ -67,8 +67,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
     Choice("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
            rollouts=("greedy",)),
     Choice("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence"),
-    Choice("beta_normalised", "reward − group mean p, over a Beta density at p",
-           r"\frac{R - p}{f_{Beta}(p;\,\alpha, \beta)}", "sequence", group=True),
+    Choice("beta_normalised", "reward − group mean, over a Beta density at that mean",
+           r"\frac{R - \bar R_g}{f_{Beta}(\bar R_g;\,a', b')}", "sequence", group=True),
     Choice("parts_standardised", "each named reward by itself over its group's standard deviation, summed",
            r"\operatorname{norm}\Big(\textstyle\sum_k w_k\tfrac{R_k - \bar R_{k,g}}{s_{k,g}+\epsilon}\Big)", "sequence",
            group=True, by_part=True),
@@ -159,8 +159,8 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _compared("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
               r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",)),
     _compared("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
-    _compared("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
-              r"\varepsilon", needs=("beta", "exo_epsilon")),
+    _compared("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon_l} + q_l\log"
+              r"\tfrac{q_l}{\varepsilon_l}", needs=("beta", "exo_epsilon")),
     _compared("nca_pair", "NCA: noise contrastive, each side by itself",
               r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",)),
     _compared("bco_pair", "BCO: a classifier of each side", r"-\log\sigma(\beta c)-\log\sigma(-\beta r)",

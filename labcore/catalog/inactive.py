@@ -83,11 +83,11 @@ def reason(key: str, values: Mapping[str, Value]) -> str:
     >>> reason("gamma", {"advantage": "group_mean"})
     'the advantage is group_mean'
     """
-    return next((rule.why for rule in RULES if rule.holds(key, values)), None) or _unused(key, values)
+    return next((rule.why for rule in RULES if rule.holds(key, values)), None) or unused(key, values)
 
 
-def _unused(key: str, values: Mapping[str, Value]) -> str:
-    """The same for a knob that only some choices of a family ask for."""
+def unused(key: str, values: Mapping[str, Value]) -> str:
+    """The same for a knob that only some choices of a family ask for: which choice does not."""
     for family in choices.FAMILIES:
         asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
         if asked and family.key in values and not any(key in family[name].needs for name in _chosen(family, values)):

@@ -8,7 +8,8 @@ from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
 
 
-def _masked(knobs: Mapping[str, Value]) -> bool:
+def masked(knobs: Mapping[str, Value]) -> bool:
+    """Whether tokens are left out of the policy gradient, or weighed."""
     return (float(knobs.get("top_entropy_share", 1)) < 1 or float(knobs.get("off_policy_threshold", 0)) > 0
             or float(knobs.get("importance_cap", 0)) > 0)
 
@@ -22,7 +23,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
     "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
-    "token_weight": _masked,
+    "token_weight": masked,
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
 }
 

@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.kinds import kind, task
+from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
@@ -22,6 +23,7 @@ from labcore.exports.folder import export_run
 from labcore.files.jsonl import LIMIT
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
+from labcore.runs import mixes
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.store.rows import ENDED, RunRow
@@ -88,16 +90,36 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs["verifier"] = options.verifier
     if options.maze:
         knobs = knobs_of_maze(Path(options.maze)) | knobs
-    knobs = dict(usual.unwatched) | knobs | own_reward_of(options) | labels_of(options)
+    algorithm, mix, chosen = algorithm_of(options)
+    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
     kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
-    spec = make(kind=options.kind, algorithm_key=options.algorithm, task_key=task_key, model=model, knobs=knobs,
+    spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
                 seed=options.seed, steps=options.steps, device=options.device, threads=threads,
-                data=kept[0] if kept else None)
+                data=kept[0] if kept else None, mix=mix)
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
+
+
+def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
+    """The algorithm's key, the name of the mix that is to be run (empty: none), and the knobs of a saved mix.
+
+    --algorithm names a row or a saved mix, --mix gives what is run a name of its own.
+
+    Raises:
+        LabError: there is neither.
+    """
+    name = options.algorithm
+    there = kind(options.kind).algorithms
+    if name in there or options.kind != "llm":
+        return name, options.mix or "", {}
+    saved = [mix for mix in mixes.saved()[0] if mix.name.casefold() == name.casefold()]
+    if not saved:
+        raise LabError(f"There is no algorithm or saved mix {name!r}: "
+                       f"{suggestion(name, [*there, *(mix.name for mix in mixes.saved()[0])])}")
+    return saved[0].algorithm, options.mix or saved[0].name, dict(saved[0].knobs)
 
 
 def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
@@ -171,7 +193,8 @@ def summary(store: Store, row: RunRow) -> dict[str, Any]:
     last = store.steps_after(row.id, row.step - 1)[-1:] if row.step else []
     return {"run": row.id, "state": row.state, "message": row.message, "algorithm": row.spec.algorithm,
             "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed, "step": row.step,
-            "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {}}
+            "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {},
+            **({"mix": row.spec.mix} if row.spec.mix else {})}
 
 
 def play(options: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from labcore.cli import (
     forks,
     keeping,
     labelling,
+    mixing,
     sweeping,
 )
 from labcore.errors import LabError
@@ -78,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in keeping, capsules, comparing, doctoring, costing, asking, labelling:
+    for commands_of in keeping, mixing, capsules, comparing, doctoring, costing, asking, labelling:
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
@@ -111,7 +112,10 @@ def parser() -> argparse.ArgumentParser:
 def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), maze, or "
                      "cartpole (any Gymnasium environment with discrete actions)")
-    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list")
+    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list; or the name of a saved mix, see: "
+                     "python -m labcore mixes")
+    sub.add_argument("--mix", metavar="NAME", help="call it so: a mix of your own, with every knob of the algorithm's "
+                     "loop to --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from labcore.catalog.metrics import METRICS
+from labcore.catalog.mix import row as mixed
 from labcore.compare import budget, statistics
 from labcore.compare.budget import EQUAL, FINAL
 from labcore.compare.statistics import Comparison, Mean
@@ -196,7 +197,8 @@ def _setting(trace: Trace) -> str:
 def _config(same: Sequence[Trace]) -> dict[str, Any]:
     """The setting's keys and values: algorithm and task first, then the knobs, what was moved by hand last.
 
-    Where runs of one group were computed differently, all of it is named: "1, 4".
+    Where runs of one group were computed differently, all of it is named: "1, 4". Knobs of choices that a mix did not
+    take are left out.
     """
     trace = same[0]
     if trace.spec is None:
@@ -210,7 +212,10 @@ def _config(same: Sequence[Trace]) -> dict[str, Any]:
         found = dict.fromkeys(getattr(each.spec, key) for each in same)
         rest |= {key: ", ".join(map(str, found))} if len(found) > 1 else {}
     moved = [f"{knob}={value} after step {step}" for step, knob, value in trace.changes]
-    return first | fields["knobs"] | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
+    spec = trace.spec
+    knobs = {key: value for key, value in fields["knobs"].items() if not (
+        spec.mix and mixed.idle(spec.algorithm, key, spec.knobs))}
+    return first | knobs | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
 
 
 def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
@@ -231,7 +236,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         if first.spec is None:
             labels.append(f"{first.label} (imported)")
             continue
-        like = [other for other in configs if other.get("algorithm") == config["algorithm"]]
+        like = [other for other in configs if _algorithm(other) == _algorithm(config)]
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
@@ -241,6 +246,11 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         labels.append(label)
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"
             for label, first in zip(labels, firsts, strict=True)]
+
+
+def _algorithm(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What a run learns by: a row, or a mix that began from it."""
+    return config.get("algorithm"), config.get("mix")
 
 
 def _shown(value: Any) -> str:

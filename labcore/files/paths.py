@@ -11,7 +11,8 @@ from labcore.errors import LabError
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 RESERVED = frozenset({"base", "imported", "jobs", "supervisor.log", "uploads", "votes"})
 IMPORT_PREFIX = "imported-"
-RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db")
+MIXES = "mixes.json"  # the user's saved mixes of choices
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES)
 
 
 def home() -> Path:

@@ -67,7 +67,7 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
                        f"example {at + parent.steps}.")
     spec = make(kind=parent.kind, algorithm_key=key, task_key=parent.task, model=parent.model, knobs=given, seed=seed,
                 steps=steps, device=parent.device, threads=parent.threads, data=parent.data, parent=(run_id, at),
-                twin=twin)
+                twin=twin, mix=parent.mix if key == parent.algorithm else "")
     check(parent, spec)
     return spec
 
@@ -98,22 +98,27 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
 
     The same knob, not just the same name: where its value was chosen, or cannot change.
     """
-    return {knob.key: values[knob.key] for knob in _shared(parent, kinds.algorithm(algorithm, parent.kind))
+    return {knob.key: values[knob.key] for knob in _shared(parent, _continued(parent, algorithm))
             if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
 
 
 def compatible(parent: RunSpec) -> list[Algorithm]:
     """The algorithms that can start from a checkpoint of `parent`, its own first."""
-    able = [row for row in parent.kind_row.algorithms.values()
+    able = [row for row in (_continued(parent, key) for key in parent.kind_row.algorithms)
             if row.learns(parent.task_row) and set(row.models) & set(parent.row.models)]
     return sorted(able, key=lambda row: row.key != parent.algorithm)
 
 
 def movable(parent: RunSpec, algorithm: str) -> list[Knob]:
     """The knobs of a fork by `algorithm` that may have other values than the parent's."""
-    row = kinds.algorithm(algorithm, parent.kind)
+    row = _continued(parent, algorithm)
     fixed = {knob.key for knob in _shared(parent, row) if _fixed(knob, parent)}
     return [knob for knob in knobs_of(row, parent.task_row) if knob.key not in fixed]
+
+
+def _continued(parent: RunSpec, algorithm: str) -> Algorithm:
+    """The row that a fork by `algorithm` has: of its parent's own the parent's, which may be a mix."""
+    return parent.row if algorithm == parent.algorithm else kinds.algorithm(algorithm, parent.kind)
 
 
 def _shared(parent: RunSpec, row: Algorithm) -> list[Knob]:

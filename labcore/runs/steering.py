@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.mix.nearest import PARTS
 from labcore.errors import LabError
 from labcore.runs.knob_history import CHANGE, REFUSED, Change, Place
 from labcore.spec.run_spec import RunSpec, knobs_of, with_knobs
@@ -173,9 +174,12 @@ def unusual(spec: RunSpec) -> list[str]:
 def unusual_knobs(spec: RunSpec) -> list[Knob]:
     """The algorithm's knobs that are not at their defaults.
 
-    A run that nobody watches has defaults of its own, which are left out as well.
+    A run that nobody watches has defaults of its own, which are left out as well; so are the choices of a mix, for
+    which its name stands.
     """
     own = {knob.key for knob in spec.row.knobs} - {
         key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}
+    if spec.mix:
+        own -= set(PARTS)
     return [knob for knob in knobs_of(spec.row, spec.task_row)
             if knob.key in own and spec.knobs[knob.key] != knob.default]

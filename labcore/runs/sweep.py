@@ -34,10 +34,10 @@ class Sweep:
     @property
     def axes(self) -> dict[str, list[Value]]:
         """The knobs that differ between its runs of one algorithm, with their values in order."""
-        values: dict[str, dict[str, dict[Value, None]]] = {}  # knob -> algorithm -> its values there
+        values: dict[str, dict[tuple[str, str], dict[Value, None]]] = {}  # knob -> algorithm, mix -> its values there
         for run in self.runs:
             for key, value in run.spec.knobs.items():
-                values.setdefault(key, {}).setdefault(run.spec.algorithm, {})[value] = None
+                values.setdefault(key, {}).setdefault((run.spec.algorithm, run.spec.mix), {})[value] = None
         return {key: list(dict.fromkeys(value for each in found.values() for value in each))
                 for key, found in values.items() if any(len(each) > 1 for each in found.values())}
 
@@ -90,7 +90,7 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
     try:
         return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=spec.model,
                     knobs={**spec.knobs, **knobs}, seed=seed, steps=spec.steps, device=spec.device,
-                    threads=spec.threads, data=spec.data, parent=spec.parent, twin=spec.twin)
+                    threads=spec.threads, data=spec.data, parent=spec.parent, twin=spec.twin, mix=spec.mix)
     except LabError as error:
         if not knobs:
             raise

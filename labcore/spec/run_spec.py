@@ -18,6 +18,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
@@ -35,7 +36,8 @@ class RunSpec:
     """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
 
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
-    whether it continues with its parent's random numbers or with fresh ones from its seed;
+    whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
+    of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
     `threads` are torch's, part of the spec so that a result does not depend on what else runs.
     """
 
@@ -51,6 +53,7 @@ class RunSpec:
     data: str | None = None
     parent: tuple[str, int] | None = None
     twin: bool = True
+    mix: str = ""
 
     @property
     def kind_row(self) -> Kind:
@@ -58,6 +61,8 @@ class RunSpec:
 
     @property
     def row(self) -> Algorithm:
+        if self.mix:
+            return mixed.row(self.algorithm, self.mix, self.knobs)
         return kinds.algorithm(self.algorithm, self.kind)
 
     @property
@@ -68,6 +73,8 @@ class RunSpec:
         fields = asdict(self)
         if not self.parent:
             del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+        if not self.mix:
+            del fields["mix"]  # the same of what is no mix
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
@@ -95,16 +102,17 @@ def _without_lora(spec: RunSpec) -> RunSpec:
 
 def _filled(spec: RunSpec) -> RunSpec:
     """`spec` with the knobs that came after it was written: at their defaults a run does what it did without them."""
-    missing = {key: value for key, value in _defaults(spec.kind, spec.algorithm, spec.task).items()
+    missing = {key: value for key, value in _defaults(spec.kind, spec.algorithm, spec.task, bool(spec.mix)).items()
                if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
 
 
 @cache
-def _defaults(kind: str, algorithm: str, task: str) -> Mapping[str, Value]:
+def _defaults(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
     """The defaults of a run's knobs; none of what this lab does not know, which is said where it is used."""
     try:
-        return {knob.key: knob.default for knob in knobs_of(kinds.algorithm(algorithm, kind), kinds.task(task, kind))}
+        row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
+        return {knob.key: knob.default for knob in knobs_of(row, kinds.task(task, kind))}
     except LabError:
         return {}
 
@@ -137,13 +145,19 @@ def _named(keys: Sequence[str], most: int = 4) -> str:
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
-         twin: bool = True) -> RunSpec:
-    """A validated spec with every knob present. `model` None is the usual one of the kind.
+         twin: bool = True, mix: str = "") -> RunSpec:
+    """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
+    knobs of its loop.
 
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
     """
     kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
+    if mix and not mixed.can_be_mixed(row):
+        raise LabError(f"{row.label} has no choices to mix: begin from an algorithm of language models, such as grpo "
+                       "or dpo.")
+    if mix:
+        row = replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix))
     if not row.learns(task_row):
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
@@ -154,6 +168,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         if key not in known:
             raise LabError(f"{row.label} on {task_key!r} has no knob {key!r}: {suggestion(key, list(known))}")
     filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    if mix:
+        row = mixed.row(algorithm_key, mix, filled)
     steps = row.steps if steps is None else steps
     for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
         _check_whole(name, number)
@@ -173,7 +189,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     data = str(Path(data).resolve()) if data else None
     model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None
-    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin)
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
+                   mix)
 
 
 def _check_whole(name: str, value: object) -> None:
@@ -304,7 +321,8 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             able = [other.label for other in ALGORITHMS.values()
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
-                           f"not have: run {' or '.join(able[:3])}, or choose another {family.label}.")
+                           f"not have: run {' or '.join(able[:3])}, choose another {family.label}, or make a mix of "
+                           "your own, which has every knob.")
 
 
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:

@@ -263,3 +263,37 @@ def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen
     tokens.last.click()
     expect(tokens.last).to_have_attribute("aria-pressed", "true")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_mix_is_named_saved_run_and_seen_by_its_name_in_runs_and_compare(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/llm?steps=3&advantage=group_mean")
+    card, details = page.locator(".st-key-mix"), page.locator(".st-key-mix_details")
+    expect(card).to_contain_text("Nearest: GRPO", timeout=SLOW)
+    expect(details.locator(".katex").first).to_be_visible()
+    expect(details.locator(".katex-error")).to_have_count(0)
+    card.get_by_role("button", name="Name this mix").click()
+    name = card.get_by_label("Name of your mix")
+    name.fill("Plain means")
+    name.press("Enter")
+    page.wait_for_url(re.compile(r"[?&]mix=Plain(\+|%20)means"), timeout=SLOW)
+    card.get_by_role("button", name="Save this mix").click()
+    expect(card.get_by_role("button", name="Save this mix")).to_have_count(0, timeout=SLOW)
+    expect(page.get_by_role("combobox", name="Algorithm")).to_have_value("Your mixes: Plain means")
+
+    aggregation = page.get_by_role("combobox", name="Aggregation")
+    aggregation.scroll_into_view_if_needed()
+    aggregation.click()
+    page.get_by_role("option", name="constant_length", exact=True).click()
+    expect(card).to_contain_text("Nearest: Dr. GRPO. Differs in:KL placement", timeout=SLOW)
+    card.get_by_role("button", name="Save the changes").click()
+    expect(card.get_by_role("button", name="Save the changes")).to_have_count(0, timeout=SLOW)
+
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
+    run_id = re.search(r"run=([\w-]+)", page.url)[1]
+    page.goto(f"{server.url}/compare?runs={run_id}")
+    expect(page.get_by_text("Plain means").first).to_be_visible(timeout=SLOW)
+    page.goto(f"{server.url}/runs?find=Plain")
+    expect(page.get_by_test_id("stDataFrame")).to_contain_text("Plain means", timeout=SLOW)
+    fits(page, f"{server.url}/llm?mix=Plain%20means&advantage=group_mean", ".st-key-mix_details")

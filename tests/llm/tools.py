@@ -125,12 +125,13 @@ def unlike(rows: Iterable[Algorithm]) -> list[str]:
     return [row.key for row in {state(row): row for row in reversed([*rows])}.values()]
 
 
-def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, **knobs):
+def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, mix: str = "",
+         **knobs):
     """A run of `algorithm` so small that a step takes milliseconds."""
     row = make(algorithm_key=algorithm, task_key=task, data=data).row
     known = {knob.key for knob in row.knobs}
     small = {key: value for key, value in SMALL[row.loop].items() if key in known}
-    return make(algorithm_key=algorithm, task_key=task, steps=steps, seed=seed, device="cpu", data=data,
+    return make(algorithm_key=algorithm, task_key=task, steps=steps, seed=seed, device="cpu", data=data, mix=mix,
                 knobs={**small, "max_new_tokens": 6, **knobs})
 
 

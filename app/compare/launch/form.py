@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import cost, link, naming, session
+from app import algorithms, cost, link, naming, session
 from app.compare.launch import estimate, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
@@ -83,8 +83,9 @@ def _choose(place: dict[str, str], field: str, title: str, options: dict[str, st
                          key=shown.key, on_change=changed)
 
 
-def _select(plan: Plan, field: str, title: str, options: list[str], words: Callable[[str], str], **more: Any) -> None:
-    shown = held(f"{plan.scope}:{field}", plan.fields[field], of=tuple(options))
+def _select(plan: Plan, field: str, title: str, options: list[str], words: Callable[[str], str], chosen: str = "",
+            **more: Any) -> None:
+    shown = held(f"{plan.scope}:{field}", chosen or plan.fields[field], of=tuple(options))
     if shown.value not in options:
         options = [*options, shown.value]
 
@@ -111,7 +112,7 @@ def _task(plan: Plan) -> None:
 
 
 def _fitting(plan: Plan) -> list[str]:
-    return [key for key, row in plan.kind.algorithms.items() if row.learns(plan.task_row)]
+    return algorithms.keys(plan.kind, plan.begun().values(), plan.task_row)
 
 
 def _algorithms(plan: Plan) -> None:
@@ -122,7 +123,8 @@ def _algorithms(plan: Plan) -> None:
     def changed() -> None:
         plan.fields["algorithms"] = shown.taken()
 
-    labels = {key: plan.kind.algorithms[key].label for key in fitting}
+    words = algorithms.words(plan.kind)
+    labels = {key: words(key) for key in fitting}
     st.multiselect("Algorithms", fitting, shown.value, format_func=labels.get, key=shown.key, on_change=changed)
     if not chosen:
         return
@@ -135,9 +137,9 @@ def _algorithms(plan: Plan) -> None:
 
 def _axes(plan: Plan) -> None:
     fitting = _fitting(plan)
-    if plan.fields["algorithm"] not in fitting:
+    if plan.key not in fitting:
         plan.choose("algorithm", fitting[0])
-    _select(plan, "algorithm", "Algorithm", fitting, lambda key: plan.kind.algorithms[key].label)
+    _select(plan, "algorithm", "Algorithm", fitting, algorithms.words(plan.kind), plan.key)
     known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row) if knob.type is not str or knob.choices}
     kept = plan.fields["axes"].setdefault(plan.row.key, [_first(known)])
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
@@ -200,7 +202,7 @@ def _of_algorithms(plan: Plan) -> list[RunSpec]:
 def _of_axes(plan: Plan) -> list[RunSpec]:
     known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row)}
     axes = {key: planning.values_in(known[key], text) for key, text in plan.fields["axes"][plan.row.key]}
-    spec = plan.of(plan.row.key, {key: values[0] for key, values in axes.items()})
+    spec = plan.of(plan.key, {key: values[0] for key, values in axes.items()})
     return sweep.grid(spec, axes, plan.seeds)
 
 
@@ -225,7 +227,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
             st.warning(literal(fault), icon=":material/rule:")
         else:
             st.caption(literal(f"{_about(specs, places)} {planning.start_of(specs)}"), width="stretch")
-    by_algorithm = {spec.algorithm: spec for spec in specs}
+    by_algorithm = {spec.row.label: spec for spec in specs}
     if specs and specs_of is _of_algorithms:
         if changes := planning.moved(by_algorithm):
             st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))

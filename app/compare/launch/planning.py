@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from app import algorithms
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
 from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
 
@@ -108,6 +110,8 @@ def of_link(text: str) -> dict[str, Any]:
         found = json.loads(text)
         if not isinstance(found, dict) or not all(key in LINKED and LINKED[key](value) for key, value in found.items()):
             raise ValueError
+        if found.get("mix"):
+            with_every_knob(found.get("algorithm", kinds.kind("llm").algorithm))
     except (LabError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise LabError("The link's new comparison cannot be read, so the form is as usual: copy the link again.") \
             from error
@@ -123,11 +127,10 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
 
 
 def _knobs(value: Any) -> bool:
-    """{"algorithm:task": {knob: value}}, each value one that its knob can be."""
+    """{"algorithm:task": {knob: value}}, of a mix "algorithm:task|name"; each value one that its knob can be."""
     for place, values in value.items():
-        algorithm_key, _, task_key = place.partition(":")
-        (kind, *_) = [row for row in kinds.KINDS.values() if algorithm_key in row.algorithms]
-        known = {knob.key: knob for knob in knobs_of(kind.algorithms[algorithm_key], kinds.task(task_key, kind.key))}
+        (kind, *_) = [row for row in kinds.KINDS.values() if place.partition(":")[0] in row.algorithms]
+        known = {knob.key: knob for knob in algorithms.knobs_at(place, kind)}
         for key in values:
             values[key] = known[key].check(values[key])
     return True
@@ -141,5 +144,5 @@ LINKED: dict[str, Callable[[Any], bool]] = {
     "seeds": _whole(1, MOST_SEEDS), "seed": _whole(*WHOLE["seed"]),
     "limit": lambda value: value is None or _whole(*WHOLE["steps"])(value),
     "axes": lambda value: all(_texts(pair) and len(pair) == 2 for pairs in value.values() for pair in pairs),
-    "knobs": _knobs,
+    "knobs": _knobs, "mix": lambda value: not value or bool(check_name(value)),
 }

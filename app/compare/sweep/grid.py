@@ -37,7 +37,7 @@ def grid_of(groups: Sequence[Group], axes: Mapping[str, Sequence[Value]]) -> Gri
     specs = [group.traces[0].spec for group in groups]
     known = {knob.key: knob for spec in specs if spec for knob in knobs_of(spec.row, spec.task_row)}
     knobs = tuple(known[key] for key in axes if key in known)
-    if not 1 <= len(knobs) <= 2 or len({spec.algorithm for spec in specs if spec}) != 1:
+    if not 1 <= len(knobs) <= 2 or len({(spec.algorithm, spec.mix) for spec in specs if spec}) != 1:
         return _wrapped((), [(number,) for number in range(len(groups))])
     values = tuple(tuple(sorted(axes[knob.key]) if knob.type in (int, float) else axes[knob.key]) for knob in knobs)
     if len(knobs) == 1:

@@ -59,7 +59,7 @@ class Capsule:
         spec = self.spec
         return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model, knobs=spec.knobs,
                     seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
-                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin)
+                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix)
 
     @property
     def data(self) -> Path | None:
@@ -100,7 +100,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
 
 def _sound_types(spec: RunSpec) -> bool:
     """What `make` takes for granted; the values themselves are its to check."""
-    texts = (spec.kind, spec.algorithm, spec.task, spec.model, spec.device, spec.data or "")
+    texts = (spec.kind, spec.algorithm, spec.task, spec.model, spec.device, spec.mix, spec.data or "")
     return all(isinstance(text, str) for text in texts) and isinstance(spec.knobs, dict)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
+from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -119,9 +120,11 @@ def fits(spec: RunSpec) -> bool:
 
 
 def lines(plan: Plan, rules: Rules) -> list[Line]:
-    """What becomes of each knob of the run, in the catalog's order."""
+    """What becomes of each knob of the run, in the catalog's order; of a mix without those of choices not taken."""
     found = []
     for knob in knobs_of(plan.spec.row, plan.spec.task_row):
+        if plan.spec.mix and idle(plan.spec.algorithm, knob.key, plan.spec.knobs):
+            continue
         value = plan[knob.key]
         line = rules[knob.key](plan, value) if knob.key in rules else UNKNOWN
         found.append(replace(line, knob=knob.key, value=value))

@@ -78,15 +78,17 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
 def spec_for(session: LlmSession, row: Algorithm, seed: int, size: Mapping[str, int]) -> RunSpec:
     """The spec of a fork of the session's run by `row`, with the batch's size and the run's way to sample.
 
-    The run's own algorithm keeps its knobs as they were; another one has its own defaults, except for the same knobs
-    whose value was chosen.
+    The run's own algorithm, or mix, keeps its knobs as they were; another one has its own defaults, except for the same
+    knobs whose value was chosen.
     """
     parent = replace(session.spec, knobs=dict(session.knobs))
-    given = dict(session.knobs) if row.key == parent.algorithm else carried(parent, parent.knobs, row.key)
+    own = row.key == parent.algorithm
+    given, row = (dict(session.knobs), parent.row) if own else (carried(parent, parent.knobs, row.key), row)
     given |= {key: session.knobs[key] for key in _SAMPLING} | size
     given |= {knob.key: 1 for knob in row.knobs if knob.key in ("updates_per_batch", "mini_batches")}
     spec = make(kind=parent.kind, algorithm_key=row.key, task_key=parent.task, model=parent.model, knobs=given,
-                seed=seed, steps=parent.steps, device=parent.device, threads=parent.threads, data=parent.data)
+                seed=seed, steps=parent.steps, device=parent.device, threads=parent.threads, data=parent.data,
+                mix=parent.mix if own else "")
     return replace(spec, twin=False)
 
 

@@ -35,6 +35,17 @@ def test_every_knob_of_the_catalog_is_known_to_every_tool(key, algorithm, task, 
             assert f"{line.knob}=" in comments
 
 
+@pytest.mark.parametrize("key", list(TOOLS))
+def test_a_mix_is_handed_over_by_what_it_chose(key):
+    each = plan("grpo", mix="mine", knobs={"surrogate": "detached_weight", "aggregation": "token_mean"})
+    found = {line.knob: line for line in TOOLS[key].mapped(each)}
+    assert "ratio_cap" in found and not {"clip_high", "gate_positive", "gamma", "critic_learning_rate"} & set(found)
+    assert not [line.knob for line in found.values() if line.note == UNKNOWN.note]
+    assert 'mine on "sort"' in TOOLS[key].script(each)
+    if key == "trl":
+        assert trl.settings(each)["loss_type"] == "cispo" and trl.settings(each)["epsilon_high"] == 5.0
+
+
 PREFERENCES = (choices.PREFERENCE_LOSS, choices.DIVERGENCE, choices.PAIRS)
 ONLINE_FAMILIES = [family for family in choices.FAMILIES if family not in (*PREFERENCES, choices.SFT_LOSS)]
 RULES = {"trl": trl.RULES, "verl": verl.RULES, "openrlhf": openrlhf.RULES}

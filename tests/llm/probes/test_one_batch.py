@@ -174,6 +174,12 @@ def test_the_run_s_own_algorithm_keeps_its_knobs_and_all_sample_as_it_does():
         assert spec.knobs["advantage"] == ALGORITHMS[key].knob("advantage").default
 
 
+def test_a_mix_stands_in_the_place_of_the_row_that_it_began_from():
+    session = tools.session("grpo", mix="mine", surrogate="soft_gate")
+    own, other = (spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ("grpo", "sapo"))
+    assert (own.row.label, own.knobs["surrogate"], other.mix) == ("mine", "soft_gate", "")
+
+
 # ---------------------------------------------------------------- the critic
 
 

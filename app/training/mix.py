@@ -1,0 +1,186 @@
+"""A mix of the user's own on the page: a card above its knobs, and beside them its equation and what to beware of.
+
+The card is there as soon as a choice is not the named algorithm's.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import streamlit as st
+
+from app import algorithms
+from app.held import held
+from app.session import Draft, tell
+from app.tokens import literal
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.mix import row as mixed
+from labcore.catalog.mix.look import Look, look
+from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
+from labcore.catalog.task import Task
+from labcore.errors import LabError
+from labcore.runs import mixes
+from labcore.runs.mixes import Mix
+from labcore.spec.run_spec import knobs_of
+
+CSS = """
+<style>
+.rl-mix{font-size:14px;line-height:1.4;overflow-wrap:anywhere}.rl-mix b{font-weight:600}
+.rl-mix p{font-size:13px;line-height:1.4;margin:4px 0 0}.rl-mix p b{display:block}.rl-mix s{opacity:.66}
+.rl-beware p{font-size:14px;line-height:1.45;margin:.1rem 0 5px;padding-left:1.4em;text-indent:-1.4em}
+.rl-beware p::before{content:"⚠";color:#C98500;display:inline-block;width:1.4em;text-indent:0}
+</style>"""
+
+
+def look_of(draft: Draft) -> Look | None:
+    """All that is to be said of the draft's choices; None while they are those of its named algorithm."""
+    row = draft.row
+    if not mixed.can_be_mixed(row):
+        return None
+    seen = look(row.key, draft.values, draft.task_row)
+    changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
+    # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
+    return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
+
+
+def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
+    """The knobs of a run; of a mix, which has a `name`, without those of choices that it did not take."""
+    return [knob for knob in knobs_of(row, task) if not (name and mixed.idle(row.key, knob.key, values))]
+
+
+def parts(draft: Draft) -> tuple[str, ...]:
+    """The choices that stand open in the form: those of a mix."""
+    known = {knob.key for knob in draft.row.knobs}
+    return tuple(key for key in PARTS if key in known) if draft.fields["mix"] else ()
+
+
+# ---- the card ------------------------------------------------------------------------------------------------------
+
+
+def card(draft: Draft) -> None:
+    """What the choices come nearest to, and the mix's name, to be saved."""
+    seen = look_of(draft)
+    if seen is None:
+        return
+    with st.container(border=True, key="mix"):
+        _name(draft)
+        st.html(f"{CSS}<div class='rl-mix'>{sentence(seen.nearest)}{differences(seen.nearest.parts)}</div>")
+        if not draft.new:
+            with st.popover(f"Equation and {_count(len(seen.cautions))}", icon=":material/function:", width="stretch"):
+                _details(draft, seen)
+
+
+def sentence(nearest: Nearest) -> str:
+    """Which named algorithm is nearest, or is the same, as HTML."""
+    label = html.escape(nearest.row.label)
+    if not nearest.parts:
+        return f"These choices are <b>{label}</b>."
+    return f"Nearest: <b>{label}</b>. Differs in:"
+
+
+def differences(found: Iterable[Difference]) -> str:
+    """What is another choice than the named algorithm's, as HTML."""
+    return "".join(f"<p><b>{html.escape(each.knob.title)}</b><s>{html.escape(shown(each.theirs))}</s> → "
+                   f"{html.escape(shown(each.own))}</p>" for each in found)
+
+
+def _count(cautions: int) -> str:
+    return f"{cautions} caution{'' if cautions == 1 else 's'}" if cautions else "no cautions"
+
+
+def _name(draft: Draft) -> None:
+    """The mix's name and what can be done with it; of changed choices without a name how to give them one."""
+    name = draft.fields["mix"]
+    if not name:
+        st.button("Name this mix", icon=":material/label:", key="mix:begin", width="stretch",
+                  on_click=draft.choose, args=("algorithm", algorithms.MIX),
+                  help="A mix has a name of its own, every knob of its loop, and can be saved")
+        return
+    there = algorithms.saved_as(name)
+    if there is None:
+        _text(draft, "Name of your mix", lambda new: _called(draft, new))
+        st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch",
+                  on_click=_save, args=(draft,), help="Keeps it among the algorithms, under Your mixes")
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{literal(name)}**", width="stretch")
+        with st.popover("", icon=":material/more_vert:", help="Rename, copy or delete it"):
+            _text(draft, "Rename it", lambda new: _renamed(draft, new))
+            st.button("Copy it", icon=":material/content_copy:", key="mix:copy", on_click=draft.choose,
+                      args=("algorithm", algorithms.MIX), help="A new mix with these choices")
+            st.button("Delete it", icon=":material/delete:", key="mix:delete", on_click=_deleted, args=(draft,),
+                      help="Runs that were made from it stay")
+    if _made(draft) != there:
+        st.button("Save the changes", icon=":material/save:", key="mix:replace", width="stretch", on_click=_save,
+                  args=(draft, True))
+
+
+def _text(draft: Draft, title: str, take) -> None:
+    box = held(f"mix:name:{draft.scope}", draft.fields["mix"])
+
+    def changed() -> None:
+        new = (box.taken() or "").strip()
+        if new and new != draft.fields["mix"]:
+            _or_told(lambda: take(new))
+        if draft.fields["mix"] != new:
+            box.back()
+
+    st.text_input(title, box.value, max_chars=mixed.LONGEST, key=box.key, on_change=changed)
+
+
+def _or_told(do) -> None:
+    """Every fault is one sentence on the page."""
+    try:
+        do()
+    except LabError as error:
+        tell(str(error))
+
+
+def _called(draft: Draft, new: str) -> None:
+    """Give the draft's mix another name, its knobs along with it."""
+    mixed.check_name(new)
+    kept = draft.fields["knobs"].pop(draft.place)
+    draft.fields["mix"] = new
+    draft.fields["knobs"][draft.place] = kept
+
+
+def _renamed(draft: Draft, new: str) -> None:
+    mixes.rename(draft.fields["mix"], new)
+    _called(draft, new)
+
+
+def _made(draft: Draft) -> Mix | None:
+    """The mix as it would be saved; None where it cannot be."""
+    try:
+        return mixes.of_values(draft.fields["mix"], draft.fields["algorithm"], draft.values, draft.task_row)
+    except LabError:
+        return None
+
+
+def _save(draft: Draft, replacing: bool = False) -> None:
+    _or_told(lambda: mixes.save(mixes.of_spec(draft.spec(), draft.fields["mix"]), replacing))
+
+
+def _deleted(draft: Draft) -> None:
+    _or_told(lambda: mixes.delete(draft.fields["mix"]))
+
+
+# ---- beside the knobs ----------------------------------------------------------------------------------------------
+
+
+def details(draft: Draft) -> None:
+    """Before a run: the equation of the choices, and what to beware of."""
+    seen = look_of(draft)
+    if seen is not None:
+        with st.container(border=True, key="mix_details"):
+            _details(draft, seen)
+
+
+def _details(draft: Draft, seen: Look) -> None:
+    st.latex(seen.latex)
+    if seen.cautions:
+        said = "".join(f"<p>{html.escape(each)}</p>" for each in seen.cautions)
+        st.html(f"{CSS}<div class='rl-beware'>{said}</div>")

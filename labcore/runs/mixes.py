@@ -1,0 +1,180 @@
+"""The mixes that the user has saved: a name, the row that it began from, and the knobs that are not at their defaults.
+
+One JSON file in the lab's folder, each time written as a whole. What of it this lab cannot use is named, never
+dropped: a file that cannot be read is left as it is, and an entry of a newer version stays in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from labcore.catalog.knob import Value, suggestion
+from labcore.catalog.mix import row as mixed
+from labcore.catalog.task import Task
+from labcore.errors import LabError
+from labcore.files import atomic
+from labcore.files.paths import MIXES, home, made
+from labcore.spec.run_spec import RunSpec, knobs_of
+
+_OF_ONE_MACHINE = ("reward_function",)  # what no mix can bring along
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A saved mix; `algorithm` is the row that it began from."""
+
+    name: str
+    algorithm: str
+    knobs: Mapping[str, Value]
+
+
+def path() -> Path:
+    """The file that holds them."""
+    return home() / MIXES
+
+
+def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task) -> Mix:
+    """A mix of the knobs `values` of a run on `task`: what is at the task's defaults is not part of it.
+
+    Raises:
+        LabError: the name or a value cannot be, or the row is not one of choices.
+    """
+    row = mixed.with_every_knob(algorithm)
+    own = {knob.key for knob in row.knobs}.difference(_OF_ONE_MACHINE)
+    knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task)
+             if knob.key in own and knob.key in values and values[knob.key] != knob.default}
+    return Mix(mixed.check_name(name), algorithm, knobs)
+
+
+def of_spec(spec: RunSpec, name: str) -> Mix:
+    """The mix of a run under a name."""
+    return of_values(name, spec.algorithm, spec.knobs, spec.task_row)
+
+
+def saved() -> tuple[list[Mix], list[str]]:
+    """The mixes in the order in which they were saved, and a sentence for each entry that cannot be used.
+
+    Raises:
+        LabError: the file cannot be read.
+    """
+    found, faults = [], []
+    for number, entry in enumerate(_entries(), 1):
+        try:
+            found.append(_mix(entry))
+        except LabError as error:
+            faults.append(f"Entry {number} of {path().name} is left out and kept: {error}")
+    return found, faults
+
+
+def find(name: str) -> Mix:
+    """The saved mix of that name, whatever its capital letters.
+
+    Raises:
+        LabError: there is none, or the file cannot be read.
+    """
+    there, _ = saved()
+    for mix in there:
+        if _same(mix.name, name):
+            return mix
+    known = [mix.name for mix in there]
+    raise LabError(f"There is no saved mix {name!r}: " + (suggestion(name, known) if known else "none is saved yet."))
+
+
+def save(mix: Mix, replace: bool = False) -> None:
+    """Save it; with `replace` in place of the one that has its name.
+
+    Raises:
+        LabError: the name is taken, or the file cannot be read or written.
+    """
+    with _changing() as entries:
+        places = _places(entries, mix.name)
+        if places and not replace:
+            raise LabError(f"There is a mix {entries[places[0]]['name']!r} already: choose another name, or delete "
+                           "that one first.")
+        if places:
+            entries[places[0]] = asdict(mix)
+        else:
+            entries.append(asdict(mix))
+
+
+def rename(name: str, new: str) -> None:
+    """Give a saved mix another name; runs that were made from it keep the old one.
+
+    Raises:
+        LabError: there is none of that name, the new one cannot be or is taken, or the file cannot be written.
+    """
+    found = find(name)
+    mixed.check_name(new)
+    with _changing() as entries:
+        if not _same(name, new) and _places(entries, new):
+            raise LabError(f"There is a mix {new!r} already: choose another name.")
+        for place in _places(entries, found.name):
+            entries[place]["name"] = new
+
+
+def delete(name: str) -> None:
+    """Delete a saved mix; runs that were made from it stay as they are.
+
+    Raises:
+        LabError: there is none of that name, or the file cannot be written.
+    """
+    found = find(name)
+    with _changing() as entries:
+        for place in _places(entries, found.name):
+            del entries[place]
+
+
+def _mix(entry: Any) -> Mix:
+    """An entry of the file as a mix. Raises LabError where this lab cannot use it."""
+    try:
+        name, algorithm, knobs = (entry[key] for key in ("name", "algorithm", "knobs"))
+        known = {knob.key: knob for knob in mixed.with_every_knob(algorithm).knobs}
+        if unknown := [key for key in knobs if key not in known]:
+            raise LabError(f"this lab has no knob {unknown[0]!r}.")
+        return Mix(mixed.check_name(name), algorithm, {key: known[key].check(value) for key, value in knobs.items()})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise LabError("it has no name, algorithm and knobs.") from error
+
+
+def _same(name: str, other: Any) -> bool:
+    return isinstance(other, str) and name.casefold() == other.casefold()
+
+
+def _places(entries: list[Any], name: str) -> list[int]:
+    return [place for place, entry in enumerate(entries) if isinstance(entry, dict) and _same(name, entry.get("name"))]
+
+
+def _entries() -> list[Any]:
+    """All entries of the file as they are; none where there is no file."""
+    try:
+        entries = json.loads(path().read_text(encoding="utf-8"))["mixes"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise LabError(f"Your saved mixes cannot be read: {path()} is damaged. It is kept as it is; mend it, or move "
+                       "it away to begin anew.") from error
+    if not isinstance(entries, list):
+        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; mend it, "
+                       "or move it away to begin anew.")
+    return entries
+
+
+@contextmanager
+def _changing() -> Iterator[list[Any]]:
+    """The entries, to be changed in place; then the file is written. Several processes may do so at once."""
+    made(home())
+    try:
+        with FileLock(f"{path()}.lock"):
+            entries = _entries()
+            yield entries
+            atomic.write_text(path(), json.dumps({"mixes": entries}, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        raise LabError(f"The mixes cannot be written to {path()} ({error.strerror}): free some space, or set "
+                       "RL_LAB_HOME to a folder that you may write to.") from error
