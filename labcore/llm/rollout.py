@@ -92,7 +92,8 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
 
 def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
     """What each token earns, the completion's reward at its last one: advantages of tokens are made from it. (B, T)"""
-    last = (rollout.completion_mask.sum(1, keepdim=True) - 1).clamp(min=0)
+    mask = rollout.completion_mask
+    last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
     token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
     return (masked_whiten(token_rewards, rollout.counted, shift_mean=False) if knobs.get("whiten_rewards")
             else token_rewards)
