@@ -22,7 +22,7 @@ PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
 ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 WHEN, COLOUR = Param("moment", MET, link.one_of((MET, AFTER))), Param("colour", "")
 SAMPLER = Param("sampler", False, link.switch)
-CHOICES = {each.key: each for each in (PART, SORT, FILTER, ITEM, COMPLETION, WHEN, COLOUR)}
+CHOICES: dict[str, Param[Any]] = {each.key: each for each in (PART, SORT, FILTER, ITEM, COMPLETION, WHEN, COLOUR)}
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
