@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.lab import active, lab
+from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
 from labcore.catalog.knob import Knob, Value, shown
@@ -99,7 +100,7 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
             return
         do, icon = (_fork, "call_split") if found.forks else (_set, "build")
         st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,
-                  args=(run.id, finding, since), help=finding.fix)
+                  args=(run.id, finding, since), help=literal(finding.fix))
 
     return mend
 

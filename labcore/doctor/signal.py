@@ -23,7 +23,7 @@ STILL_GAINS = 0.02  # reward or exact match that rose by more over ten steps sti
 # is 0.03. Rewards that vary more are measured by their spread.
 GOLD_FELL = 0.05
 PROXY_ROSE = 0.02
-GOLD_NOISE = 3.0  # standard deviations of the gold reward's means over ten steps: the best of them was luck in part
+GOLD_NOISE = 5.0  # standard deviations of the gold reward's means over ten steps: the best of many is luck in part
 # What is trained on, and what it stands for. The first pair of which both are logged counts.
 PROXIES = (("reward", "reward/gold"), ("reward", "reward/verifier"), ("reward", "exact_match"))
 # Evaluations of 256 prompts have a standard error of 0.03 each, so their difference one of 0.04.

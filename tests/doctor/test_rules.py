@@ -259,19 +259,20 @@ def test_another_tools_flat_reward_is_not_taken_for_solved():
     assert found(None, flat(reward=1.0, reward_std=0.0, exact_match=1.0))["no_signal"].severity == "note"
 
 
-def test_a_reward_model_that_rises_with_the_gold_reward_is_not_hacked():
-    """Rewards of standard deviation 2, 256 completions a step, 200 steps: noise is no fall."""
-    def course_of(seed: int, gold: float) -> set[str]:
+@pytest.mark.parametrize(("spread", "batch"), [(2.0, 256), (0.5, 16)])
+def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
+    """200 steps of rewards with this standard deviation, and completions a step: noise is no fall."""
+    def hacked(seed: int, gold: float) -> bool:
         rng = np.random.default_rng(seed)
 
         def row(at: int) -> Row:
-            proxy, true = rng.normal(0.01 * at, 2, 256), rng.normal(gold * at, 2, 256)
+            proxy, true = (rng.normal(by * at, spread, batch) for by in (0.01, gold))
             return {"reward": proxy.mean(), "reward_std": proxy.std(), "reward/gold": true.mean()}
 
-        return {change.rule for change in course(None, steps(row, 200))[1]}
+        return any(change.rule == "reward_hacking" for change in course(None, steps(row, 200))[1])
 
-    assert not [seed for seed in range(50) if "reward_hacking" in course_of(seed, 0.003)]
-    assert all("reward_hacking" in course_of(seed, -0.01) for seed in range(5))
+    rising, level, falling = ([hacked(seed, gold) for seed in range(20)] for gold in (0.003, 0.0, -0.01))
+    assert not any(rising) and sum(level) <= 2 and all(falling)
 
 
 def test_the_most_severe_comes_first():
