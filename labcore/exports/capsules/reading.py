@@ -143,8 +143,8 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
         row = dict(zip(header, line, strict=True))
         payload = read_json(name, EVENTS, row["payload"].encode())
         step, time = _number(name, row["step"]), _number(name, row["time"])
-        if not isinstance(payload, dict) or type(step) is not int or step < 0 or not is_time(time) or (
-                not row["kind"].isidentifier()):
+        if not isinstance(payload, dict) or not isinstance(payload.get("text", ""), str) or not is_time(time) or (
+                type(step) is not int or step < 0 or not row["kind"].isidentifier()):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
         event = Event(number, step, row["kind"], payload, float(time))
         if (has_place(event) and not _sound_change(event)) or (event.kind == doctor.EVENT

@@ -205,7 +205,7 @@ def test_metrics_that_make_no_sense(packed, table, words):
 
 
 @pytest.mark.parametrize("line", ['1,0.0,knob,,"{}"', "1,0.0,knob,,[]", "x,0.0,a,,{}", "1,0.0,<b>,,{}", "1,0,a,,{",
-                                  "-1,0.0,a,,{}", "1,1e300,a,,{}", "1,-1,a,,{}",
+                                  "-1,0.0,a,,{}", "1,1e300,a,,{}", '1,0.0,failed,,"{""text"": 5}"', "1,-1,a,,{}",
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": NaN}"',
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": 1%s}"'
                                   % ("0" * 400),
