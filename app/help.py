@@ -38,7 +38,8 @@ WORDS = (
     ("Marker", "A thin vertical line on every chart: here a knob was turned, such as β 0.04 → 0.2. No smoothing goes "
      "across it."),
     ("Doctor", "The line on top of a run while a rule over its metrics holds: what is wrong, by which numbers, and a "
-     "button with what mends it. Where all is well there is none."),
+     "button with the fix. Where all is well there is none. Runs of older labs have none: there, use "
+     "python -m labcore doctor RUN."),
     ("Band", "The 95 % bootstrap interval of the mean over seeds. One seed has no band: it is no evidence."),
     ("Faint line", "The numbers as they were logged, behind their exponential average."),
     ("Best, last", "The best and the newest value of the metric of a run's first chart, each of a single step."),

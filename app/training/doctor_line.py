@@ -1,4 +1,4 @@
-"""The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and what mends it as a button.
+"""The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and the fix as a button.
 
 A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.lab import active, lab
+from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
 from labcore.catalog.knob import Knob, Value, shown
@@ -27,7 +28,7 @@ WORDS = {"problem": "Problem", "warning": "Warning", "note": "Note"}
 
 @dataclass(frozen=True)
 class Remedy:
-    """A button that mends: `label`, and whether it sets the knob of the going run or asks for a fork."""
+    """A button with a fix: `label`, and whether it sets the knob of the going run or asks for a fork."""
 
     label: str
     forks: bool
@@ -63,11 +64,11 @@ def details(since: int, finding: Finding) -> str:
     ink = html.escape
     return (f'<div class="rl-finding rl-{finding.severity}"><i>{WORDS[finding.severity]}</i>'
             f"<b>{ink(finding.verdict)}</b>, seen at step {since:,}<br>{ink(finding.evidence[:1].upper())}"
-            f'{ink(finding.evidence[1:])}.<br><span class="rl-muted">What helps: {ink(finding.fix)}</span></div>')
+            f'{ink(finding.evidence[1:])}.<br><span class="rl-muted">Fix: {ink(finding.fix)}</span></div>')
 
 
 def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Finding) -> Remedy | None:
-    """The button of a finding; None where no knob mends it, or the knob has been moved since.
+    """The button of a finding; None where no knob fixes it, or the knob has been moved since.
 
     `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there.
     """
@@ -99,7 +100,7 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
             return
         do, icon = (_fork, "call_split") if found.forks else (_set, "build")
         st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,
-                  args=(run.id, finding, since), help=finding.fix)
+                  args=(run.id, finding, since), help=literal(finding.fix))
 
     return mend
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
@@ -13,6 +13,7 @@ from app.tokens import readable
 from app.training import mix
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.choices import losses_of
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, PANELS
@@ -21,6 +22,9 @@ from labcore.errors import LabError
 from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 
+# Preference losses that are not of the margin alone.
+_EACH_SIDE = {"kto", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"}
+_CHOSEN_TOO = {"orpo", "sft"}
 LONGEST = 60  # characters of a text of the user's file
 
 CSS = """
@@ -54,7 +58,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     mix.details(draft)
     if scene:
         scene()
-    sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft))]
+    sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft), draft.values)]
     steps = f'<div class="rl-steps">{"".join(sections)}</div>' if sections else ""
     st.html(f"{CSS}{steps}{frames(row, task)}")
     st.caption(f"Watch: {row.watch}")
@@ -111,11 +115,23 @@ def _compared(with_reference: bool) -> tuple[str, str]:
     return "log π of each, per token<br>&nbsp;<br>&nbsp;", "How likely is each side under the policy?"
 
 
-def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+def trained(values: Mapping[str, Value]) -> str:
+    """What a preference loss trains, and whether anything is sampled for it, in words."""
+    losses = losses_of(values)
+    what = ("Each side is trained by itself" if set(losses) & _EACH_SIDE else "The margin between the sides and the "
+            "chosen side are trained" if set(losses) & _CHOSEN_TOO else "Only the margin between the sides is trained")
+    each_step = values["pairs"] == "policy_each_step"
+    return f"{what}; {'the next pairs are sampled' if each_step else 'nothing is sampled'}."
+
+
+def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
+           values: Mapping[str, Value]) -> list[tuple[str, str, str]]:
     """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
     asked, right, wrong = map(_cut, example)
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
     pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")
+    if values.get("pairs") == "policy_each_step":
+        pairs = ("Pairs are made", "The policy answers at every step; of two answers the better one is chosen.")
     taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
     if task.pairs and task.verifiable and row.loop == "reward_model":
         pairs = ("Pairs come with the task", "Two answers to each prompt, one of them chosen, with noise.")
@@ -133,8 +149,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str]) -> list[tu
                     "advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                        ("2 · Sides are compared", *_compared("reference" in row.models)),
-                       ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;", "Only the margin between the "
-                        "sides is trained; nothing is sampled.")),
+                       ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;",
+                        trained(values) if row.loop == "preference" else "")),
         "reward_model": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                          ("2 · Sides are scored", "P(chosen) = σ(r<sub>w</sub> − r<sub>l</sub>)<br>&nbsp;<br>&nbsp;",
                           "A copy of the model with one output gives each side a number."),

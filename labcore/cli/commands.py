@@ -248,6 +248,8 @@ def resume(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     knobs, row = assignments(options.knobs), store.run(options.run)
+    if options.reward and row.spec.knobs.get("reward_source") != own_reward.SOURCE:
+        raise LabError(f"The rewards of {options.run} do not come from a function: leave --reward out.")
     own_reward_of(options)
     if row.state in ENDED:
         for key, value in knobs.items():

@@ -13,12 +13,15 @@ from labcore.compare import foreign
 from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST
 from labcore.compare.table import groups
-from labcore.doctor.doctor import course, payload
+from labcore.doctor.doctor import Doctor, course, payload
 from labcore.doctor.finding import Change, Finding
 from labcore.doctor.rules import ordered
 from labcore.doctor.seeds import few_seeds
 from labcore.errors import LabError
 from labcore.files.jsonl import read_bytes
+from labcore.runs import fork
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
 
 
@@ -30,6 +33,7 @@ class Report:
     step: int
     findings: list[Finding]
     said: list[Change]
+    row: RunRow | None = None  # none of another tool's run
 
     def since(self, finding: Finding) -> int:
         """The step at which a finding that holds began."""
@@ -38,7 +42,7 @@ class Report:
 
 def add_to(add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and what mends it")
+    sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and the fix")
     sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run, or a metrics CSV of TRL, W&B or the "
                      "lab; of several it also says whether their seeds suffice to compare them")
     sub.add_argument("--json", action="store_true", help="print JSON")
@@ -47,7 +51,7 @@ def add_to(add) -> None:
 def doctor(options: argparse.Namespace) -> int:
     """Print the findings. Returns 0 whatever they are: a finding is an answer, not a failure."""
     store = Store()
-    traces = load(store, options.runs) if len(options.runs) > 1 else []
+    traces = load(store, options.runs, metrics=()) if len(options.runs) > 1 else []
     reports = [report for name in options.runs for report in _reports(store, name)]
     few = few_seeds({group.label: len(group.traces) for group in groups(traces)}, FEWEST) if traces else None
     if options.json:
@@ -69,11 +73,11 @@ def _reports(store: Store, name: str) -> list[Report]:
     row, rows = store.run(name), store.steps_after(name)
     if not rows:
         raise LabError(f"The run {name} has no step yet: ask the doctor when it has made some.")
-    return [_report(name, rows[-1].step, *course(row.spec, rows, store.events_after(name)))]
+    return [_report(name, rows[-1].step, *course(row.spec, rows, store.events_after(name)), row)]
 
 
-def _report(name: str, step: int, after: Any, said: list[Change]) -> Report:
-    return Report(name, step, after.findings, said)
+def _report(name: str, step: int, after: Doctor, said: list[Change], row: RunRow | None = None) -> Report:
+    return Report(name, step, after.findings, said, row)
 
 
 def _as_json(report: Report) -> dict[str, Any]:
@@ -89,11 +93,23 @@ def _in_words(report: Report) -> str:
     lines = [f"{report.name}, step {report.step:,}: " + ("healthy" if not report.findings else
              f"{len(report.findings)} finding{'s' if len(report.findings) > 1 else ''}")]
     for each in report.findings:
-        lines += _lines(each, f" (since step {report.since(each):,})")
+        lines += _lines(each, f" (since step {report.since(each):,})", _command(report.row, each))
     lines += [f"  passed   {text}" for text in dict.fromkeys(each.text for each in passed)]
     return "\n".join(lines)
 
 
-def _lines(each: Finding, since: str = "") -> Sequence[str]:
-    mends = f" --set {each.knob}={each.value}" if each.knob else ""
-    return [f"  {each.severity:<8} {each.text}{since}", f"           What mends it: {each.fix}{mends}"]
+def _lines(each: Finding, since: str = "", command: str = "") -> Sequence[str]:
+    return [f"  {each.severity:<8} {each.text}{since}", f"           Fix: {each.fix}",
+            *([f"           {command}"] if command else [])]
+
+
+def _command(row: RunRow | None, each: Finding) -> str:
+    """What sets the knob of a fix: in the run while it goes and takes it, else in a fork; empty where neither can."""
+    if row is None or not each.knob:
+        return ""
+    [knob] = [knob for knob in knobs_of(row.spec.row, row.spec.task_row) if knob.key == each.knob]
+    if row.state not in ENDED and knob.effect != "restart":
+        return f"python -m labcore set {row.id} {each.knob}={each.value}"
+    if knob not in fork.movable(row.spec, row.spec.algorithm):
+        return ""
+    return f"python -m labcore fork {row.id} --set {each.knob}={each.value}"

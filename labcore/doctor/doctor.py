@@ -40,6 +40,11 @@ class Doctor:
         """What holds, the most severe first."""
         return ordered(list(self._open.values()))
 
+    def changed_since(self, logged: Iterable[Finding]) -> list[Change]:
+        """What began or ended between the findings of a log and those that hold now."""
+        before, now = {found.rule for found in logged}, self._open
+        return [Change(self.step, rule, now.get(rule)) for rule in sorted(before ^ now.keys())]
+
     def take(self, step: int, metrics: Mapping[str, float], knobs: Mapping[str, Value] | None = None) -> list[Change]:
         """Take a row, with the knobs that it was made with; what began and ended by it, mostly nothing."""
         if step <= self.step:

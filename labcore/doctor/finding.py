@@ -1,4 +1,4 @@
-"""What the doctor says: a verdict, its evidence, and what mends it."""
+"""What the doctor says: a verdict, its evidence, and what fixes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 class Finding:
     """One verdict. `evidence` are the numbers with their steps; `fix` says what to do.
 
-    Where another value of one knob mends it, `knob` and `value` are these. `rule` is the key of the rule that made it.
+    Where another value of one knob fixes it, `knob` and `value` are these. `rule` is the key of the rule that made it.
+    A rule's function may give its finding a milder `severity` than the rule has.
     """
 
     verdict: str
@@ -25,7 +26,7 @@ class Finding:
     knob: str = ""
     value: Value | None = None
     rule: str = ""
-    severity: Severity = "warning"
+    severity: Severity = SEVERITIES[0]
 
     @property
     def text(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from labcore.catalog.choices import ADVANTAGE
 from labcore.catalog.knob import Knob, Value
 from labcore.doctor.series import BLOCK, Memory, Series
 
@@ -54,14 +55,19 @@ class Patient:
         """Whether nearly all answers are right. A reward that is no share is never solved by its size alone."""
         return self.success is not None and SOLVED <= self.success.mean() <= 1
 
+    @property
+    def by_group(self) -> bool:
+        """Whether completions are compared within their group; taken for granted where the knobs are not known."""
+        advantage = self.knobs.get("advantage")
+        return advantage is None or ADVANTAGE[str(advantage)].group
+
     def scaled(self, key: str, factor: float) -> dict[str, Any]:
         """The knob of a fix, at `factor` times its value, within its bounds; empty where there is no such knob."""
         knob = self.declared.get(key)
         if knob is None or not self.knobs[key]:
             return {}
-        value = float(f"{float(self.knobs[key]) * factor:.2g}")
-        if knob.type is int:
-            value = round(value)
+        exact = float(self.knobs[key]) * factor
+        value = round(exact) if knob.type is int else float(f"{exact:.2g}")
         if knob.high is not None:
             value = min(value, knob.type(knob.high))
         return self.fix(key, value)

@@ -12,7 +12,7 @@ from labcore.doctor.patient import Patient
 
 @dataclass(frozen=True)
 class Rule:
-    """`judge` looks once each metric of `needs` has `after` values; it may give its finding another severity.
+    """`judge` looks once each metric of `needs` has `after` values; it may give its finding a milder severity.
 
     `reads` are further metrics that it looks at where they are logged.
     """
@@ -31,8 +31,7 @@ class Rule:
         found = self.judge(patient)
         if found is None:
             return None
-        severity = self.severity if found.severity == Finding.severity else found.severity
-        return replace(found, rule=self.key, severity=severity)
+        return replace(found, rule=self.key, severity=max(self.severity, found.severity, key=SEVERITIES.index))
 
 
 _SUCCESS = ("reward", "exact_match")
@@ -42,7 +41,7 @@ RULES = (
     Rule("no_signal", "problem", ("reward", "reward_std"), 10, signal.no_signal, (
         "frac_reward_zero_std", "exact_match", "mean_token_accuracy")),
     Rule("reward_hacking", "problem", ("reward",), 30, signal.reward_hacking,
-         tuple(gold for _, gold in signal.PROXIES)),
+         ("reward_std", *(gold for _, gold in signal.PROXIES))),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm")),
     Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
@@ -56,6 +55,8 @@ RULES = (
          ("mean_token_accuracy",)),
     Rule("length_bias", "warning", ("completions/mean_length",), 30, completions.length_bias, _SUCCESS),
     Rule("clip_cannot_act", "note", ("clip_frac/region",), 1, updates.clip_cannot_act),
+    Rule("tiny_updates", "note", ("clip_frac/region", "ratio/max"), updates.ENOUGH_TINY, updates.tiny_updates,
+         (*_SUCCESS, "reward_std", "frac_reward_zero_std")),
     Rule("loss_is_zero", "note", ("loss", "grad_norm"), 10, updates.loss_is_zero,
          ("reward", "rewards/accuracies", "clip_frac/region")),
 )

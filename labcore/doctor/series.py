@@ -5,9 +5,12 @@ Adding a row and asking for a mean take microseconds, and a long run takes littl
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import stdev
 
 RECENT = 40  # values that are kept one by one
 BLOCK = 10  # values that one mean of the past is made of
@@ -55,6 +58,13 @@ class Series:
     def peak(self) -> tuple[int, float]:
         """The step and the mean of the best block."""
         return max(self.blocks, key=lambda block: block[1])
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the blocks' means around their trend, by their differences; 0 of fewer than three
+        blocks."""
+        steps = [after - before for (_, before), (_, after) in pairwise(self.blocks)]
+        return stdev(steps) / math.sqrt(2) if len(steps) > 1 else 0.0
 
     def at(self, step: int) -> float:
         """The mean of the last block that ended at or before `step`; the first one's before that."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from labcore.catalog.choices import ADVANTAGE
-from labcore.doctor.finding import Finding
-from labcore.doctor.patient import SOLVED, Patient, number, share
+from typing import Any
 
-# More than half of a batch gives no gradient: the point that TRL's maintainers and DAPO (arXiv:2503.14476, fig. 3)
-# name as the one where the effective batch has halved.
-MOST_GROUPS = 0.5
+from labcore.catalog.choices import PREFERENCE_LOSS, losses_of
+from labcore.doctor.finding import Finding
+from labcore.doctor.patient import Patient, number, share
+from labcore.doctor.series import RECENT
+
+MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
 # Where four of five answers are right, groups of eight agree because they are right: that is success.
 MOSTLY_RIGHT = 0.8
 # All groups but one in 32 (the default batch) agree: what is left is chance.
@@ -18,9 +19,11 @@ FLAT_STD = 1e-3  # reward: below one completion in a million that differs
 # find that nearly all reward is gained before.
 ENTROPY_LEFT = 0.1
 STILL_GAINS = 0.02  # reward or exact match that rose by more over ten steps still learns
-# Twice the standard error of a difference of two means over 10 × 256 completions is 0.03.
+# Of rewards between 0 and 1, for which twice the standard error of a difference of two means over 10 × 256 completions
+# is 0.03. Rewards that vary more are measured by their spread.
 GOLD_FELL = 0.05
 PROXY_ROSE = 0.02
+GOLD_NOISE = 5.0  # standard deviations of the gold reward's means over ten steps: the best of many is luck in part
 # What is trained on, and what it stands for. The first pair of which both are logged counts.
 PROXIES = (("reward", "reward/gold"), ("reward", "reward/verifier"), ("reward", "exact_match"))
 # Evaluations of 256 prompts have a standard error of 0.03 each, so their difference one of 0.04.
@@ -30,10 +33,9 @@ PAIRS_ROSE = 0.05
 
 def zero_variance(patient: Patient) -> Finding | None:
     """Groups whose answers all have one reward, while many answers are still wrong."""
+    if not _compares_groups(patient):
+        return None
     found = patient["frac_reward_zero_std"].mean()
-    advantage = patient.knobs.get("advantage")
-    if advantage is not None and not ADVANTAGE[str(advantage)].group:
-        return None  # its baseline is not the group's
     mostly_right = patient.success is not None and MOSTLY_RIGHT <= patient.success.mean() <= 1
     if mostly_right or not patient.above(found, MOST_GROUPS):
         return None
@@ -41,24 +43,34 @@ def zero_variance(patient: Patient) -> Finding | None:
         return None  # `no_signal` says more
     return Finding("Most groups give no gradient", f"{share(found)} of the groups have one reward for all their "
                    f"completions in {patient.when('frac_reward_zero_std')}",
-                   "Larger groups, prompts of middling difficulty, or a higher temperature.",
+                   "Larger groups, prompts of medium difficulty, or a higher temperature.",
                    **patient.scaled("group_size", 2))
+
+
+def _compares_groups(patient: Patient) -> bool:
+    """Whether a group of equal rewards gives no gradient: not where the baseline is not the group's, and not in the
+    metrics of a tool whose share is that of a whole batch, 0 or 1."""
+    of_batch = not patient.knobs and set(patient["frac_reward_zero_std"].last(RECENT)) <= {0.0, 1.0}
+    return patient.by_group and not of_batch
 
 
 def no_signal(patient: Patient) -> Finding | None:
     """Every completion scores the same: all wrong, or all right."""
     if patient.supervised:
         return None
-    groups = "frac_reward_zero_std" in patient and patient["frac_reward_zero_std"].mean() >= NO_GROUPS
+    groups = ("frac_reward_zero_std" in patient and _compares_groups(patient)
+              and patient["frac_reward_zero_std"].mean() >= NO_GROUPS)
     if not groups and patient["reward_std"].mean() > FLAT_STD:
         return None
     level, when = patient["reward"].mean(), patient.when("reward")
-    if patient.success is not None and patient.success.mean() >= SOLVED:
+    if patient.solved and ("exact_match" in patient or patient.knobs):  # another tool's reward of 1 may be any
         return Finding("Nothing is left to learn", f"all completions of a prompt score the same, {number(level)} on "
                        f"average in {when}", "Harder prompts, or stop here.", severity="note")
-    return Finding("No learning signal", f"all completions of a prompt score the same, {number(level)} on average in "
-                   f"{when}", "Easier prompts, a longer SFT of the base, or larger groups.",
-                   **patient.scaled("group_size", 2))
+    evidence = f"all completions of a prompt score the same, {number(level)} on average in {when}"
+    if patient.by_group and level > 0:  # some answers are right: a larger group may have both kinds
+        return Finding("No learning signal", evidence, "A longer SFT of the base, easier prompts, or larger groups.",
+                       **patient.scaled("group_size", 2))
+    return Finding("No learning signal", evidence, "A longer SFT of the base, or easier prompts.")
 
 
 def entropy_collapse(patient: Patient) -> Finding | None:
@@ -70,7 +82,8 @@ def entropy_collapse(patient: Patient) -> Finding | None:
         return None
     return Finding("The entropy collapsed", f"{number(series.start)} → {number(series.mean())} nats/token by step "
                    f"{patient.memory.step:,}, and the reward no longer rises", "An entropy bonus, a higher upper clip "
-                   "or a higher temperature.", **patient.fix("entropy_coef", 0.01))
+                   "or a higher temperature.",
+                   **(patient.scaled("entropy_coef", 2) or patient.fix("entropy_coef", 0.01)))
 
 
 def reward_hacking(patient: Patient) -> Finding | None:
@@ -81,11 +94,13 @@ def reward_hacking(patient: Patient) -> Finding | None:
     proxy, gold = (patient[key] for key in pair)
     step, best = gold.peak()
     fell, rose = best - gold.mean(), proxy.mean() - proxy.at(step)
-    if not (patient.above(fell, GOLD_FELL) and patient.above(rose, PROXY_ROSE)):
+    scale = max(1.0, 2 * patient["reward_std"].mean()) if "reward_std" in patient else 1.0
+    if not (patient.above(fell, max(GOLD_FELL * scale, GOLD_NOISE * gold.noise))
+            and patient.above(rose, PROXY_ROSE * scale)):
         return None
     return Finding("Reward hacking", f"since step {step:,} the reward rose {number(proxy.at(step))} → "
                    f"{number(proxy.mean())}, {_name(pair[1])} fell {number(best)} → {number(gold.mean())}",
-                   "Stay closer to the reference, stop at the best step, or mend the reward.", **stronger_kl(patient))
+                   "Stay closer to the reference, stop at the best step, or fix the reward.", **stronger_kl(patient))
 
 
 def answers_worse(patient: Patient) -> Finding | None:
@@ -97,13 +112,24 @@ def answers_worse(patient: Patient) -> Finding | None:
         return None
     return Finding("The pairs are separated better, the answers are worse", f"pair accuracy {number(pairs.start)} → "
                    f"{number(pairs.mean())}, exact match {number(first)} → {number(last)} by step "
-                   f"{patient.memory.step:,}", "Stay closer to the reference.", **patient.scaled("beta", 3))
+                   f"{patient.memory.step:,}", **closer(patient))
 
 
-def stronger_kl(patient: Patient) -> dict:
-    """The knob that holds the policy closer to the reference: where the KL enters, or its coefficient."""
+def closer(patient: Patient) -> dict[str, Any]:
+    """What to do, and the knob, where preference pairs lead too far. β holds the policy at the reference only in losses
+    that have one."""
+    acting = [loss.reference for loss in map(PREFERENCE_LOSS.__getitem__, losses_of(patient.knobs))
+              if "beta" in loss.needs]
+    if all(acting):
+        return {"fix": "Stay closer to the reference, or add an SFT term.", **patient.scaled("beta", 3)}
+    return {"fix": "A lower learning rate, fewer steps, or an SFT term.", **patient.scaled("learning_rate", 1 / 3)}
+
+
+def stronger_kl(patient: Patient) -> dict[str, Any]:
+    """The knob that holds the policy closer to the reference: where the KL enters, or its coefficient; empty where both
+    are off."""
     if patient.knobs.get("kl_placement") == "off":
-        return patient.fix("kl_placement", "loss")
+        return patient.fix("kl_placement", "loss") if patient.knobs.get("beta") else {}
     if patient.knobs.get("beta") == 0:
         return patient.fix("beta", 0.05)
     return patient.scaled("beta", 3)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from labcore.catalog import inactive
-from labcore.doctor.finding import Finding
+from labcore.doctor.finding import Finding, Severity
 from labcore.doctor.patient import Patient, number, share
-from labcore.doctor.signal import stronger_kl
+from labcore.doctor.signal import no_signal, stronger_kl
 
 # A clip share of 0.1 to 0.2 is usual for PPO (Huang et al. 2022, "37 implementation details"); above 0.3 the passes
-# over a batch mostly fight the clip.
+# over a batch mostly fight the clip. Ratios of sequences are clipped by whole completions, many of them by design.
 CLIPPED = 0.3
+CLIPPED_SEQUENCES = 0.5  # a starting guess
 JUMP = 5.0  # times its own median before: far beyond the noise of a batch
 JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
 LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
@@ -19,12 +20,13 @@ GRADIENT_JUMP = 10.0
 GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
 # Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
 STEP_KL = 0.15
-# One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. Gao et al. 2023
-# (arXiv:2210.10760) see the gold reward fall at sequence KLs of that size.
+# One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. A starting guess.
 KL_FAR = 1.0
 KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer small (nats/token)
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
 BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
+ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
+TINY = 1.02  # the largest ratio of a batch: a tenth of the usual clip range ε = 0.2
 ENOUGH = 20  # rows without a clipped token before it is taken for one update per batch
 LOSS_ZERO = 0.01  # of the gradient's norm
 GRADIENT_LIVES = 0.01
@@ -45,7 +47,7 @@ def loss_is_zero(patient: Patient) -> Finding | None:
         return None
     return Finding("A loss near 0 is normal here", f"loss {number(patient['loss'].mean())}, gradient norm "
                    f"{number(norm)} in {patient.when('loss')}; with centred advantages and ratios of 1 the terms "
-                   "cancel and the gradient does not", "Nothing to mend: watch the reward.")
+                   "cancel and the gradient does not", "Nothing to fix: watch the reward.")
 
 
 def clip_cannot_act(patient: Patient) -> Finding | None:
@@ -61,6 +63,19 @@ def clip_cannot_act(patient: Patient) -> Finding | None:
     fix = next((patient.fix(key, value) for key, value in _ONE if key in patient.declared), {})
     return Finding("The clip cannot act", evidence, "Two or more updates per batch, or leave it so: it is on policy.",
                    **fix)
+
+
+def tiny_updates(patient: Patient) -> Finding | None:
+    """Several updates per batch, and the policy hardly moves between them."""
+    without = "reward" in patient and "reward_std" in patient and no_signal(patient)
+    if int(patient.knobs.get("updates_per_batch", 1)) < 2 or patient.solved or without:
+        return None
+    largest = patient["ratio/max"].median()
+    if any(patient["clip_frac/region"].last(ENOUGH_TINY)) or largest >= TINY:
+        return None
+    return Finding("The updates are tiny", f"no token was clipped in {patient.when('clip_frac/region', ENOUGH_TINY)}, "
+                   f"and the largest ratio is {largest:.4g}", "A higher learning rate.",
+                   **patient.scaled("learning_rate", 3))
 
 
 def _seems_on_policy(patient: Patient) -> bool:
@@ -86,8 +101,9 @@ def step_too_big(patient: Patient) -> Finding | None:
 
 def _clipped(patient: Patient) -> str:
     found = patient["clip_frac/region"].mean(5) if "clip_frac/region" in patient else 0.0
+    sequences = str(patient.knobs.get("ratio", "")).startswith("sequence")
     return (f"{share(found)} of the tokens or actions clipped in {patient.when('clip_frac/region', 5)}"
-            if patient.above(found, CLIPPED) else "")
+            if patient.above(found, CLIPPED_SEQUENCES if sequences else CLIPPED) else "")
 
 
 def _leap(patient: Patient) -> str:
@@ -126,16 +142,19 @@ def _gradient(patient: Patient) -> str:
 
 def kl_runaway(patient: Patient) -> Finding | None:
     """The policy is far from the reference, or leaves it faster and faster."""
+    severity: Severity = "problem"
     now, before = patient["kl"].mean(5), patient["kl"].mean(before=20)
     grows = now > KL_GROWN and before > 0 and patient.above(now, KL_GROWTH * before)
     if grows:
         verdict, said = "The KL runs away", f"{number(before)} → {number(now)} nats/token within twenty steps"
     elif patient.above(now, KL_FAR):
         verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
+        if patient.knobs.get("kl_placement") == "off":  # as its algorithm has it: DAPO, arXiv:2503.14476, section 2.3
+            severity = "warning"
     else:
         return None
     return Finding(verdict, f"{said} in {patient.when('kl', 5)}", "A stronger KL penalty, or a lower learning rate.",
-                   **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
+                   severity=severity, **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
 
 
 def critic_lags(patient: Patient) -> Finding | None:

@@ -74,6 +74,8 @@ class Training:
         events = store.events_after(row.id)
         history = KnobHistory(row.spec, events)
         self._doctor, _ = doctor.course(row.spec, store.steps_after(row.id) if row.step else (), events)
+        for change in self._doctor.changed_since([found for _, found in doctor.holding(events)]):  # rules may be newer
+            store.log(row.id, doctor.EVENT, doctor.payload(change), change.step)
         self._steering = Steering(store, row.id, session, history.after(step), self._mark)
         self._clock = Clock(self._seconds_at(step))
         self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved

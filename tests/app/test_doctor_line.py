@@ -1,7 +1,10 @@
-"""The doctor's line on top of a run: what held at the step shown, and what mends it as a button."""
+"""The doctor's line on top of a run: what held at the step shown, and the fix as a button."""
+
+from dataclasses import replace
 
 import pytest
 
+from app.tokens import literal
 from app.training.doctor_line import details, line, remedy
 from app.training.feed import payload
 from labcore.doctor import doctor
@@ -67,6 +70,14 @@ def test_a_run_that_ended_is_mended_by_a_fork(page, lab):
     test.button(key="mend:line:zero_variance").click()
     ran(test)
     assert test.session_state["fork"].knob == "group_size" and test.session_state["fork"].before == 4
+
+
+def test_the_text_of_a_fix_is_no_markdown(page, lab):
+    run_id = seed(lab.store)
+    told(lab.store, run_id, Change(2, ILL.rule, replace(ILL, fix="![x](http://x) $a$")))
+    test = page("llm", run=run_id)
+    assert test.button(key="mend:line:zero_variance").help == literal("![x](http://x) $a$")
+    assert "Fix: ![x](http://x) $a$" in details(1, replace(ILL, fix="![x](http://x) $a$"))
 
 
 def test_a_verdict_is_a_marker_and_a_note_is_none():

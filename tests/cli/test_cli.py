@@ -164,3 +164,12 @@ def test_without_its_packages_it_says_what_to_do():
                           capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "tsdownsample is not installed" in done.stderr and "activate the environment" in done.stderr
+
+
+def test_a_run_whose_rewards_are_no_function_is_not_resumed_with_one(capsys, tmp_path):
+    run_id = Store().create(fake.grpo(10), mine=True)
+    file = tmp_path / "mine.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef score(prompt, completion): return 1.0\n")
+    assert "do not come from a function: leave --reward out" in refused(
+        capsys, "resume", run_id, "--reward", f"{file}:score")
+    assert not (tmp_path / "ran").exists()

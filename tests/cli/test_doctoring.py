@@ -18,13 +18,17 @@ def seeded(store: Store, share: float, seed: int = 0) -> str:
     return run_id
 
 
-def test_a_run_with_a_finding_and_what_mends_it(capsys):
+def test_a_run_with_a_finding_and_its_fix(capsys):
     run_id = seeded(Store(), 0.8)
     assert main(["doctor", run_id]) == 0
-    head, said, fix = capsys.readouterr().out.splitlines()
+    head, said, fix, command = capsys.readouterr().out.splitlines()
     assert head == f"{run_id}, step 40: 1 finding"
     assert said.startswith("  warning  Most groups give no gradient: 80") and said.endswith("(since step 15)")
-    assert fix.endswith("--set group_size=16")
+    assert fix.split(maxsplit=1) == ["Fix:", "Larger groups, prompts of medium difficulty, or a higher temperature."]
+    assert command.strip() == f"python -m labcore set {run_id} group_size=16"
+    Store().set_state(run_id, "finished")
+    assert main(["doctor", run_id]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].strip() == f"python -m labcore fork {run_id} --set group_size=16"
 
 
 def test_a_healthy_run_and_several_with_one_seed(capsys):
@@ -48,7 +52,7 @@ def test_metrics_of_another_tool_and_what_has_passed(capsys, tmp_path):
     said = capsys.readouterr().out
     assert "Sampler and trainer disagree: log-probabilities differ by 0.2 nats/token" in said
     assert "The clip cannot act: no token was clipped" in said
-    assert "  passed   The policy is far from the reference: KL 2 nats/token" in said and "--set" not in said
+    assert "  passed   The policy is far from the reference: KL 2 nats/token" in said and "labcore" not in said
 
 
 def test_what_cannot_be_examined_is_one_sentence(capsys, tmp_path):

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payload, said
@@ -66,24 +67,28 @@ def measured(start: float, by: float, row: Callable[[int], Row] = pairs) -> Call
 
 
 STUCK = {"reward": 0.4, "exact_match": 0.4}  # not learning, and far from solved
+TINY = {"clip_frac/region": 0.0, "ratio/max": 1.01}
 ONE = {"updates_per_batch": 1, "mini_batches": 1}
 
 # rule: (algorithm, its knobs, rows that trigger it, rows beside them that do not)
 PRESETS = {
     "no_signal": [("grpo", {}, flat(reward=0, exact_match=0, reward_std=0), flat(reward=0.01, reward_std=0.1)),
                   ("grpo", {}, flat(frac_reward_zero_std=0.98, **STUCK), flat(frac_reward_zero_std=0.4, **STUCK)),
+                  ("reinforce", {}, flat(reward_std=0, **STUCK), flat(frac_reward_zero_std=0.98, **STUCK)),
                   ("sft", {}, flat(reward_std=0, reward=0), flat(reward_std=0, reward=0, mean_token_accuracy=0.4))],
     "zero_variance": [
         ("grpo", {}, flat(frac_reward_zero_std=0.55), flat(frac_reward_zero_std=0.45)),
         ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=0.7, reward=0.85, exact_match=0.85)),
         ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=1.0, reward_std=0.0))],
     "entropy_collapse": [
+        ("grpo", {"entropy_coef": 0.5}, drops("entropy", 1.0, 0.08, **STUCK), None),
         ("grpo", {}, drops("entropy", 1.0, 0.08, **STUCK), drops("entropy", 1.0, 0.15, **STUCK)),
         ("grpo", {}, drops("entropy", 1.0, 0.05, **STUCK), drops("entropy", 1.0, 0.05)),
         ("grpo", {}, drops("entropy", 1.0, 0.05, **STUCK),
          drops("entropy", 1.0, 0.05, reward=0.95, exact_match=0.95))],
     "step_too_big": [
         ("grpo", {}, flat(**{"clip_frac/region": 0.35}), flat(**{"clip_frac/region": 0.25})),
+        ("gspo", {}, flat(**{"clip_frac/region": 0.55}), flat(**{"clip_frac/region": 0.45})),
         ("grpo", {}, drops("kl", 0.02, 1.2, 55), drops("kl", 0.02, 0.25, 55)),  # a leap by one step
         ("grpo", {}, drops("kl", 0.08, 0.9, 52), drops("kl", 0.6, 0.9, 52)),  # five times its median
         ("grpo", {}, drops("grad_norm", 0.3, 4.0, 50), drops("grad_norm", 0.3, 2.0, 50)),
@@ -112,6 +117,8 @@ PRESETS = {
     "displacement": [
         ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)), grows("logps/chosen", -1, -0.01,
                                                                               measured(0.4, 0))),
+        ("dpo", {}, grows("logps/chosen", -300, -1, measured(0.4, 0)), grows("logps/chosen", -300, -0.4,
+                                                                             measured(0.4, 0))),
         ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)), grows("logps/chosen", -1, 0.05)),
         ("dpo", {}, grows("logps/chosen", -1, -0.05, measured(0.4, 0)),
          grows("logps/chosen", -1, -0.05, measured(0.4, 0.005))),
@@ -123,6 +130,12 @@ PRESETS = {
         ("grpo", {}, flat(**{"sampling/logp_difference": 0.06}), flat(**{"sampling/logp_difference": 0.04})),
         ("grpo", ONE | {"dtype": "bf16"}, flat(**{"ratio/max": 1.3}), flat(**{"ratio/max": 1.1})),
         ("grpo", ONE, flat(**{"ratio/max": 1.3}), None), ("grpo", {}, None, flat(**{"ratio/max": 1.3}))],
+    "tiny_updates": [
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"ratio/max": 1.05})),
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"clip_frac/region": 0.001})),
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward_std=0.0)),
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward=0.95, exact_match=0.95)),
+        ("grpo", ONE, None, flat(**TINY))],
     "loss_is_zero": [("grpo", ONE, flat(loss=0.001), flat(loss=0.02)),
                      ("grpo", ONE, flat(loss=0.0), flat(loss=0.0, grad_norm=0.0)),
                      ("grpo", ONE, flat(loss=0.0), None), ("grpo", {}, None, flat(loss=0.0))],
@@ -143,7 +156,7 @@ def test_a_rule_holds_for_its_preset_and_not_beside_it(rule, algorithm, knobs, s
     if sick:
         finding = found(spec, sick)[rule]
         assert finding.severity in SEVERITIES and finding.verdict[0].isupper() and finding.evidence and finding.fix
-        if finding.knob:  # what mends it can be set
+        if finding.knob:  # what fixes it can be set
             [knob] = [knob for knob in knobs_of(spec.row, spec.task_row) if knob.key == finding.knob]
             assert knob.check(finding.value) == finding.value != spec.knobs[knob.key]
     if fine:
@@ -186,10 +199,80 @@ def test_groups_count_only_where_the_baseline_is_the_groups():
 
 @pytest.mark.parametrize(("algorithm", "knobs", "fix"), [
     ("grpo", {"beta": 0.04}, ("beta", 0.12)), ("grpo", {"beta": 0.0}, ("beta", 0.05)),
-    ("dapo", {}, ("kl_placement", "loss"))])
+    ("dapo", {"beta": 0.04}, ("kl_placement", "loss")), ("dapo", {}, ("learning_rate", 0.00023))])
 def test_a_policy_that_must_stay_closer_gets_the_knob_that_acts(algorithm, knobs, fix):
     finding = found(spec_of(algorithm, **knobs), flat(kl=2.0))["kl_runaway"]
     assert (finding.knob, finding.value) == fix
+
+
+def test_far_from_the_reference_is_a_warning_where_no_kl_holds_it():
+    severities = {algorithm: found(spec_of(algorithm), flat(kl=2.0))["kl_runaway"].severity
+                  for algorithm in ("grpo", "dapo")}
+    assert severities == {"grpo": "problem", "dapo": "warning"}
+    runaway = found(spec_of("dapo"), lambda at: well(at) | {"kl": 0.01 * 1.07**at})["kl_runaway"]
+    assert runaway.severity == "problem"
+
+
+STEP_DOWN = drops("entropy", 1.0, 0.05, **STUCK)
+LONG = grows("completions/mean_length", 5, 0.1, **STUCK)
+FALLS = grows("logps/chosen", -1, -0.05, measured(0.4, 0))
+
+
+@pytest.mark.parametrize(("rule", "algorithm", "knobs", "row", "fix"), [
+    ("entropy_collapse", "grpo", {}, STEP_DOWN, ("entropy_coef", 0.01)),
+    ("entropy_collapse", "grpo", {"entropy_coef": 0.05}, STEP_DOWN, ("entropy_coef", 0.1)),
+    ("zero_variance", "grpo", {"group_size": 64, "prompts_per_step": 4}, flat(frac_reward_zero_std=0.7),
+     ("group_size", 128)),
+    ("length_bias", "grpo", {}, LONG, ("aggregation", "constant_length")),
+    ("length_bias", "gspo", {}, LONG, ("", None)), ("length_bias", "gmpo", {}, LONG, ("", None)),
+    ("displacement", "dpo", {}, FALLS, ("beta", 3.0)),
+    ("displacement", "dpo", {"second_loss": "sft"}, FALLS, ("beta", 3.0)),
+    ("displacement", "simpo", {}, FALLS, ("learning_rate", None)),
+    ("displacement", "orpo", {}, FALLS, ("learning_rate", None)),
+    ("answers_worse", "orpo", {}, measured(0.45, -0.003), ("learning_rate", None)),
+    ("no_signal", "grpo", {}, flat(reward_std=0, reward=0, exact_match=0), ("", None)),
+    ("no_signal", "grpo", {}, flat(reward_std=0, **STUCK), ("group_size", 16)),
+    ("no_signal", "ppo", {}, flat(reward_std=0, **STUCK), ("", None))])
+def test_a_fix_is_a_knob_that_acts(rule, algorithm, knobs, row, fix):
+    spec = spec_of(algorithm, **knobs)
+    finding = found(spec, row)[rule]
+    assert finding.knob == fix[0]
+    if fix[1] is not None:
+        assert finding.value == fix[1]
+    elif fix[0]:
+        assert finding.value < spec.knobs[fix[0]] / 2 and "reference" not in finding.fix
+
+
+def test_another_tools_share_of_a_whole_batch_is_not_one_of_groups():
+    def of_batch(at: int) -> Row:
+        return well(at) | {"frac_reward_zero_std": float(at % 10 < 8), **STUCK}
+
+    assert found(None, of_batch) == {} and "zero_variance" in found(spec_of(), of_batch)
+
+
+def test_another_tools_flat_reward_is_not_taken_for_solved():
+    stuck = flat(reward=5.0, reward_std=0.0)
+    del_exact = {key: value for key, value in stuck(1).items() if key != "exact_match"}
+    assert found(None, lambda at: del_exact)["no_signal"].verdict == "No learning signal"
+    one = {**del_exact, "reward": 1.0}
+    assert found(None, lambda at: one)["no_signal"].verdict == "No learning signal"
+    assert found(None, flat(reward=1.0, reward_std=0.0, exact_match=1.0))["no_signal"].severity == "note"
+
+
+@pytest.mark.parametrize(("spread", "batch"), [(2.0, 256), (0.5, 16)])
+def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
+    """200 steps of rewards with this standard deviation, and completions a step: noise is no fall."""
+    def hacked(seed: int, gold: float) -> bool:
+        rng = np.random.default_rng(seed)
+
+        def row(at: int) -> Row:
+            proxy, true = (rng.normal(by * at, spread, batch) for by in (0.01, gold))
+            return {"reward": proxy.mean(), "reward_std": proxy.std(), "reward/gold": true.mean()}
+
+        return any(change.rule == "reward_hacking" for change in course(None, steps(row, 200))[1])
+
+    rising, level, falling = ([hacked(seed, gold) for seed in range(20)] for gold in (0.003, 0.0, -0.01))
+    assert not any(rising) and sum(level) <= 2 and all(falling)
 
 
 def test_the_most_severe_comes_first():
@@ -199,9 +282,11 @@ def test_the_most_severe_comes_first():
 
 
 def test_no_rule_cries_early():
+    after = {rule.key: max(rule.after, EVERY) for rule in RULES}
     for rule, algorithm, knobs, sick, _ in CASES:
-        if sick and rule != "clip_cannot_act":
-            assert course(spec_of(algorithm, **knobs), steps(sick, EVERY))[1] == [], rule
+        if sick:
+            said_of = course(spec_of(algorithm, **knobs), steps(sick, after[rule] + EVERY - 1))[1]
+            assert not [change for change in said_of if change.rule == rule and change.step < after[rule]], rule
 
 
 def test_a_verdict_does_not_flicker_and_ends_when_it_has_clearly_passed():

@@ -58,3 +58,20 @@ def test_a_verdict_is_logged_once_with_its_end_though_the_run_is_resumed():
     assert drive(store, run_id, start=Ill.start) == "finished"
     assert [(change.step > 40, change.finding is None) for change in said(store.events_after(run_id))] == [
         (False, False), (True, True)]
+
+
+def test_a_run_of_an_older_lab_is_told_what_holds_when_it_is_resumed(monkeypatch):
+    store = Store()
+    run_id = store.create(fake.grpo(30))
+
+    def stop(_run, record, _seconds):
+        if record.step == 25:
+            store.ask(run_id, "stop")
+
+    with monkeypatch.context() as older:
+        older.setattr("labcore.doctor.doctor.RULES", ())
+        drive(store, run_id, start=Ill.start, on_record=stop)
+    assert said(store.events_after(run_id)) == []
+    store.requeue(run_id)
+    assert drive(store, run_id, start=Ill.start) == "finished"
+    assert [(change.rule, change.step) for change in said(store.events_after(run_id))] == [("zero_variance", 25)]

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
+from labcore.doctor import doctor
+from labcore.doctor.finding import SEVERITIES
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
@@ -141,11 +143,12 @@ def _events(name: str, folder: Path) -> Iterator[Event]:
         row = dict(zip(header, line, strict=True))
         payload = read_json(name, EVENTS, row["payload"].encode())
         step, time = _number(name, row["step"]), _number(name, row["time"])
-        if not isinstance(payload, dict) or type(step) is not int or step < 0 or not is_time(time) or (
-                not row["kind"].isidentifier()):
+        if not isinstance(payload, dict) or not isinstance(payload.get("text", ""), str) or not is_time(time) or (
+                type(step) is not int or step < 0 or not row["kind"].isidentifier()):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
         event = Event(number, step, row["kind"], payload, float(time))
-        if has_place(event) and not _sound_change(event):
+        if (has_place(event) and not _sound_change(event)) or (event.kind == doctor.EVENT
+                                                               and not _sound_verdict(payload)):
             raise fault(name, f"line {number} of its {EVENTS} is no event")
         yield event
 
@@ -156,6 +159,18 @@ def _sound_change(event: Event) -> bool:
     return (isinstance(payload.get("knob"), str) and type(payload.get("update")) is int
             and payload.get("between") in (0, 1)
             and (isinstance(to, str) or (isinstance(to, (bool, int, float)) and abs(to) <= EXACT)))
+
+
+def _sound_verdict(payload: Mapping[str, Any]) -> bool:
+    """Whether the doctor can read its own event; one that something has passed names its rule only."""
+    rule, holds, value = payload.get("rule"), payload.get("holds"), payload.get("value")
+    if not isinstance(rule, str) or not isinstance(holds, bool):
+        return False
+    texts = (payload.get(key) for key in ("verdict", "evidence", "fix", "knob"))
+    return not holds or (all(isinstance(text, str) for text in texts) and payload.get("severity") in SEVERITIES
+                         and "value" in payload
+                         and (value is None or isinstance(value, str)
+                              or (isinstance(value, (bool, int, float)) and abs(value) <= EXACT)))
 
 
 def _table(name: str, folder: Path, file: str) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import shell
+from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -17,6 +17,8 @@ from labcore.exports.handover.plan import (
     Plan,
     Rules,
     adapter,
+    aggregated,
+    bounds,
     built_in,
     choice,
     given,
@@ -37,6 +39,51 @@ _DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, va
 _LORA = adapter(to("--ds.lora.rank", note=ALL_LINEAR), to("--ds.lora.alpha"))
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
+_ESTIMATOR = "--algo.advantage.estimator"
+_OF_GROUP = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo")  # they refuse groups of one completion
+# For each advantage its estimator, and what is different there.
+_ADVANTAGES = {
+    "gae": ("gae", ""), "leave_one_out": ("rloo", ""), "group_standardised": ("group_norm", ""),
+    "group_mean": ("dr_grpo", ""), "batch_mean": ("flash_reinforce", ""), "reward_to_go_whitened": ("reinforce", ""),
+    "batch_standardised": ("reinforce_baseline", "advantages are whitened over the batch's tokens, not divided by the "
+                           "spread of its rewards"),
+    "greedy_baseline": ("rloo", "the baseline is the mean of the others in the group, not the reward of a greedy "
+                        "completion"),
+    "moving_average": ("flash_reinforce", "the baseline is the mean of this batch, not of all earlier ones"),
+    "beta_normalised": ("group_norm", "divided by the group's standard deviation: no equivalent of BNPO's Beta "
+                        "density"),
+    "parts_standardised": ("group_norm", "the rewards are summed before they are compared: no equivalent of GDPO")}
+
+
+def _estimator(plan: Plan, advantage: str) -> str | None:
+    """OpenRLHF's estimator; None where it has nothing like the run's advantage."""
+    alone = plan["group_size"] == 1
+    if whitening.whitens(plan):
+        return "reinforce" if advantage in whitening.OF_BATCH or alone else "reinforce_baseline"
+    found, _ = _ADVANTAGES.get(advantage, (None, ""))
+    return "flash_reinforce" if found in _OF_GROUP and alone else found
+
+
+def _normalised(plan: Plan, value: Any) -> Line:
+    return whitening.normalisation(plan, value, _ESTIMATOR, _estimator(plan, plan["advantage"]))
+
+
+def _advantage(plan: Plan, value: Any) -> Line:
+    found = _estimator(plan, value)
+    if whitening.whitens(plan):
+        return whitening.advantage(value, "batch" if found == "reinforce" else "group", "OpenRLHF")
+    if found is None:
+        return Line("", value, {}, note="OpenRLHF has no advantage of 1: to imitate the best completions, use "
+                    "train_sft" if value == "one" else f"see {_ESTIMATOR}")
+    own, note = _ADVANTAGES[value]
+    return Line("", value, {_ESTIMATOR: found}, note=note if found == own else "the mean of the batch is the baseline")
+
+
+def _of_gspo(plan: Plan) -> str:
+    """How GSPO's loss is aggregated there; empty for another loss."""
+    return "sequence_mean_token_mean" if plan["ratio"] in ("sequence_mean", "sequence_mean_token") else ""
+
+
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {"--algo.kl.init_coef": 0.0 if plan["kl_placement"] == "off" else value}),
     "learning_rate": to("--actor.adam.lr"), "max_grad_norm": to("--actor.max_norm"),
@@ -47,11 +94,7 @@ _ONLINE: Rules = {
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
     "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
-    "dual_clip": only_with("surrogate", "bounded_clip", switch(to("--actor.dual_clip"), 0.0)),
-    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
-        lambda plan, value: {} if plan["dual_clip"] else {"--actor.dual_clip": value}, lambda plan, value:
-        "--actor.dual_clip stands for the other bound" if plan["dual_clip"] else
-        "the same wherever it is above 1 + ε_high"), 0.0)),
+    **bounds("--actor.dual_clip", "dual_clip", "ε_high"),
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
@@ -61,31 +104,7 @@ _ONLINE: Rules = {
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("OpenRLHF whitens no rewards of tokens"), False),
-    "normalisation": choice({
-        "none": ({}, ""),
-        "sequences": ({"--algo.advantage.estimator": "reinforce_baseline"}, "whitened over the batch's tokens, so long "
-                      "completions weigh more"),
-        "tokens": ({"--algo.advantage.estimator": "reinforce_baseline"}, ""),
-    }, "see --algo.advantage.estimator"),
-    "advantage": choice({
-        "gae": ({"--algo.advantage.estimator": "gae"}, ""),
-        "leave_one_out": ({"--algo.advantage.estimator": "rloo"}, ""),
-        "group_standardised": ({"--algo.advantage.estimator": "group_norm"}, ""),
-        "group_mean": ({"--algo.advantage.estimator": "dr_grpo"}, ""),
-        "batch_standardised": ({"--algo.advantage.estimator": "reinforce_baseline"}, "advantages are whitened over the "
-                               "batch's tokens, not divided by the spread of its rewards"),
-        "batch_mean": ({"--algo.advantage.estimator": "flash_reinforce"}, ""),
-        "reward_to_go_whitened": ({"--algo.advantage.estimator": "reinforce"}, ""),
-        "greedy_baseline": ({"--algo.advantage.estimator": "rloo"}, "the baseline is the mean of the others in the "
-                            "group, not the reward of a greedy completion"),
-        "moving_average": ({"--algo.advantage.estimator": "flash_reinforce"}, "the baseline is the mean of this batch, "
-                           "not of all earlier ones"),
-        "beta_normalised": ({"--algo.advantage.estimator": "group_norm"}, "divided by the group's standard deviation: "
-                            "no equivalent of BNPO's Beta density"),
-        "parts_standardised": ({"--algo.advantage.estimator": "group_norm"}, "the rewards are summed before they are "
-                               "compared: no equivalent of GDPO"),
-        "one": ({}, "OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"),
-    }, "see --algo.advantage.estimator"),
+    "normalisation": _normalised, "advantage": _advantage,
     "ratio": choice({
         "token": ({"--actor.policy_loss_type": "ppo"}, ""), "sequence_mean": ({"--actor.policy_loss_type": "gspo"}, ""),
         "sequence_mean_token": ({"--actor.policy_loss_type": "gspo"}, "the same gradient as long as all tokens of a "
@@ -110,7 +129,10 @@ _ONLINE: Rules = {
         "length_cost": ({}, "no such reward: write it into score() below"),
         "clipped": ({}, ""),  # by --reward.clip_range
     }, "see --reward"),
-    "reward_clip": only_with("shaping", "clipped", given(lambda plan, value: {"--reward.clip_range": (-value, value)})),
+    "reward_clip": only_with("shaping", "clipped", given(
+        lambda plan, value: {"--reward.clip_range": (-value, value)}, lambda plan, value: "" if _estimator(
+            plan, plan["advantage"]) in (None, "gae", "reinforce") else
+        "clipped after the baseline is subtracted, not before")),
     "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),
     "overlong_penalty": only_with("shaping", "overlong", to("--reward.overlong_penalty_factor")),
     "selection": choice({
@@ -127,14 +149,14 @@ _ONLINE: Rules = {
         "ratio_k3": ({"--algo.kl.estimator": "k3", "--algo.kl.unbiased_gradient": ON}, ""),
     }, "see --algo.kl.estimator"),
     "kl_placement": choice({"loss": ({"--algo.kl.use_loss": ON}, ""), "reward": ({}, ""), "off": ({}, "")}, ""),
-    "aggregation": choice({
+    "aggregation": aggregated(_of_gspo, "policy_loss_type gspo", choice({
         "sequence_mean_token_mean": ({"--actor.loss_agg_mode": "seq-mean-token-mean"}, ""),
         "token_mean": ({"--actor.loss_agg_mode": "token-mean"}, ""),
         "constant_length": ({"--actor.loss_agg_mode": "token-mean"}, "divided by the tokens that there are, not by a "
                             "constant"),
         "sequence_mean_token_sum": ({"--actor.loss_agg_mode": "token-mean"}, "smaller by the mean length, which Adam "
                                     "hardly feels"),
-    }, "see --actor.loss_agg_mode"),
+    }, "see --actor.loss_agg_mode")),
     "gamma": to("--algo.advantage.gamma"), "gae_lambda": to("--algo.advantage.lambd"),
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "

@@ -82,6 +82,12 @@ class Plan:
         return int(self.get("mini_batches", 1))
 
     @property
+    def bound(self) -> float:
+        """What bounds the ratio of a bad token: the smaller of the dual clip and the two-sided one; 0 is none."""
+        bounds = (self["clip_delta"], self["dual_clip"]) if self.get("surrogate") == "bounded_clip" else ()
+        return float(min(filter(None, bounds), default=0.0))
+
+    @property
     def batch(self) -> int:
         """Prompts, pairs or sequences of a step."""
         return int(self[_BATCHES[self.loop]])
@@ -172,6 +178,32 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
     return lambda plan, own: rule(plan, own) if plan.get(knob) == value else Line("", own, {}, built_in=True)
 
 
+def switch(rule: Rule, *at: Any) -> Rule:
+    """`rule`, unless the switch has one of the values at which it is off."""
+    return lambda plan, value: Line("", value, {}, built_in=True) if value in at else rule(plan, value)
+
+
+def bounds(name: str, exact: str, high: str) -> dict[str, Rule]:
+    """Both bounds of bad tokens as the one setting `name`, which has the smaller of them. It is the knob `exact`; the
+    other one is the same above 1 + `high`."""
+    def rule(knob: str) -> Rule:
+        other = "" if knob == exact else f"the same wherever it is above 1 + {high}"
+        return lambda plan, value: Line("", value, {name: value}, note=other) if value == plan.bound else Line(
+            "", value, {}, note=f"in {name}, the smaller of the two bounds")
+    return {knob: only_with("surrogate", "bounded_clip", switch(rule(knob), 0.0)) for knob in ("clip_delta",
+                                                                                           "dual_clip")}
+
+
+def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
+    """`rule`, unless the tool's loss aggregates in one way only: that which `fixed` gives, by its setting `by`."""
+    def own(plan: Plan, value: Any) -> Line:
+        way = fixed(plan)
+        if not way:
+            return rule(plan, value)
+        return Line("", value, {}, built_in=value == way, note="" if value == way else f"always {way}, by its {by}")
+    return own
+
+
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
@@ -180,11 +212,6 @@ TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifie
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
-def switch(rule: Rule, *at: Any) -> Rule:
-    """`rule`, unless the switch has one of the values at which it is off."""
-    return lambda plan, value: Line("", value, {}, built_in=True) if value in at else rule(plan, value)
-
-
 REWARD_RULES: Rules = {
     "reward_source": choice({
         "verifier": ({}, ""),

@@ -17,9 +17,10 @@ from labcore.exports.handover.plan import (
     TASK_RULES,
     Line,
     Plan,
-    Rule,
     Rules,
     adapter,
+    aggregated,
+    bounds,
     built_in,
     choice,
     given,
@@ -107,31 +108,23 @@ _ONLINE: Rules = {
     "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
     "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
 
+# The surrogates with a loss type of their own, which aggregates in one way only.
 _OWN_AGGREGATION = {"detached_weight": "token_mean", "soft_gate": "sequence_mean_token_mean",
                     "gamma_weight": "token_mean"}
 
 
-def _aggregation(rule: Rule) -> Rule:
-    """`rule`, unless the surrogate has a loss type of its own, which aggregates in one way only."""
-    def own(plan: Plan, value: Any) -> Line:
-        fixed = _OWN_AGGREGATION.get(plan["surrogate"])
-        if fixed is None:
-            return rule(plan, value)
-        return Line("", value, {}, built_in=value == fixed, note="" if value == fixed else f"{fixed}, by its loss_type")
-    return own
+def _of_entropy(plan: Plan, value: Any) -> str:
+    """What is different about the entropy bonus there, where there is one."""
+    said = ("TRL takes the mean over tokens for it, whatever the loss_type" if plan["aggregation"] != "token_mean" else
+            "", "it acts on the tokens of top_entropy_quantile only" if plan["top_entropy_share"] < 1 else "")
+    return "; ".join(filter(None, said)) if value else ""
 
 
 _GRPO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
-    "entropy_coef": given(lambda plan, value: {"entropy_coef": value}, lambda plan, value: "TRL takes the mean over "
-                          "tokens for it, whatever the loss_type" if value and plan["aggregation"] != "token_mean" else
-                          ""),
-    "clip_delta": only_with("surrogate", "bounded_clip", switch(to("delta"), 0.0)),
-    "dual_clip": only_with("surrogate", "bounded_clip", switch(given(
-        lambda plan, value: {} if plan["clip_delta"] else {"delta": value}, lambda plan, value:
-        "delta stands for the other bound" if plan["clip_delta"] else "the same wherever it is above 1 + epsilon_high"),
-        0.0)),
+    "entropy_coef": given(lambda plan, value: {"entropy_coef": value}, _of_entropy),
+    **bounds("delta", "clip_delta", "epsilon_high"),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(to("off_policy_mask_threshold"), 0.0),
     "normalisation": choice({
@@ -182,7 +175,7 @@ _GRPO: Rules = {
     }, "k3 instead"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
                            "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
-    "aggregation": _aggregation(choice({
+    "aggregation": aggregated(lambda plan: _OWN_AGGREGATION.get(plan["surrogate"], ""), "loss_type", choice({
         "sequence_mean_token_mean": ({"loss_type": "grpo"}, ""), "token_mean": ({"loss_type": "dapo"}, ""),
         "constant_length": ({"loss_type": "dr_grpo"}, ""),
         "sequence_mean_token_sum": ({"loss_type": "luspo"}, ""),

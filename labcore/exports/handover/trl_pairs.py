@@ -26,6 +26,9 @@ _DPO_LOSSES: dict[str, tuple[str, str]] = {
                      "apo_down", "aot", "aot_unpaired", "discopop", "sigmoid_norm", "sft"), ("", "")),
     "ipo": ("", "of the mean log-ratio per token, not of its sum"), "ipo_mean": ("ipo", ""),
     "cdpo": ("sigmoid", "without label smoothing: its sigmoid loss has none")}
+# The losses that DPOTrainer takes every divergence with.
+_ANY_DIVERGENCE = {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
+_OTHER_LOSSES = "DPOTrainer has this divergence for other losses only: it takes the reverse KL"
 _DIVERGENCES = {"reverse_kl": "reverse_kl", "forward_kl": "forward_kl", "jensen_shannon": "js_divergence",
                 "alpha": "alpha_divergence"}
 
@@ -57,6 +60,21 @@ def _smoothing(plan: Plan, value: Any) -> Line:
     lost = _needs(ours, "label_smoothing")
     return Line("", value, {}, built_in=not lost, note="its sigmoid loss has no label smoothing: OpenRLHF's has"
                 if lost else "")
+
+
+def _divergence(plan: Plan, value: Any) -> Line:
+    if value == "reverse_kl" or _takes_divergences(plan):
+        return Line("", value, {"f_divergence_type": _DIVERGENCES[value]})
+    return Line("", value, {}, note=_OTHER_LOSSES)
+
+
+def _divergence_alpha(plan: Plan, value: Any) -> Line:
+    return (to("f_alpha_divergence_coef") if _takes_divergences(plan) else missing(_OTHER_LOSSES))(plan, value)
+
+
+def _takes_divergences(plan: Plan) -> bool:
+    """Whether DPOTrainer takes another divergence than the reverse KL with all the losses that it is given."""
+    return set(_loss(plan, None).settings["loss_type"]) <= _ANY_DIVERGENCE
 
 
 def _needs(losses: list[str], knob: str) -> bool:
@@ -93,8 +111,7 @@ _DPO: Rules = {
     "label_smoothing": _smoothing, "exo_epsilon": _only_for("exo_epsilon", "label_smoothing"),
     "discopop_tau": _only_for("discopop_tau", "discopop_tau"),
     **dict.fromkeys(("target_margin", "desirable_weight", "undesirable_weight"), built_in()),
-    "divergence": given(lambda plan, value: {"f_divergence_type": _DIVERGENCES[value]}),
-    "divergence_alpha": only_with("divergence", "alpha", to("f_alpha_divergence_coef")),
+    "divergence": _divergence, "divergence_alpha": only_with("divergence", "alpha", _divergence_alpha),
     "ld_alpha": lambda plan, value: Line("", value, {} if value == 1 else {"ld_alpha": value}, built_in=value == 1),
     "pair_weighting": to("use_weighting")}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from labcore.exports.handover import shell
+from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -16,6 +17,7 @@ from labcore.exports.handover.plan import (
     Plan,
     Rules,
     adapter,
+    bounds,
     choice,
     given,
     lines,
@@ -46,6 +48,54 @@ def _kl_estimator(plan: Plan, value: Any) -> Line:
                 if value == "ratio_k3" else "")
 
 
+def _normalised(plan: Plan, value: Any) -> Line:
+    found = "reinforce_plus_plus" if plan["advantage"] in whitening.OF_BATCH else "reinforce_plus_plus_baseline"
+    return whitening.normalisation(plan, value, "algorithm.adv_estimator", found)
+
+
+def _advantage(plan: Plan, value: Any) -> Line:
+    if whitening.whitens(plan):
+        return whitening.advantage(value, "batch" if value in whitening.OF_BATCH else "group", "verl")
+    return _ADVANTAGE(plan, value)
+
+
+def _aggregation(plan: Plan, value: Any) -> Line:
+    """As set; some losses aggregate in one way only, and then it is the KL and the entropy that the setting is for."""
+    line = _AGGREGATION(plan, value)
+    mode = {"soft_gate": "sapo", "geometric_clip": "geo_mean"}.get(plan["surrogate"])
+    if mode is None or value == "sequence_mean_token_mean":
+        return line
+    return replace(line, note=f"of the KL and the entropy; policy_loss.loss_mode {mode} always takes the mean over "
+                   "tokens, then over completions")
+
+
+_ADVANTAGE = choice({
+    "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
+    "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
+    "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
+    "batch_standardised": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "advantages are whitened "
+                           "over the batch's tokens, not divided by the spread of its rewards"),
+    "greedy_baseline": ({"algorithm.adv_estimator": "remax", "trainer.use_v1": False}, "only verl's older trainer "
+                        "samples the greedy completion"),
+    "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
+    "moving_average": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the baseline is the mean of this "
+                       "batch's tokens, and advantages are divided by their spread"),
+    "beta_normalised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, "divided "
+                        "by the group's standard deviation: no equivalent of BNPO's Beta density"),
+    "parts_standardised": ({"algorithm.adv_estimator": "gdpo"}, "return a dict of score and the named rewards from "
+                           "compute_score(), and add +algorithm.gdpo_reward_keys=[correct,format] and "
+                           "+algorithm.gdpo_reward_weights=[…] to the settings: without them verl stops"),
+    "one": ({"algorithm.adv_estimator": "grpo"}, "verl has no advantage of 1: to imitate the best completions, use its "
+            "SFT trainer"),
+    "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
+                   "also divided by their spread"),
+}, "see algorithm.adv_estimator")
+_AGGREGATION = choice({
+    "sequence_mean_token_mean": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-mean"}, ""),
+    "token_mean": ({f"{_ACTOR}.loss_agg_mode": "token-mean"}, ""),
+    "constant_length": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, ""),
+    "sequence_mean_token_sum": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum"}, ""),
+}, "see loss_agg_mode")
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {
         "loss": {f"{_ACTOR}.kl_loss_coef": value}, "reward": {"algorithm.kl_ctrl.kl_coef": value},
@@ -59,13 +109,7 @@ _ONLINE: Rules = {
     "temperature": to(f"{_ROLLOUT}.temperature"), "top_p": to(f"{_ROLLOUT}.top_p"),
     "top_k": given(lambda plan, value: {f"{_ROLLOUT}.top_k": value or -1}),
     "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
-    # verl has no switch for it: a bound that no ratio reaches turns its dual clip off.
-    "dual_clip": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_c": (
-        value or plan["clip_delta"] or 1e6) if plan["surrogate"] == "bounded_clip" else 1e6}),
-    "clip_delta": only_with("surrogate", "bounded_clip", switch(given(
-        lambda plan, value: {} if plan["dual_clip"] else {f"{_ACTOR}.clip_ratio_c": value}, lambda plan, value:
-        "clip_ratio_c stands for the other bound" if plan["dual_clip"] else
-        "the same wherever it is above 1 + clip_ratio_high"), 0.0)),
+    **bounds(f"{_ACTOR}.clip_ratio_c", "dual_clip", "clip_ratio_high"),
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
@@ -78,30 +122,7 @@ _ONLINE: Rules = {
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"algorithm.kl_ctrl.horizon": value} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("verl whitens no rewards of tokens"), False),
-    "normalisation": choice({
-        "none": ({}, ""),
-        "sequences": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "whitened over the batch's tokens, "
-                      "so long completions weigh more"),
-        "tokens": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, ""),
-    }, "see algorithm.adv_estimator"),
-    "advantage": choice({
-        "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
-        "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
-        "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
-        "batch_standardised": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "advantages are whitened "
-                               "over the batch's tokens, not divided by the spread of its rewards"),
-        "greedy_baseline": ({"algorithm.adv_estimator": "remax"}, ""),
-        "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
-        "moving_average": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the baseline is the mean of this "
-                           "batch's tokens, and advantages are divided by their spread"),
-        "beta_normalised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, "divided "
-                            "by the group's standard deviation: no equivalent of BNPO's Beta density"),
-        "parts_standardised": ({"algorithm.adv_estimator": "gdpo"}, "return the named rewards one by one in "
-                               "compute_score() and name them to verl, with their weights"),
-        "one": ({}, "verl has no advantage of 1: to imitate the best completions, use its SFT trainer"),
-        "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
-                       "also divided by their spread"),
-    }, "see algorithm.adv_estimator"),
+    "normalisation": _normalised, "advantage": _advantage,
     "ratio": choice({
         "token": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, ""),
         "sequence_mean": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
@@ -112,7 +133,8 @@ _ONLINE: Rules = {
     }, "see policy_loss.loss_mode"),
     "surrogate": choice({
         "bounded_clip": ({}, ""),
-        "clip": ({}, ""), "score_function": ({}, ""),  # they follow from the ratio's loss mode
+        "clip": ({}, ""),  # it follows from the ratio's loss mode
+        "score_function": ({f"{_ACTOR}.policy_loss.loss_mode": "gpg"}, ""),
         "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
         "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
         "geometric_clip": ({f"{_ACTOR}.policy_loss.loss_mode": "geo_mean"}, ""),
@@ -132,22 +154,16 @@ _ONLINE: Rules = {
         "the DAPO reward manager has it, as overlong_buffer_cfg"))),
     "selection": choice({
         "everything": ({}, ""),
-        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "score"}, ""),
+        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "reward"}, ""),
         "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
         "not_truncated": ({}, "verl trains on truncated completions too"),
     }, "see algorithm.filter_groups"),
-    "resample_rounds": only_with("selection", "informative", given(
-        lambda plan, value: {"algorithm.filter_groups.max_num_gen_batches": value + 1})),
+    "resample_rounds": only_with("selection", "informative", missing("verl samples until its batch is full")),
     **REWARD_RULES,
     "kl_estimator": _kl_estimator,
     "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
                                                "algorithm.use_kl_in_reward": value == "reward"}),
-    "aggregation": choice({
-        "sequence_mean_token_mean": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-mean"}, ""),
-        "token_mean": ({f"{_ACTOR}.loss_agg_mode": "token-mean"}, ""),
-        "constant_length": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, ""),
-        "sequence_mean_token_sum": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum"}, ""),
-    }, "see loss_agg_mode"),
+    "aggregation": _aggregation,
     "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
@@ -174,7 +190,8 @@ def mapped(plan: Plan) -> list[Line]:
 
 def settings(plan: Plan) -> dict[str, Any]:
     """Hydra keys and their values: the run's knobs, then what the lab does without a knob."""
-    found: dict[str, Any] = {}
+    # verl has no switch for its dual clip: a bound that no ratio reaches turns it off.
+    found: dict[str, Any] = {f"{_ACTOR}.clip_ratio_c": 1e6} if plan.loop == "online" else {}
     for line in mapped(plan):
         found |= line.settings
     common = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": "$GPUS", "trainer.logger": "[console]",
@@ -190,7 +207,7 @@ def settings(plan: Plan) -> dict[str, Any]:
         "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
         "reward.custom_reward_function.path": "task.py", f"{_ACTOR}.optim.weight_decay": 0.0,
-        f"{_ACTOR}.clip_ratio_c": 1e6, f"{_ACTOR}.use_dynamic_bsz": True, f"{_ROLLOUT}.name": "vllm",
+        f"{_ACTOR}.use_dynamic_bsz": True, f"{_ROLLOUT}.name": "vllm",
         f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
         "trainer.val_before_train": False, "trainer.test_freq": -1}
 
@@ -215,7 +232,7 @@ def script(plan: Plan) -> str:
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
     top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
-    names = {key: line.knob for line in found for key in line.settings} | _SAID
+    names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
     return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
         plan, _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed))), "python task.py\n", shell.array(rows),

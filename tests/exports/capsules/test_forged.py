@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from labcore.doctor import doctor
 from labcore.errors import LabError
 from labcore.exports.capsules import reading, unzipping
 from tests.exports.capsules.tools import content, refused, rewritten, sealed
@@ -204,7 +205,7 @@ def test_metrics_that_make_no_sense(packed, table, words):
 
 
 @pytest.mark.parametrize("line", ['1,0.0,knob,,"{}"', "1,0.0,knob,,[]", "x,0.0,a,,{}", "1,0.0,<b>,,{}", "1,0,a,,{",
-                                  "-1,0.0,a,,{}", "1,1e300,a,,{}", "1,-1,a,,{}",
+                                  "-1,0.0,a,,{}", "1,1e300,a,,{}", '1,0.0,failed,,"{""text"": 5}"', "1,-1,a,,{}",
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": NaN}"',
                                   '1,0.0,knob,,"{""knob"": ""beta"", ""update"": 0, ""between"": 0, ""to"": 1%s}"'
                                   % ("0" * 400),
@@ -213,6 +214,31 @@ def test_metrics_that_make_no_sense(packed, table, words):
 def test_events_that_make_no_sense(packed, line):
     table = f"step,time,kind,text,payload\n{line}\n"
     assert "is not a sound capsule" in refused(sealed(packed, {"events.csv": table.encode()}))
+
+
+VERDICT = {"rule": "kl_runaway", "holds": True, "verdict": "Far", "evidence": "KL 2", "fix": "A lower rate.",
+           "knob": "beta", "value": 0.1, "severity": "problem", "text": "Far: KL 2"}
+
+
+def with_verdict(packed: Path, **changed: object) -> Path:
+    """The capsule with one event of the doctor; what is changed to `...` is left out."""
+    payload = json.dumps({key: value for key, value in (VERDICT | changed).items() if value is not ...})
+    quoted = payload.replace('"', '""')
+    return sealed(packed, {"events.csv": f'step,time,kind,text,payload\n1,0.0,doctor,,"{quoted}"\n'.encode()})
+
+
+@pytest.mark.parametrize("changed", [
+    {"rule": ...}, {"rule": ["x"]}, {"holds": 1}, {"holds": ...}, {"severity": "fatal"}, {"severity": ["x"]},
+    {"verdict": None}, {"evidence": 3}, {"fix": ...}, {"knob": {}}, {"value": [1]}, {"value": ...}, {"value": 10**400}])
+def test_verdicts_that_make_no_sense(packed, changed):
+    assert "line 1 of its events.csv is no event" in refused(with_verdict(packed, **changed))
+
+
+@pytest.mark.parametrize("changed", [{}, {"value": None}, {"value": "loss"}, {
+    **dict.fromkeys(VERDICT, ...), "rule": "kl_runaway", "holds": False, "text": "passed: kl runaway"}])
+def test_verdicts_that_the_doctor_reads(packed, changed):
+    with reading.unpacked(with_verdict(packed, **changed)) as found:
+        assert len(doctor.said(found.events)) == 1
 
 
 def test_a_long_cell_is_read_whatever_was_imported_before(packed):

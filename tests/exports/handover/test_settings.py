@@ -1,0 +1,157 @@
+"""What a setting says is what the run did: the tools' own limits, each found in the source of the version named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover.plan import Line, Plan
+from labcore.exports.handover.tools import TOOLS
+from tests.exports.handover.conftest import fitting, plan
+
+MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf}
+ESTIMATOR = {"verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator"}
+BOUND = {"trl": "delta", "verl": "actor_rollout_ref.actor.clip_ratio_c", "openrlhf": "--actor.dual_clip"}
+LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
+AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
+
+
+def mixed(**knobs) -> Plan:
+    """GRPO with other knobs, also those that its spec would refuse."""
+    base = plan("grpo")
+    return Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, **knobs}))
+
+
+def lines(tool: str, each: Plan) -> dict[str, Line]:
+    return {line.knob: line for line in MODULES[tool].mapped(each)}
+
+
+@pytest.mark.parametrize("tool", list(TOOLS))
+@pytest.mark.parametrize("algorithm, task", fitting())
+def test_no_setting_of_a_knob_is_overwritten(tool, algorithm, task, files):
+    each = plan(algorithm, task, files)
+    for changed in (each, *_switched(each)):
+        if tool == "verl" and changed.loop in ("preference", "reward_model"):  # it trains nothing from pairs
+            continue
+        wanted: dict = {}
+        for line in MODULES[tool].mapped(changed):
+            wanted |= line.settings
+        assert MODULES[tool].settings(changed).items() >= wanted.items()
+
+
+def _switched(each: Plan) -> list[Plan]:
+    knobs = {**each.spec.knobs, "surrogate": "bounded_clip", "clip_delta": 2.0}
+    return [Plan(each.run, replace(each.spec, knobs=knobs))] if "clip_delta" in each.spec.knobs else []
+
+
+@pytest.mark.parametrize("tool", list(TOOLS))
+@pytest.mark.parametrize("dual_clip, clip_delta, bound", [
+    (3.0, 0.0, 3.0), (3.0, 2.0, 2.0), (3.0, 4.0, 3.0), (0.0, 2.0, 2.0), (0.0, 0.0, None)])
+def test_every_tool_bounds_bad_tokens_alike(tool, dual_clip, clip_delta, bound):
+    each = mixed(surrogate="bounded_clip", dual_clip=dual_clip, clip_delta=clip_delta)
+    found = MODULES[tool].settings(each).get(BOUND[tool])
+    assert found == (1e6 if bound is None and tool == "verl" else bound)
+    notes = [line.note for key, line in lines(tool, each).items() if key in ("dual_clip", "clip_delta")]
+    assert any("the smaller of the two" in note for note in notes) == bool(dual_clip and clip_delta)
+    assert MODULES[tool].settings(plan("grpo")).get(BOUND[tool]) == (1e6 if tool == "verl" else None)
+
+
+def test_verl_names_the_knob_that_bounds_bad_tokens():
+    [row] = [line for line in verl.script(mixed(surrogate="bounded_clip")).splitlines() if "clip_ratio_c=" in line]
+    assert row.split() == ["actor_rollout_ref.actor.clip_ratio_c=3.0", "#", "dual_clip"]
+    [row] = [line for line in verl.script(plan("grpo")).splitlines() if "clip_ratio_c=" in line]
+    assert row.endswith("# no second clip of bad tokens")
+
+
+# What verl's V1 trainer, its default, has: the filter of groups reads the reward tensor, the greedy baseline is gone.
+def test_what_verls_trainer_can_do():
+    dapo = verl.settings(plan("grpo", knobs={"selection": "informative", "resample_rounds": 3}))
+    assert dapo["algorithm.filter_groups.metric"] == "reward"
+    assert not [key for key in dapo if "max_num_gen_batches" in key]
+    for algorithm in (row.key for row in ALGORITHMS.values() if row.loop == "online"):
+        found = verl.settings(plan(algorithm))
+        assert (found[ESTIMATOR["verl"]] == "remax") == (found.get("trainer.use_v1") is False), algorithm
+    assert "+algorithm.gdpo_reward_keys=[correct,format]" in verl.script(plan("gdpo"))
+
+
+def test_openrlhf_is_never_asked_to_compare_groups_of_one():
+    for algorithm in (row.key for row in ALGORITHMS.values() if row.loop == "online"):
+        for normalisation in ("none", "tokens"):
+            each = plan(algorithm)
+            if "normalisation" in each.spec.knobs:
+                each = Plan(each.run, replace(each.spec, knobs={**each.spec.knobs, "normalisation": normalisation}))
+            found = openrlhf.settings(each)
+            assert found["--rollout.n_samples_per_prompt"] > 1 or found.get(ESTIMATOR["openrlhf"]) not in (
+                "rloo", "reinforce_baseline", "group_norm", "dr_grpo"), algorithm
+    remax = lines("openrlhf", plan("remax"))["advantage"]
+    assert remax.note == "the mean of the batch is the baseline"
+    assert remax.settings == {ESTIMATOR["openrlhf"]: "flash_reinforce"}
+
+
+@pytest.mark.parametrize("tool, of_batch, of_group", [
+    ("verl", "reinforce_plus_plus", "reinforce_plus_plus_baseline"), ("openrlhf", "reinforce", "reinforce_baseline")])
+@pytest.mark.parametrize("advantage, batch, exact", [
+    ("batch_mean", True, True), ("moving_average", True, True), ("greedy_baseline", True, False),
+    ("group_mean", False, True), ("leave_one_out", False, True), ("batch_standardised", False, True),
+    ("group_standardised", False, False), ("beta_normalised", False, False)])
+def test_whitening_keeps_the_advantage_or_says_that_it_does_not(tool, of_batch, of_group, advantage, batch, exact):
+    each = mixed(advantage=advantage, normalisation="sequences")
+    found, line = MODULES[tool].settings(each), lines(tool, each)["advantage"]
+    assert found[ESTIMATOR[tool]] == (of_batch if batch else of_group)
+    assert line.built_in == exact and ("subtracts the" in line.note) != exact
+    assert "algorithm.norm_adv_by_std_in_grpo" not in found
+    assert "whitened over tokens" in lines(tool, each)["normalisation"].note
+
+
+@pytest.mark.parametrize("ratio", ["sequence_mean", "sequence_mean_token"])
+def test_openrlhf_aggregates_gspo_in_one_way(ratio):
+    other = lines("openrlhf", mixed(ratio=ratio, aggregation="sequence_mean_token_sum"))["aggregation"]
+    assert not other.settings and "policy_loss_type gspo" in other.note
+    assert lines("openrlhf", mixed(ratio=ratio))["aggregation"].built_in
+    assert lines("openrlhf", mixed(aggregation="token_mean"))["aggregation"].settings
+
+
+@pytest.mark.parametrize("surrogate, mode", [("soft_gate", "sapo"), ("geometric_clip", "geo_mean")])
+def test_verl_says_which_losses_aggregate_in_one_way(surrogate, mode):
+    other = lines("verl", mixed(surrogate=surrogate, aggregation="token_mean"))["aggregation"]
+    assert other.settings == {AGGREGATION: "token-mean"} and f"loss_mode {mode} always" in other.note
+    assert not lines("verl", mixed(surrogate=surrogate))["aggregation"].note
+    assert not lines("verl", mixed(aggregation="token_mean"))["aggregation"].note
+
+
+@pytest.mark.parametrize("ratio", ["none", "token", "sequence_sum"])
+def test_verl_clips_no_score_function(ratio):
+    assert verl.settings(mixed(ratio=ratio, surrogate="score_function"))[LOSS_MODE] == "gpg"
+
+
+@pytest.mark.parametrize("knobs, exact", [
+    ({"advantage": "reward_to_go_whitened"}, True), ({"advantage": "group_mean"}, False), ({}, False),
+    ({"advantage": "batch_mean", "normalisation": "tokens"}, True)])
+def test_openrlhf_clips_rewards_after_the_baseline(knobs, exact):
+    line = lines("openrlhf", mixed(shaping="clipped", reward_clip=0.5, **knobs))["reward_clip"]
+    assert line.settings == {"--reward.clip_range": (-0.5, 0.5)} and ("not before" in line.note) != exact
+
+
+@pytest.mark.parametrize("loss, second, takes", [
+    ("dpo", "none", True), ("ipo", "none", True), ("dpo", "sft", True), ("apo_zero", "none", False),
+    ("dpo", "nca_pair", False), ("bco", "none", False)])
+def test_trl_takes_other_divergences_with_some_losses_only(loss, second, takes):
+    each = plan(loss, knobs={"divergence": "alpha", "divergence_alpha": 0.3, "second_loss": second})
+    found = trl.settings(each)
+    assert ("f_divergence_type" in found) == ("f_alpha_divergence_coef" in found) == takes
+    notes = [lines("trl", each)[key].note for key in ("divergence", "divergence_alpha")]
+    assert all("for other losses only" in note for note in notes) != takes
+    reverse = trl.settings(plan(loss, knobs={"second_loss": second}))
+    assert reverse["f_divergence_type"] == "reverse_kl"
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_mean"])
+def test_trls_entropy_bonus_is_for_the_tokens_that_are_left(aggregation):
+    def note(**knobs) -> str:
+        return lines("trl", mixed(aggregation=aggregation, **knobs))["entropy_coef"].note
+
+    assert "top_entropy_quantile only" in note(entropy_coef=0.01, top_entropy_share=0.2)
+    assert "top_entropy_quantile" not in note(entropy_coef=0.01) + note(top_entropy_share=0.2, entropy_coef=0.0)
