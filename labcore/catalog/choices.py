@@ -134,26 +134,27 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
 ))
 
 _compared = partial(Choice, level="sequence", reference=True)  # with the reference
+_difference = partial(_compared, differences=True)
 _free = partial(Choice, level="sequence")
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
                           "ref_logprob_chosen", "ref_logprob_rejected", "length_chosen", "length_rejected",
                           "mismatched_kl"), (
-    _compared("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
+    _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
               needs=("beta",)),
-    _compared("cdpo", "cDPO: the logistic loss with smoothed labels",
+    _difference("cdpo", "cDPO: the logistic loss with smoothed labels",
               r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
               needs=("beta", "label_smoothing")),
-    _compared("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
+    _difference("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
               r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
               needs=("beta", "label_smoothing")),
-    _compared("ipo", "IPO, summed: squared distance of the difference from its target",
+    _difference("ipo", "IPO, summed: squared distance of the difference from its target",
               r"\big(\Delta - \tfrac1{2\beta}\big)^2", needs=("beta",)),
-    _compared("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
+    _difference("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
               r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",)),
-    _compared("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
-    _compared("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
+    _difference("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
+    _difference("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon} + q_l\log\tfrac{q_l}"
               r"\varepsilon", needs=("beta", "exo_epsilon")),
     _compared("nca_pair", "NCA: noise contrastive, each side by itself",
               r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",)),
@@ -170,9 +171,9 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _compared("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
               r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
               pairwise=False),
-    _compared("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
+    _difference("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
               r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau")),
-    _compared("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
+    _difference("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
               r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",)),
     _compared("kto", "KTO: each completion against the KL of the batch",
               r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
