@@ -39,12 +39,13 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
     Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", needs=("reward_clip",)),
 ))
 
-SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "truncated"), (
+SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "task_rewards", "truncated"), (
     Choice("everything", "every completion", r"1"),
-    Choice("informative", "groups whose rewards differ; others are sampled again", r"\max_g R > \min_g R", group=True,
+    Choice("informative", "groups whose rewards before shaping differ; others are sampled again",
+           r"\max_g R > \min_g R", group=True,
            refills=True, needs=("resample_rounds",)),
     Choice("best_of_group", "the best completion of each prompt", r"\arg\max_g R", group=True),
-    Choice("not_truncated", "completions that ended by themselves (overlong filtering)", r"|y| < L_{max}"),
+    Choice("not_truncated", "completions that ended by themselves", r"y_{|y|} = \text{end}"),
 ))
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",

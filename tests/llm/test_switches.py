@@ -82,6 +82,11 @@ def test_truncated_importance_weighs_by_trainer_over_sampler():
     metrics = trained(importance_cap=2.0)[1][0].metrics
     assert metrics["token_weight"] == pytest.approx(1, abs=1e-4)
     assert metrics["ratio/max"] == pytest.approx(1, abs=1e-4)
+    assert 0 <= metrics["sampling/logp_difference"] < 1e-4
+    batch = collect(session("grpo", importance_cap=2.0))
+    apart = replace(batch.rollout, sampler_logprobs=batch.rollout.old_logprobs - 0.25)
+    assert replace(batch, rollout=apart).metrics["sampling/logp_difference"] == pytest.approx(0.25)
+    assert "sampling/logp_difference" not in collect(session("grpo")).metrics
     started = session("grpo", importance_cap=2.0, beta=0.0)
     rollout = credit(started.knobs, collect(started).rollout)
     plain = gradient_of(started, rollout)

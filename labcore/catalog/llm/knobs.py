@@ -96,9 +96,11 @@ ONLINE = (
          "large rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
          advanced=True),
     Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
-         "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended "
-         "by themselves (overlong filtering).",
+         "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
+         "that ended by themselves.",
          choices=choices.SELECTION.names, advanced=True),
+    Knob("overlong_filter", "Overlong filtering", False, "On: completions cut at the length limit are left out of the "
+         "loss, but stay in their group's baseline. Off: they count.", "next batch", advanced=True),
     Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
          "groups that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.",
          "next batch", 0, 64, (0, 4), unit="rounds", advanced=True),

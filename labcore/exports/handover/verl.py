@@ -134,6 +134,7 @@ _ONLINE: Rules = {
         "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
         "not_truncated": ({}, "verl trains on truncated completions too"),
     }, "see algorithm.filter_groups"),
+    "overlong_filter": switch(missing("verl trains on truncated completions too"), False),
     "resample_rounds": only_with("selection", "informative", given(
         lambda plan, value: {"algorithm.filter_groups.max_num_gen_batches": value + 1})),
     **REWARD_RULES,
