@@ -288,6 +288,9 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
             raise LabError(f"The preference loss {name!r} looks at each side by itself, and only in their difference "
                            "does the constant of another divergence cancel: set divergence to reverse_kl.")
+        if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
+            raise LabError(f"The preference loss {name!r} compares with completions of other prompts: set "
+                           "pairs_per_step to 2 or more.")
         if knobs["pair_weighting"] and not loss.pairwise:
             raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
                            "switch pair_weighting off, or choose another preference loss.")

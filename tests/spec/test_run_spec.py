@@ -151,6 +151,12 @@ def test_another_divergence_only_where_its_constant_cancels(loss):
         refused(words, dpo, second_loss=loss, divergence="forward_kl")
 
 
+def test_kto_needs_another_prompt_to_compare_with():
+    spec = make(algorithm_key="kto", task_key="sort", knobs={"pairs_per_step": 2})
+    refused(["'kto'", "set pairs_per_step to 2 or more"], with_knob, spec, "pairs_per_step", 1)
+    assert make(algorithm_key="dpo", task_key="sort", knobs={"pairs_per_step": 1}).knobs["pairs_per_step"] == 1
+
+
 def test_lengths_the_wrong_way_round(prompts):
     refused(["length_low 9 is above length_high 3", "swap"], make, algorithm_key="grpo", task_key="prompts",
             data=prompts, knobs={"length_low": 9, "length_high": 3})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
+from math import expm1, isnan
 from typing import Any
 
 import torch
@@ -96,7 +96,9 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     own = choices.SURROGATE[session.knobs["surrogate"]]
     part = rollout.select(_learnt_prompts(rollout)[:max(1, len(rollout.prompts) // LINE_SHARE)])
     bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
-    beta, mask = session.knobs["beta"], part.counted
+    if own.key == "geometric_clip":  # its ε bound the logarithm of the ratio
+        bounds = -expm1(-bounds[0]), expm1(bounds[1])
+    beta, mask = session.in_force["beta"], part.counted
     after = parameters(session.policy)
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
     curves |= {own.key: []} if own.needs_ratio else {}
@@ -132,7 +134,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout) -> dict[str, A
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
     `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it.
     """
-    knobs, count = session.knobs, min(GROUPS, len(rollout.prompts))
+    knobs, count = session.in_force, min(GROUPS, len(rollout.prompts))
     part = rollout.select(torch.arange(count, device=session.device))
     logprobs, entropy = _logprobs_and_entropy(session, part)
     tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
