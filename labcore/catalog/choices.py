@@ -77,9 +77,10 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
 NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
                        ("advantages", "scored", "completion_mask"), (
     Choice("none", "none", r"\hat A", "sequence"),
-    Choice("sequences", "mean 0 and spread 1 over the batch's completions",
+    Choice("sequences", "mean 0 and standard deviation 1 over the batch's completions",
            r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", "sequence"),
-    Choice("tokens", "mean 0 and spread 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)", "sequence"),
+    Choice("tokens", "mean 0 and standard deviation 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)",
+           "sequence"),
 ))
 
 RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
@@ -97,7 +98,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
            r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
-    Choice("bounded_clip", "clipped, and bounded for bad tokens too: dual clip c, two-sided clip δ",
+    Choice("bounded_clip", "clipped, and bounded where the advantage is negative: dual clip c, two-sided clip δ",
            r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
            r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
            needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
@@ -147,7 +148,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _difference("cdpo", "cDPO: the logistic loss with smoothed labels",
               r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
               needs=("beta", "label_smoothing")),
-    _difference("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
+    _difference("robust", "robust DPO: the logistic loss, unbiased under flipped labels",
               r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
               needs=("beta", "label_smoothing")),
     _difference("ipo", "IPO, summed: squared distance of the difference from its target",
@@ -167,13 +168,15 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
               needs=("beta",)),
     _compared("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)",
               needs=("beta",)),
-    _compared("aot", "AOT: sorted margins against the reference's", r"-\log\sigma\big(\beta(\Delta^\pi_{(i)}-"
-              r"\Delta^{ref}_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
+    _compared("aot", "AOT: sorted margins against the reference's", r"-(1-\varepsilon)\log\sigma(\beta\delta_i)-"
+              r"\varepsilon\log\sigma(-\beta\delta_i),\ \delta_i=\Delta^\pi_{(i)}-\Delta^{ref}_{(i)}",
+              needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
     _compared("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
-              r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
-              pairwise=False),
+              r"-(1-\varepsilon)\log\sigma(\beta\delta_i)-\varepsilon\log\sigma(-\beta\delta_i),\ "
+              r"\delta_i=c_{(i)}-r_{(i)}", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
     _difference("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
-              r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau")),
+              r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta},\ w=\sigma(\beta\Delta/\tau_w)",
+              needs=("beta", "discopop_tau")),
     _difference("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
               r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",)),
     _compared("kto", "KTO: each completion against the KL of the batch",
@@ -184,9 +187,9 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
           r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
           needs=("beta", "target_margin")),
     _free("orpo", "ORPO: SFT and an odds ratio, no reference",
-          r"-\tfrac{\ell_w}{T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
+          r"-\tfrac{\ell_w}{\bar T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
           whole_batch=True),
-    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{T_w}", whole_batch=True),
+    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (
