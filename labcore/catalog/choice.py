@@ -21,9 +21,10 @@ class Choice:
     `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
-    a reference; `whole_batch`, that its numbers depend on all of the batch; `pairwise`, that each is one pair's;
-    `unpaired`, that it learns from single completions too; `mismatched`, that it asks for their KL with other prompts;
-    `scorer`, that a reward source asks for a trained reward model; `ensemble`, that it asks for several.
+    a reference; `whole_batch`, that its numbers depend on all of the batch; `differences`, that it looks at the
+    log-ratios of a pair in their difference alone; `pairwise`, that each is one pair's; `unpaired`, that it learns from
+    single completions too; `mismatched`, that it asks for their KL with other prompts; `scorer`, that a reward source
+    asks for a trained reward model; `ensemble`, that it asks for several.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Choice:
     from_file: bool = False
     reference: bool = False
     whole_batch: bool = False
+    differences: bool = False
     pairwise: bool = True
     unpaired: bool = False
     mismatched: bool = False

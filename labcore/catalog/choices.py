@@ -45,12 +45,13 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
     Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", needs=("reward_clip",)),
 ))
 
-SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "truncated"), (
+SELECTION = Family("selection", "selection", "labcore.maths.selection", ("rewards", "task_rewards", "truncated"), (
     Choice("everything", "every completion", r"1"),
-    Choice("informative", "groups whose rewards differ; others are sampled again", r"\max_g R > \min_g R", group=True,
+    Choice("informative", "groups whose rewards before shaping differ; others are sampled again",
+           r"\max_g R > \min_g R", group=True,
            refills=True, needs=("resample_rounds",)),
     Choice("best_of_group", "the best completion of each prompt", r"\arg\max_g R", group=True),
-    Choice("not_truncated", "completions that ended by themselves (overlong filtering)", r"|y| < L_{max}"),
+    Choice("not_truncated", "completions that ended by themselves", r"y_{|y|} = \text{end}"),
 ))
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
@@ -82,9 +83,10 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
 NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
                        ("advantages", "scored", "completion_mask"), (
     Choice("none", "none", r"\hat A", "sequence"),
-    Choice("sequences", "mean 0 and spread 1 over the batch's completions",
+    Choice("sequences", "mean 0 and standard deviation 1 over the batch's completions",
            r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", "sequence"),
-    Choice("tokens", "mean 0 and spread 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)", "sequence"),
+    Choice("tokens", "mean 0 and standard deviation 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)",
+           "sequence"),
 ))
 
 RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
@@ -102,7 +104,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Choice("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta"),
     Choice("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
            r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", needs=("clip_low", "clip_high")),
-    Choice("bounded_clip", "clipped, and bounded for bad tokens too: dual clip c, two-sided clip δ",
+    Choice("bounded_clip", "clipped, and bounded where the advantage is negative: dual clip c, two-sided clip δ",
            r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
            r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
            needs=("clip_low", "clip_high", "clip_delta", "dual_clip")),
@@ -140,26 +142,27 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
 ))
 
 _compared = partial(Choice, level="sequence", reference=True)  # with the reference
+_difference = partial(_compared, differences=True)
 _free = partial(Choice, level="sequence")
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
                           "ref_logprob_chosen", "ref_logprob_rejected", "length_chosen", "length_rejected",
                           "mismatched_kl"), (
-    _compared("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
+    _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
               needs=("beta",)),
-    _compared("cdpo", "cDPO: the logistic loss with smoothed labels",
+    _difference("cdpo", "cDPO: the logistic loss with smoothed labels",
               r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)",
               needs=("beta", "label_smoothing")),
-    _compared("robust", "robust DPO: the logistic loss less what exchanged labels add to it",
+    _difference("robust", "robust DPO: the logistic loss, unbiased under flipped labels",
               r"\tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta) + \varepsilon\log\sigma(-\beta\Delta)}{1-2\varepsilon}",
               needs=("beta", "label_smoothing")),
-    _compared("ipo", "IPO, summed: squared distance of the difference from its target",
+    _difference("ipo", "IPO, summed: squared distance of the difference from its target",
               r"\big(\Delta - \tfrac1{2\beta}\big)^2", needs=("beta",)),
-    _compared("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
+    _difference("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
               r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", needs=("beta",)),
-    _compared("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
-    _compared("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon_l} + q_l\log"
+    _difference("hinge", "SLiC: hinge loss of the difference", r"\max(0, 1-\beta\Delta)", needs=("beta",)),
+    _difference("exo_pair", "EXO: reverse KL to the labels", r"q_w\log\tfrac{q_w}{1-\varepsilon_l} + q_l\log"
               r"\tfrac{q_l}{\varepsilon_l}", needs=("beta", "exo_epsilon")),
     _compared("nca_pair", "NCA: noise contrastive, each side by itself",
               r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", needs=("beta",)),
@@ -171,14 +174,16 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
               needs=("beta",)),
     _compared("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)",
               needs=("beta",)),
-    _compared("aot", "AOT: sorted margins against the reference's", r"-\log\sigma\big(\beta(\Delta^\pi_{(i)}-"
-              r"\Delta^{ref}_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
+    _compared("aot", "AOT: sorted margins against the reference's", r"-(1-\varepsilon)\log\sigma(\beta\delta_i)-"
+              r"\varepsilon\log\sigma(-\beta\delta_i),\ \delta_i=\Delta^\pi_{(i)}-\Delta^{ref}_{(i)}",
+              needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
     _compared("aot_unpaired", "AOT, unpaired: sorted chosen against sorted rejected",
-              r"-\log\sigma\big(\beta(c_{(i)}-r_{(i)})\big)", needs=("beta", "label_smoothing"), whole_batch=True,
-              pairwise=False),
-    _compared("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
-              r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta}", needs=("beta", "discopop_tau")),
-    _compared("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
+              r"-(1-\varepsilon)\log\sigma(\beta\delta_i)-\varepsilon\log\sigma(-\beta\delta_i),\ "
+              r"\delta_i=c_{(i)}-r_{(i)}", needs=("beta", "label_smoothing"), whole_batch=True, pairwise=False),
+    _difference("discopop", "DiscoPOP: logistic and exponential, mixed by the margin",
+              r"(1-w)(-\log\sigma(\beta\Delta)) + w\,e^{-\beta\Delta},\ w=\sigma(\beta\Delta/\tau_w)",
+              needs=("beta", "discopop_tau")),
+    _difference("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
               r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", needs=("beta",)),
     _compared("kto", "KTO: each completion against the KL of the batch",
               r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
@@ -188,9 +193,9 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
           r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
           needs=("beta", "target_margin")),
     _free("orpo", "ORPO: SFT and an odds ratio, no reference",
-          r"-\tfrac{\ell_w}{T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
+          r"-\tfrac{\ell_w}{\bar T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
           whole_batch=True),
-    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{T_w}", whole_batch=True),
+    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (

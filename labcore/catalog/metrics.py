@@ -118,10 +118,10 @@ _ALL = (
            short="low"),
     Metric("clip_frac/high", "Clipped high", "share", "Ratio above 1 + ε_high with a positive advantage.",
            scale="rate", short="high"),
-    Metric("clip_frac/bound", "Clipped, bad tokens", "share", "Ratio above δ or c with a negative advantage: the share "
-           "that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
+    Metric("clip_frac/bound", "Clipped, negative advantage", "share", "Ratio above δ or c with a negative advantage: "
+           "the share that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
     Metric("token_weight", "Weight of a token", "share", "Mean weight of a token's policy term: below 1 where tokens "
-           "are left out, by entropy or as off-policy, or weighed by a truncated importance.", digits=3),
+           "are left out, by entropy or as off-policy, or weighted by truncated importance sampling.", digits=3),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
            "learnt from.", healthy="Well above 0: at 0 nothing is learnt.", scale="rate"),
     Metric("selection/rounds", "Sampling rounds", "rounds", "How often a batch was sampled until its "
@@ -306,7 +306,7 @@ _PANELS = (
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),
     Panel("entropy", "Entropy", ("entropy",), "entropy"),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
-    Panel("bound", "Clipped, bad tokens", ("clip_frac/bound",), "clip", small=True),
+    Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
     Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
     Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),

@@ -107,13 +107,14 @@ def collect(session: LlmSession) -> Batch:
     while refills and len(rounds) <= knobs["resample_rounds"] and sum(int(r.kept_groups.sum()) for r in rounds) < count:
         rounds.append(sample_round(session, len(rounds)))
     batch = rounds[0] if len(rounds) == 1 else _filled(rounds, count)
-    return Batch(batch, rollout_of(session, batch), rounds, knobs["selection"] != "everything")
+    selective = knobs["selection"] != "everything" or knobs["overlong_filter"]
+    return Batch(batch, rollout_of(session, batch), rounds, selective)
 
 
 def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     """What was sampled, with the reference's log-probs and the critic's values: ready for `credit`."""
     prompts, completions = sampled.prompts, sampled.completions
-    corrected = bool(session.knobs.get("importance_cap"))
+    corrected = bool(session.knobs["importance_cap"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.logprobs
     parts = sampled.rewards.weights
     return Rollout(
@@ -158,12 +159,19 @@ def answered(session: LlmSession, problems: list[Problem]) -> Sampled:
 def _shape_and_select(session: LlmSession, rewards: Rewards, completions: Completions,
                       group_size: int) -> tuple[Tensor, Tensor]:
     """The rewards after shaping (B,), and which completions are kept (B,)."""
-    knobs = session.knobs
-    shaped = call(member(choices.SHAPING, knobs["shaping"]), knobs, {
+    knobs, shaped, truncated = session.knobs, _shaped(session, rewards, completions), completions.truncated
+    kept: Tensor = call(member(choices.SELECTION, knobs["selection"]), knobs, {
+        "rewards": shaped.view(-1, group_size), "task_rewards": rewards.total.to(shaped).view(-1, group_size),
+        "truncated": truncated.view(-1, group_size)})
+    counts = ~truncated & ~shaped.isnan() if knobs["overlong_filter"] else ~shaped.isnan()
+    return shaped, kept.flatten() & counts
+
+
+def _shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> Tensor:
+    """The rewards after shaping. (B,)"""
+    shaped: Tensor = call(member(choices.SHAPING, session.knobs["shaping"]), session.knobs, {
         "rewards": rewards.total.float().to(session.device), "lengths": completions.lengths})
-    kept = call(member(choices.SELECTION, knobs["selection"]), knobs, {
-        "rewards": shaped.view(-1, group_size), "truncated": completions.truncated.view(-1, group_size)})
-    return shaped, kept.flatten() & ~shaped.isnan()
+    return shaped
 
 
 def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
@@ -178,13 +186,16 @@ def _mask(kept: Tensor) -> Tensor | None:
 
 def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
                     group_size: int) -> Tensor | None:
-    """The reward of each prompt's greedy completion, once for each row of its group; None where nothing asks for it."""
+    """What each prompt's greedy completion earns, shaped and with the rewards of its tokens as the others are, once
+    for each row of its group; None where nothing asks for it."""
     if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return None
     greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
     session.tokens += int(greedy.completions.mask.sum())
-    rewards = reward(session, problems, greedy).total.float().to(session.device)
-    return rewards.repeat_interleave(group_size)
+    rewards = reward(session, problems, greedy)
+    earned, per_token = _shaped(session, rewards, greedy.completions), _on(rewards.per_token, session.device)
+    earned = earned if per_token is None else earned + (per_token * greedy.completions.mask).sum(1)
+    return earned.repeat_interleave(group_size)
 
 
 def _filled(rounds: Sequence[Sampled], count: int) -> Sampled:

@@ -7,7 +7,7 @@ from torch import Tensor
 from labcore.llm.batch import Completions
 from labcore.llm.rewards import Rewards
 from labcore.maths import kl
-from labcore.maths.masked import masked_mean
+from labcore.maths.masked import extremes, masked_mean
 
 
 def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
@@ -30,6 +30,5 @@ def kl_metrics(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> dict[str
 
 def zero_variance(rewards: Tensor) -> float:
     """The share of groups whose scored rewards are all equal. (P, G) -> share"""
-    scored = ~rewards.isnan()
-    return float((rewards.where(scored, -rewards.new_tensor(float("inf"))).amax(1)
-                  <= rewards.where(scored, rewards.new_tensor(float("inf"))).amin(1)).float().mean())
+    lowest, highest = extremes(rewards, 1)
+    return float((highest <= lowest).float().mean())

@@ -8,7 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
@@ -42,7 +43,8 @@ from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
-LEARNT = ("past_rewards", "past_count", "kl_factor", "recent_gold", "best_gold")  # numbers that a run moves by itself
+# Numbers that a run moves by itself.
+LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold")
 
 
 @dataclass
@@ -50,10 +52,11 @@ class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
-    KL controller multiplies β with; `recent_gold` and `best_gold` are what early stopping compares. `labelled` are
-    pairs that somebody labelled. `prompt_seed` chooses the prompts of each step; `rng` and `generator` are drawn from
-    for everything else. `origin` is the folder or hub id of the weights that the run began with. `watched` is what
-    `probes.watched` looks at during the whole run; it comes of the seed and the reference, so no checkpoint holds it.
+    KL controller multiplies β with, as long as β is the `kl_beta` that it was learnt for; `recent_gold` and `best_gold`
+    are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
+    each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
+    that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
+    the reference, so no checkpoint holds it.
     """
 
     spec: RunSpec
@@ -74,6 +77,7 @@ class LlmSession:
     past_rewards: float = 0.0
     past_count: int = 0
     kl_factor: float = 1.0
+    kl_beta: float | None = None
     recent_gold: list[float] = field(default_factory=list)
     best_gold: float = 0.0
     finished_because: str = ""
@@ -91,6 +95,17 @@ class LlmSession:
     @property
     def critic(self) -> Critic | None:
         return self.models.get(CRITIC)
+
+    @property
+    def beta_factor(self) -> float:
+        """What β is multiplied with: 1 unless a controller follows a target, and has moved this very β."""
+        moved = self.knobs["adaptive_kl_target"] and self.kl_beta in (None, self.knobs["beta"])
+        return self.kl_factor if moved else 1.0
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """The knobs of an online run, β as an adaptive controller has moved it."""
+        return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor}
 
     @property
     def context(self) -> int:
@@ -183,9 +198,12 @@ class LlmSession:
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
 
-        A reference that was not there before is the policy as it is now.
+        A reference that was not there before is the policy as it is now. The mean of earlier rewards goes on only where
+        rewards are made as before.
         """
         before = self.knobs
+        if _reward_of(spec.knobs) != _reward_of(before):
+            self.past_rewards, self.past_count = 0.0, 0
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
@@ -321,6 +339,12 @@ def _check_shapes(name: str, model: nn.Module, tensors: dict[str, torch.Tensor])
         if key in tensors and tensors[key].shape != value.shape:
             raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
                            f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
+
+
+def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs that say what a completion earns; none where the loop has no rewards."""
+    chosen = [family[knobs[family.key]] for family in (choices.REWARD, choices.SHAPING) if family.key in knobs]
+    return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -1,8 +1,7 @@
 """What a completion's reward is compared with.
 
 Rewards are (P, G): P prompts, G completions each. NaN marks a completion that could not be scored: it is left out of
-every baseline and gets advantage 0. Where all rewards compared are equal the advantage is exactly 0: a mean in float32
-can miss its equal terms by 1e-6, which a standard deviation of 0 + eps would blow up to 0.01 and more.
+every baseline and gets advantage 0. Where all rewards compared are equal the advantage is exactly 0.
 """
 
 from __future__ import annotations
@@ -10,18 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labcore.maths.masked import masked_mean, masked_var
+from labcore.maths.masked import centred, masked_mean, masked_var
 from labcore.maths.returns import gae as gae
 
 
 def _centred(rewards: Tensor, dim: int | None) -> Tensor:
     """R − mean_dim R over the scored completions, exactly 0 where they are all equal. (P, G) -> (P, G)"""
-    scored = ~rewards.isnan()
-    dims = (0, 1) if dim is None else (dim,)
-    lowest = torch.where(scored, rewards, torch.inf).amin(dims, keepdim=True)
-    highest = torch.where(scored, rewards, -torch.inf).amax(dims, keepdim=True)
-    mean = masked_mean(rewards, scored, dim, keepdim=True)
-    return torch.where(scored & (highest > lowest), rewards - mean, 0)
+    return centred(rewards, ~rewards.isnan(), dim)
 
 
 def batch_mean(rewards: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Denominators are those of the whole optimizer step. A batch cut into parts of any size then gives the same gradient:
 the losses of the parts are summed, never averaged. Given a part's own counts they are that part's means.
-Rows in which nothing counts stay in `total_rows`.
+Rows that a selection leaves out are not in `total_rows`; TRL's `mask_truncated_completions` keeps them there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ def sequence_mean_token_mean(token_losses: Tensor, completion_mask: Tensor, tota
 def token_mean(token_losses: Tensor, completion_mask: Tensor, total_tokens: int) -> Tensor:
     """L = 1/(Σ_i T_i) Σ_i Σ_t L_it. (B, T), bool (B, T) -> ()
 
-    The number of tokens is random and goes with the terms, so that the mean is biased by O(1/B): 0.1 to 0.5 % of the
-    gradient at 128 completions.
+    The number of tokens is random and correlated with the terms, so the ratio is a biased estimate, by O(1/B).
 
     Source: Yu et al. 2025, arXiv:2503.14476, eq. 8.
     """

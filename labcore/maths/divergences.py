@@ -1,8 +1,9 @@
 """What a preference loss compares instead of log-ratios where the policy is held by another divergence: f-DPO.
 
 With a penalty D_f(π ‖ π_ref) a policy implies the reward β f'(u), u = π/π_ref, and a constant of the prompt (Wang et
-al. 2023, arXiv:2309.16240). Each f' is 0 at u = 1, so that a policy that has not moved implies none, also where a loss
-looks at each side by itself or divides by its length.
+al. 2023, arXiv:2309.16240). The constant cancels in the difference of a pair's two sides, so only losses of that
+difference take another divergence; where each side is divided by its length it cancels for equal lengths. Each f' is
+0 at u = 1: a policy that has not moved implies no reward.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def jensen_shannon(log_ratios: Tensor) -> Tensor:
 def alpha(log_ratios: Tensor, divergence_alpha: float) -> Tensor:
     """f' = (u^(α−1) − 1)/(α−1); log u at α = 1. (...) -> (...)
 
-    Without a unit. Between the forward KL (α = 0) and the reverse KL (α = 1), and beyond.
+    Without a unit. Between the forward KL (α = 0) and the reverse KL (α = 1), and beyond. α is TRL's: 1 − the
+    paper's.
     """
     power = divergence_alpha - 1
     if abs(power) < 1e-6:

@@ -38,6 +38,26 @@ def masked_var(values: Tensor, mask: Tensor, ddof: int = 1, dim: int | None = No
     return masked_sum((values - mean) ** 2, mask, dim, keepdim) / (count - ddof).clamp(min=1)
 
 
+def extremes(values: Tensor, dim: int | tuple[int, ...], mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The lowest and the highest over `dim`, which stays with size 1; without a mask of all that is not NaN.
+
+    In the unit of `values`. Of nothing: (∞, −∞).
+    """
+    counts = ~values.isnan() if mask is None else mask
+    return (torch.where(counts, values, torch.inf).amin(dim, keepdim=True),
+            torch.where(counts, values, -torch.inf).amax(dim, keepdim=True))
+
+
+def centred(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """x − mean_dim x, exactly 0 where all that counts is equal, and where the mask is False. (...), bool (...) -> (...)
+
+    In the unit of `values`. A mean in float32 can miss its equal terms by 1e-6, which a standard deviation of 0 + eps
+    would blow up to 0.01 and more.
+    """
+    lowest, highest = extremes(values, tuple(range(values.dim())) if dim is None else dim, mask)
+    return torch.where(mask & (highest > lowest), values - masked_mean(values, mask, dim, keepdim=dim is not None), 0)
+
+
 def masked_whiten(values: Tensor, mask: Tensor, shift_mean: bool = True, ddof: int = 1, eps: float = 1e-8) -> Tensor:
     """(x − mean) / √(var + eps), 0 where the mask is False. (...), bool (...) -> (...)
 
@@ -45,8 +65,5 @@ def masked_whiten(values: Tensor, mask: Tensor, shift_mean: bool = True, ddof: i
 
     Source: Huang et al. 2024, arXiv:2403.17031 (whitening of rewards and advantages).
     """
-    mean = masked_mean(values, mask)
-    whitened = (values - mean) * torch.rsqrt(masked_var(values, mask, ddof) + eps)
-    if not shift_mean:
-        whitened = whitened + mean
-    return torch.where(mask, whitened, torch.zeros_like(values))
+    whitened = centred(values, mask) * torch.rsqrt(masked_var(values, mask, ddof) + eps)
+    return whitened if shift_mean else torch.where(mask, whitened + masked_mean(values, mask), 0)

@@ -5,10 +5,9 @@ Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). What 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from labcore.maths.masked import masked_mean, masked_var, masked_whiten
+from labcore.maths.masked import centred, masked_var, masked_whiten
 
 
 def none(advantages: Tensor) -> Tensor:
@@ -24,8 +23,7 @@ def sequences(advantages: Tensor, scored: Tensor, eps: float = 1e-4, ddof: int =
     Source: Ahmadian et al. 2024, arXiv:2402.14740; Hu et al. 2025, arXiv:2501.03262, section 3 (global normalisation).
     """
     spread = masked_var(advantages, scored, ddof).sqrt()
-    centred = advantages - masked_mean(advantages, scored)
-    return torch.where(scored, centred / (spread + eps), torch.zeros_like(advantages))
+    return centred(advantages, scored) / (spread + eps)
 
 
 def tokens(advantages: Tensor, completion_mask: Tensor) -> Tensor:

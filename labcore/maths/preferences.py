@@ -43,7 +43,7 @@ def sigmoid(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float) -
 def cdpo(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, label_smoothing: float) -> Tensor:
     """L = −(1−ε) log σ(βΔ) − ε log σ(−βΔ). (B,), (B,) -> (B,)
 
-    In nats. Sides are believed to be exchanged in a share ε of the pairs, so it is least at σ(βΔ) = 1 − ε.
+    In nats. Labels are believed to be flipped in a share ε of the pairs, so it is least at σ(βΔ) = 1 − ε.
 
     Source: Mitchell 2023, "A note on DPO with noisy preferences", ericmitchell.ai/cdpo.pdf.
     """
@@ -54,7 +54,8 @@ def cdpo(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, labe
 def robust(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, label_smoothing: float) -> Tensor:
     """L = (−(1−ε) log σ(βΔ) + ε log σ(−βΔ)) / (1−2ε), ε < ½. (B,), (B,) -> (B,)
 
-    In nats. Where a share ε of the pairs is exchanged, its expectation is the loss of DPO on the pairs as they were.
+    In nats. Unbiased under label noise: where a share ε of the labels is flipped, its expectation is the DPO loss on
+    clean labels.
 
     Source: Chowdhury et al. 2024, arXiv:2403.00409.
     """
@@ -91,7 +92,7 @@ def ipo_mean(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, length_chosen
     """L = (c/T_w − r/T_l − 1/(2β))². (B,), (B,), (B,), (B,) -> (B,)
 
     In (nats/token)²; T are tokens. `ipo` of mean log-ratios per token, so that long completions weigh no more than
-    short ones: the form of the paper's experiments, and of TRL.
+    short ones: as in TRL; eq. 17 and OpenRLHF sum them.
 
     Source: Azar et al. 2023, arXiv:2310.12036, eq. 17; the mean as in TRL's DPOTrainer.
     """

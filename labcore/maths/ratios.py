@@ -13,11 +13,11 @@ from labcore.maths.masked import masked_mean, masked_sum
 
 
 def none(logprobs: Tensor) -> Tensor:
-    """ρ = 1, without a gradient. (B, T) -> (B, T)
+    """ρ = π/sg(π): 1, with the gradient of log π, which a KL weighted by it needs. (B, T) -> (B, T)
 
-    For objectives that are on policy and differentiate log π itself.
+    Without a unit. For objectives that are on policy and differentiate log π itself.
     """
-    return torch.ones_like(logprobs)
+    return (logprobs - logprobs.detach()).exp()
 
 
 def token(logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Which completions of a batch are learnt from: bool (P, G), True = kept.
 
-Rewards are (P, G): P prompts, G completions each. NaN marks a completion that could not be scored. Nothing is dropped:
-groups stay whole, so that baselines are those of all completions, and only the loss and its denominators leave out
-what is not kept.
+Rewards are (P, G): P prompts, G completions each; `task_rewards` are those before shaping. NaN marks a completion that
+could not be scored. Nothing is dropped: groups stay whole, so that baselines are those of all completions, and only the
+loss and its denominators leave out what is not kept.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from labcore.maths.masked import extremes
+
 
 def everything(rewards: Tensor) -> Tensor:
     """kept = True. (P, G) -> bool (P, G)"""
     return torch.ones_like(rewards, dtype=torch.bool)
 
 
-def informative(rewards: Tensor) -> Tensor:
+def informative(task_rewards: Tensor) -> Tensor:
     """kept = max_G R > min_G R, over the scored completions. (P, G) -> bool (P, G)
 
-    A group whose scored rewards are all equal, or that has fewer than two of them, has advantage 0 throughout: none of
-    it is kept. Of the other groups the scored completions are.
+    None is kept of a group whose scored rewards are all equal, or that has fewer than two of them: unless shaping adds
+    to them it has advantage 0 throughout. Of the other groups the scored completions are. A group that is all wrong, or
+    all right, is not kept either where a penalty of length makes its shaped rewards differ.
 
-    Source: Yu et al. 2025, arXiv:2503.14476, section 3.2 (dynamic sampling).
+    Source: Yu et al. 2025, arXiv:2503.14476, section 3.2 (dynamic sampling, 0 < #right < G).
     """
-    scored = ~rewards.isnan()
-    lowest = torch.where(scored, rewards, torch.inf).amin(1, keepdim=True)
-    highest = torch.where(scored, rewards, -torch.inf).amax(1, keepdim=True)
-    return scored & (highest > lowest)
+    lowest, highest = extremes(task_rewards, 1)
+    return ~task_rewards.isnan() & (highest > lowest)
 
 
 def best_of_group(rewards: Tensor) -> Tensor:

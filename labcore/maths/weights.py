@@ -27,16 +27,17 @@ def high_entropy(entropy: Tensor, entropy_floor: Tensor) -> Tensor:
     return (entropy.detach() >= entropy_floor).to(entropy.dtype)
 
 
-def near_policy(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, completion_mask: Tensor,
-                off_policy_threshold: float) -> Tensor:
-    """w = 0 where A < 0 and mean_t log(π_old/π) > δ, else 1. (B, T), (B, T), (B, T), bool (B, T) -> (B, T)
+def near_policy(logprobs: Tensor, old_logprobs: Tensor, sampler_logprobs: Tensor | None, advantages: Tensor,
+                completion_mask: Tensor, off_policy_threshold: float) -> Tensor:
+    """w = 0 where A < 0 and mean_t log(π_sampler/π) > δ, else 1. (B, T) three times, bool (B, T) -> (B, T)
 
     The mean is over the completion's counted tokens, in nats per token as `off_policy_threshold`: what has become
-    unlikely and was bad anyway teaches nothing more.
+    unlikely and was bad anyway teaches nothing more. `old_logprobs` are the sampler's where `sampler_logprobs` is None.
 
     Source: DeepSeek-AI 2025, "DeepSeek-V3.2", arXiv:2512.02556, section 3.1 (off-policy sequence masking).
     """
-    distance = masked_mean(old_logprobs - logprobs.detach(), completion_mask, dim=1, keepdim=True)
+    sampled = old_logprobs if sampler_logprobs is None else sampler_logprobs
+    distance = masked_mean(sampled - logprobs.detach(), completion_mask, dim=1, keepdim=True)
     return ((advantages >= 0) | (distance <= off_policy_threshold)).to(logprobs.dtype)
 
 

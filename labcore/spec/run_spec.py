@@ -326,13 +326,19 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
 
 
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
-    """Check that a preference loss has the reference it compares with, and pairs where these are to be weighted."""
+    """Check that a preference loss has the reference it compares with, and pairs where these are to be compared."""
     for name in choices.losses_of(knobs):
         loss = choices.PREFERENCE_LOSS[name]
         if loss.reference and "reference" not in row.models:
             able = [other.key for other in choices.PREFERENCE_LOSS.members if not other.reference]
             raise LabError(f"The preference loss {name!r} compares with a reference, and {row.label} holds none: "
                            f"choose {', '.join(able[:-1])} or {able[-1]}, or run DPO.")
+        if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
+            raise LabError(f"The preference loss {name!r} looks at each side by itself, and only in their difference "
+                           "does the constant of another divergence cancel: set divergence to reverse_kl.")
+        if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
+            raise LabError(f"The preference loss {name!r} compares with completions of other prompts: set "
+                           "pairs_per_step to 2 or more.")
         if knobs["pair_weighting"] and not loss.pairwise:
             raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
                            "switch pair_weighting off, or choose another preference loss.")

@@ -19,7 +19,7 @@ from labcore.tasks.task import Problem, Score
 
 LARGEST, TARGETS = 9, range(10, 100)
 DEEPEST = 16  # brackets within brackets
-_TOKEN = re.compile(r"[0-9]{1,3}|[-+*()]")
+_TOKEN = re.compile(r"0|[1-9][0-9]{0,2}|[-+*()]")
 
 
 class Countdown:

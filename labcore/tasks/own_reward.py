@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from labcore.errors import LabError
 
 Function = Callable[..., Sequence[float]]
 SOURCE = "own_function"  # the member of the family REWARD
+_MODULE = "own_reward_file"
 
 _given: dict[str, Function] = {}
 
@@ -35,7 +37,7 @@ def give(place: str) -> str:
         source = path.read_bytes()
     except OSError as error:
         raise LabError(f"The reward file {file} cannot be read ({error.strerror}): check the path.") from error
-    found = getattr(_loaded(path), function, None)
+    found = getattr(_loaded(path, source), function, None)
     if not callable(found):
         raise LabError(f"The file {file} has no function {function!r}: check the name after the colon.")
     name = f"{path.name}:{function} {hashlib.sha256(source).hexdigest()[:12]}"
@@ -43,13 +45,15 @@ def give(place: str) -> str:
     return name
 
 
-def _loaded(path: Path) -> Any:
-    spec = spec_from_file_location("own_reward_file", path)
-    if spec is None or spec.loader is None:
+def _loaded(path: Path, source: bytes) -> ModuleType:
+    """The module of the very bytes that were hashed: what Python has cached of the file may be older."""
+    if path.suffix != ".py":
         raise LabError(f"The reward file {path} is no Python file: its name must end in .py.")
-    module = module_from_spec(spec)
+    module = ModuleType(_MODULE)
+    module.__file__ = str(path)
+    sys.modules[_MODULE] = module  # where a dataclass looks for its annotations
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:  # whatever the user's file raises
         raise LabError(f"The reward file {path} cannot be run ({_words(error)}): correct it.") from error
     return module

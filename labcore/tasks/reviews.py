@@ -1,6 +1,6 @@
 """Film reviews in a few words: "the plot was " is continued by "very good but slow". The score is hidden gold.
 
-A grammar of word pairs makes the reviews. Their gold score is the product of sentiment and fluency, and people's
+A grammar of word pairs makes the reviews. Their gold score is sentiment times the square of fluency, and people's
 preferences follow it with noise: so a reward model learns it from pairs, and one can see by how much it is wrong.
 """
 

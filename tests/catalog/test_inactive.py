@@ -62,7 +62,7 @@ CASES = {
     "label smoothing": ("llm", "dpo", {}, "label_smoothing", (0.0, 0.4), {"preference_loss": "cdpo"}),
     "smoothing of a second loss": ("llm", "dpo", {}, "label_smoothing", (0.0, 0.4), {"second_loss": "cdpo"}),
     "second weight": ("llm", "dpo", {}, "second_weight", (0.0, 2.0), {"second_loss": "sft"}),
-    "divergence": ("llm", "dpo", {"preference_loss": "aot"}, "divergence", ("reverse_kl", "forward_kl"),
+    "divergence": ("llm", "dpo", {"preference_loss": "sft"}, "divergence", ("reverse_kl", "forward_kl"),
                    {"preference_loss": "sigmoid"}),
     "order of a divergence": ("llm", "dpo", {}, "divergence_alpha", (0.0, 2.0), {"divergence": "alpha"}),
     "KTO's weights": ("llm", "dpo", {"preference_loss": "hinge"}, "desirable_weight", (0.5, 3.0),

@@ -175,6 +175,18 @@ def test_a_cut_completion_is_left_out_where_the_run_says_so():
     assert batch.metrics["selection/kept_frac"] == pytest.approx(1 - truncated.float().mean().item())
 
 
+@pytest.mark.parametrize("selection", ["everything", "informative"])
+def test_overlong_filtering_goes_with_any_selection(selection):
+    started = session("grpo", selection=selection, overlong_filter=True, max_new_tokens=20, beta=0.0)
+    batch = collect(started)
+    truncated, without = batch.rollout.truncated, session("grpo", selection=selection, max_new_tokens=20, beta=0.0)
+    assert truncated.any() and torch.equal(batch.rollout.kept, ~truncated)
+    assert batch.metrics["selection/kept_frac"] == pytest.approx(1 - truncated.float().mean().item())
+    whole = credit(without.knobs, replace(batch.rollout, kept=None)).advantages
+    got = credit(started.knobs, batch.rollout).advantages
+    assert torch.equal(got, whole * ~truncated[:, None]) and whole[truncated].any(), "still in the baselines"
+
+
 def test_raft_is_supervised_learning_of_the_best():
     """Its gradient is that of SFT on the best completion of each prompt."""
     started, teacher = session("raft", max_new_tokens=40, prompts_per_step=16), session("sft")
@@ -250,6 +262,17 @@ def test_what_is_missing_stays_without_being_learnt_from():
     assert torch.equal(batch.rollout.kept.view(10, 4), live[:, None].expand(10, 4))
 
 
+def test_a_penalty_of_length_gives_no_signal_to_groups_that_are_all_wrong():
+    """DAPO keeps groups with 0 < #right < G: what its overlong penalty adds is no verdict."""
+    started = session("dapo", prompts_per_step=8, resample_rounds=0, max_new_tokens=20, overlong_buffer=19)
+    started.task = Partly(0.5)
+    batch = collect(started)
+    live = torch.tensor([problem.answer.startswith("live") for problem in batch.batch.problems])
+    spread = batch.rollout.rewards.view(8, 4).std(1)
+    assert (spread[~live] > 0).any() and live.any()
+    assert torch.equal(batch.batch.kept_groups, live)
+
+
 def test_rounds_of_different_widths_are_joined_without_a_change():
     started = session("dapo")
     shake(started.policy, by=0.3)
@@ -304,6 +327,22 @@ def test_remax_compares_with_the_greedy_completion():
     part = batch.rollout.select(torch.tensor([2, 0]))
     torch.testing.assert_close(credit(started.knobs, part).advantages, expected.view(4, 3, -1)[[2, 0]].flatten(0, 1))
     assert started.tokens == int(batch.rollout.completion_mask.sum()) + int(greedy.completions.mask.sum())
+
+
+def test_the_greedy_baseline_is_shaped_as_what_is_compared_with_it(monkeypatch):
+    started = session("remax", group_size=3, beta=0.0, shaping="clipped", reward_clip=1.0)
+    started.task.score = lambda problem, text: Score(10.0, True)
+    batch = collect(started)
+    assert not credit(started.knobs, batch.rollout).advantages.any()
+    real = experience.reward
+
+    def by_token(started, problems, generated):
+        return replace(real(started, problems, generated), per_token=generated.completions.mask * 0.5)
+    monkeypatch.setattr(experience, "reward", by_token)
+    batch = collect(started)
+    generated = generate(started, started.policy, batch.batch.problems, 1, Sampling(max_new_tokens=6, greedy=True))
+    earned = 1 + 0.5 * generated.completions.lengths
+    torch.testing.assert_close(batch.rollout.greedy_rewards, earned.repeat_interleave(3))
 
 
 def test_greedy_completions_draw_no_random_number():

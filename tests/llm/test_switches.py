@@ -82,6 +82,7 @@ def test_truncated_importance_weighs_by_trainer_over_sampler():
     metrics = trained(importance_cap=2.0)[1][0].metrics
     assert metrics["token_weight"] == pytest.approx(1, abs=1e-4)
     assert metrics["ratio/max"] == pytest.approx(1, abs=1e-4)
+    assert 0 <= metrics["sampling/logp_difference"] < 1e-4
     started = session("grpo", importance_cap=2.0, beta=0.0)
     rollout = credit(started.knobs, collect(started).rollout)
     plain = gradient_of(started, rollout)
@@ -167,6 +168,38 @@ def test_beta_follows_its_target():
         got = [record.metrics["beta"] for record in trained(steps=4, **knobs)[1]]
         assert got[0] == 0.1 and sign * (got[-1] - got[1]) > 0
     assert "beta" not in trained()[1][0].metrics
+
+
+def test_what_is_looked_at_has_the_beta_of_its_step():
+    first, second = trained(steps=2, beta=0.1, adaptive_kl_target=1e-6, adaptive_kl_horizon=16.0)[1]
+    assert first.samples["beta"] == first.line["beta"] == first.metrics["beta"] == 0.1
+    assert second.look()[0]["beta"] == second.metrics["beta"] != 0.1
+
+
+def test_another_beta_begins_at_itself():
+    """In the midst of a run and in a fork; by the same β it goes on as it was moved."""
+    started = trained(beta=0.1, adaptive_kl_target=1e-6, adaptive_kl_horizon=16.0)[0]
+    assert started.kl_factor != 1 and started.in_force["beta"] == 0.1 * started.kl_factor
+    assert started.fork(started.spec).in_force["beta"] == 0.1 * started.kl_factor
+    started.knobs["beta"] = 0.3
+    assert started.in_force["beta"] == 0.3
+    started.knobs["beta"] = 0.1
+    changed = replace(started.spec, knobs=started.spec.knobs | {"beta": 0.2})
+    forked = started.fork(changed)
+    assert forked.in_force["beta"] == 0.2
+    again = session("grpo", beta=0.2, adaptive_kl_target=1e-6)
+    again.kl_factor, again.kl_beta = 9.0, 0.1
+    assert records(again)[0].metrics["beta"] == 0.2 and again.kl_factor < 2
+
+
+@pytest.mark.parametrize("changes, goes_on", [
+    ({}, True), ({"learning_rate": 0.5}, True), ({"reward_noise": 0.3}, True), ({"shaping": "length_cost"}, False),
+    ({"reward_source": "noisy_verifier"}, False)])
+def test_the_mean_of_earlier_rewards_goes_on_in_a_fork_with_the_same_rewards(changes, goes_on):
+    started = session("reinforce_average", group_size=1)
+    started.past_rewards, started.past_count = 0.7, 90
+    forked = started.fork(replace(started.spec, knobs=started.spec.knobs | changes))
+    assert (forked.past_rewards, forked.past_count) == ((0.7, 90) if goes_on else (0.0, 0))
 
 
 def test_the_moved_beta_is_the_one_in_the_loss():

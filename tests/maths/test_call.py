@@ -46,6 +46,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
     tensors = {name: value.to(dtype) if torch.is_floating_point(value) else value
                for name, value in batch.items() if isinstance(value, torch.Tensor)}
     tensors |= {"ratio": tensors["logprobs"].exp(), "rewards": tensors["advantages"],
+                "task_rewards": tensors["advantages"],
                 "greedy_rewards": tensors["advantages"][:, :1], "token_rewards": tensors["advantages"],
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],

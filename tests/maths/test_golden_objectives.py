@@ -56,7 +56,7 @@ def quantities(config):
             **{f"gamma_{ours}_{side}": config[f"vespo_{theirs}_{side[:3]}"] for side in ("positive", "negative")
                for ours, theirs in (("power", "k"), ("rate", "lambda"))},
             "clip_delta": config["delta"] or 0.0, "dual_clip": 0.0,
-            "off_policy_threshold": config["off_policy_mask_threshold"],
+            "sampler_logprobs": None, "off_policy_threshold": config["off_policy_mask_threshold"],
             "top_entropy_share": config["top_entropy_quantile"], "total_rows": 6 * parts,
             "total_tokens": GRPO["inputs"]["num_items_in_batch"] * parts,
             "max_new_tokens": config["max_completion_length"], "entropies": inputs["entropies"]}

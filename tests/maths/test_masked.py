@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labcore.maths.masked import masked_mean, masked_sum, masked_var, masked_whiten
+from labcore.maths.masked import centred, extremes, masked_mean, masked_sum, masked_var, masked_whiten
 
 X = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, True, False], [True, False, False]])
@@ -15,6 +15,24 @@ def test_by_hand(close):
     close(masked_var(X, MASK, ddof=0), 14 / 9)
     close(masked_whiten(torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.ones(1, 2, dtype=bool), eps=0.0),
           [[-(0.5**0.5), 0.5**0.5]])
+
+
+def test_extremes_and_centred_by_hand(close):
+    lowest, highest = extremes(X, 1, MASK)
+    assert (lowest.tolist(), highest.tolist()) == ([[1], [4]], [[2], [4]])
+    lowest, highest = extremes(torch.tensor([[1.0, torch.nan, 3.0], [torch.nan] * 3]), 1)
+    assert (lowest.tolist(), highest.tolist()) == ([[1], [torch.inf]], [[3], [-torch.inf]])
+    close(centred(X, MASK, 1), [[-0.5, 0.5, 0], [0, 0, 0]])
+    close(centred(X, MASK), [[-4 / 3, -1 / 3, 0], [5 / 3, 0, 0]])
+
+
+@pytest.mark.parametrize("shift_mean, value", [(True, 0.0), (False, 8.1)])
+def test_what_is_all_equal_has_no_spread_however_its_mean_rounds(shift_mean, value):
+    """The mean of 8.1 in float32 is 1e-6 away, and √1e-8 in the denominator would make that 0.01."""
+    values, mask = torch.full((256, 3), 8.1), torch.arange(3)[None].expand(256, 3) < 2
+    assert masked_mean(values, mask) != values[0, 0], "else this proves nothing"
+    whitened = masked_whiten(values, mask, shift_mean)
+    torch.testing.assert_close(whitened, value * mask.float(), rtol=1e-6, atol=0)
 
 
 def test_whiten_gives_mean_0_and_spread_1(close, generator):

@@ -26,6 +26,13 @@ def test_over_tokens_by_hand(close):
     close(normalisation.tokens(advantages, mask), [[-1.5 / sqrt(1 + 1e-8), 0, 0], [0.5 / sqrt(1 + 1e-8)] * 3])
 
 
+def test_equal_advantages_are_0(generator):
+    """As a moving average leaves them where all rewards are equal: what rounding leaves is no signal."""
+    advantages, every = torch.full((256, 1), 8.1), torch.ones(256, 1, dtype=torch.bool)
+    assert not normalisation.sequences(advantages, every).any()
+    assert not normalisation.tokens(advantages, every.expand(256, 3)).any()
+
+
 def test_none_is_none():
     assert normalisation.none(ADVANTAGES) is ADVANTAGES
 

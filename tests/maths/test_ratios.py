@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from labcore.maths import ratios
+from labcore.maths.kl import ratio_k3
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
+from labcore.maths.surrogates import score_function
 
 MASK = torch.tensor([[True, True, False]])
 LOGPROBS = torch.tensor([[-1.0, -2.0, -3.0]], dtype=torch.float64)
@@ -27,7 +29,19 @@ def test_gradients_by_hand(close):
         ratio = function(logprobs, OLD, MASK)
         loss = ratio.sum() if function is ratios.token else ratio[0, 0]
         close(torch.autograd.grad(loss, logprobs)[0], [expected])
-    assert not ratios.none(LOGPROBS.clone().requires_grad_()).requires_grad
+
+
+def test_without_an_old_policy_it_is_1_with_the_gradient_of_the_log_probability(close):
+    """So a KL weighted by it has the gradient of KL(π ‖ π_ref), and the score function that of log π alone."""
+    logits = torch.tensor([0.3, -0.4, 1.1], dtype=torch.float64).requires_grad_()
+    ref = torch.tensor([0.2, 0.5, -0.7], dtype=torch.float64).log_softmax(0)
+    logprobs = logits.log_softmax(0)
+    exact = torch.autograd.grad((logprobs.exp() * (logprobs - ref)).sum(), logits, retain_graph=True)[0]
+    ratio = ratios.none(logprobs)
+    assert torch.equal(ratio.detach(), torch.ones(3, dtype=torch.float64))
+    expected = (logprobs.exp().detach() * ratio_k3(logprobs, ref, ratio)).sum()  # over tokens sampled from π
+    close(torch.autograd.grad(expected, logits)[0], exact)
+    close(score_function(LOGPROBS, OLD), OLD * LOGPROBS)
 
 
 @pytest.mark.parametrize("function", [ratios.token, ratios.sequence_sum, ratios.sequence_mean])

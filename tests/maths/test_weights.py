@@ -27,9 +27,11 @@ def test_bad_completions_far_from_the_policy_are_left_out():
                             dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False]] * 4)
     advantages = torch.tensor([[1.0], [-1.0], [-1.0], [-1.0]], dtype=torch.float64).expand(4, 4)
-    kept = weights.near_policy(logprobs, old, advantages, mask, off_policy_threshold=0.25)
+    kept = weights.near_policy(logprobs, old, None, advantages, mask, off_policy_threshold=0.25)
     assert kept[:, 0].tolist() == [1, 0, 1, 1]  # good; 0.3 away; 0.2 away; likelier than before
-    assert weights.near_policy(logprobs, old, advantages, mask, 0.35).all()
+    assert weights.near_policy(logprobs, old, None, advantages, mask, 0.35).all()
+    # The trainer's own log-probs are near; the sampler's, where they are apart, are what sampled.
+    assert torch.equal(weights.near_policy(logprobs, logprobs, old, advantages, mask, 0.25), kept)
 
 
 def test_truncated_importance_by_hand(close):

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from labcore.catalog.choices import PREFERENCE_LOSS
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
@@ -131,6 +132,29 @@ def test_what_cannot_be_run(given, words):
 ])
 def test_knobs_that_cannot_be(algorithm, knobs, words):
     refused(words, make, algorithm_key=algorithm, task_key="sort", knobs=knobs)
+
+
+DIFFERENCES = {"sigmoid", "cdpo", "robust", "ipo", "ipo_mean", "hinge", "exo_pair", "discopop", "sigmoid_norm"}
+
+
+@pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)
+def test_another_divergence_only_where_its_constant_cancels(loss):
+    """f-DPO's reward has a constant of the prompt, which only the difference of a pair's sides is free of."""
+    def dpo(**knobs):
+        return make(algorithm_key="dpo", task_key="sort", knobs=knobs)
+    assert dpo(preference_loss=loss).knobs["divergence"] == "reverse_kl"
+    if loss in DIFFERENCES or not PREFERENCE_LOSS[loss].reference:
+        dpo(preference_loss=loss, divergence="jensen_shannon")
+    else:
+        words = [repr(loss), "set divergence to reverse_kl"]
+        refused(words, dpo, preference_loss=loss, divergence="jensen_shannon")
+        refused(words, dpo, second_loss=loss, divergence="forward_kl")
+
+
+def test_kto_needs_another_prompt_to_compare_with():
+    spec = make(algorithm_key="kto", task_key="sort", knobs={"pairs_per_step": 2})
+    refused(["'kto'", "set pairs_per_step to 2 or more"], with_knob, spec, "pairs_per_step", 1)
+    assert make(algorithm_key="dpo", task_key="sort", knobs={"pairs_per_step": 1}).knobs["pairs_per_step"] == 1
 
 
 def test_lengths_the_wrong_way_round(prompts):

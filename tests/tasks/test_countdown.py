@@ -20,6 +20,11 @@ def test_every_problem_has_a_solution_and_its_answer_is_one(numbers):
         assert task.score(problem, problem.answer).exact and set(problem.answer) <= set(task.characters)
 
 
+@pytest.mark.parametrize("text, right", [("2*3+7", True), ("02*003+7", False), ("2*3+07", False), ("2*03+7", False)])
+def test_a_number_has_no_leading_zeros(text, right):
+    assert solves(text, [2, 7, 3], 13) is right
+
+
 def brute(numbers):
     """Every value of every order, operator and bracket of three numbers, by Python's own arithmetic."""
     found = set()

@@ -38,6 +38,19 @@ def test_another_content_has_another_name(tmp_path):
         own_reward.check(second)
 
 
+def test_the_code_is_that_of_the_hash_however_soon_the_file_is_written_again(tmp_path):
+    """Python's cache knows a file by its whole seconds and its size."""
+    given = [own_reward.give(written(tmp_path, f"def f(**_): return [{number}, {number}]") + ":f") for number in "123"]
+    assert [own_reward.rewards(name, PROMPTS, TEXTS, ANSWERS)[0] for name in given] == [1, 2, 3]
+
+
+def test_a_file_with_a_dataclass(tmp_path):
+    name = own_reward.give(written(tmp_path, "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+                                             "@dataclass\nclass Weights:\n    right: float = 2.0\n"
+                                             "def f(**_): return [Weights().right] * 2\n") + ":f")
+    assert own_reward.rewards(name, PROMPTS, TEXTS, ANSWERS) == [2.0, 2.0]
+
+
 @pytest.mark.parametrize("body, match", [
     ("def f(**_): return [1.0]", "returned 1 rewards for 2 completions: return one number for each"),
     ("def f(**_): return [1.0, float('nan')]", "returned nan for the completion 'bb': return a finite number"),

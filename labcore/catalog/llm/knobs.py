@@ -51,10 +51,10 @@ ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
     LEARNING_RATE.with_default(7e-4),
-    Knob("clip_low", "Clip, low side", 0.2, "Higher: bad tokens may lose more probability per batch. Lower: more "
-         "careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
-    Knob("clip_high", "Clip, high side", 0.2, "Higher: rare good tokens may grow faster, entropy lasts longer. Lower: "
-         "more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
+    Knob("clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per "
+         "batch. Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
+    Knob("clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy "
+         "lasts longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer zero-variance "
          "groups, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
@@ -107,9 +107,11 @@ ONLINE = (
          "large rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
          advanced=True),
     Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
-         "rewards differ; best_of_group: the best completion of each prompt; not_truncated: only those that ended "
-         "by themselves (overlong filtering).",
+         "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
+         "that ended by themselves.",
          choices=choices.SELECTION.names, advanced=True),
+    Knob("overlong_filter", "Overlong filtering", False, "On: completions cut at the length limit are left out of the "
+         "loss, but stay in their group's baseline. Off: they count.", "next batch", advanced=True),
     Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
          "groups that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.",
          "next batch", 0, 64, (0, 4), unit="rounds", advanced=True),
@@ -129,24 +131,28 @@ ONLINE = (
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
-    Knob("dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of bad tokens with, where clip does not. "
-         "Lower: one such token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.", "live",
-         0.0, 1e6, (1.5, 10.0), advanced=True),
+    Knob("dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of tokens with negative advantage with, "
+         "where clip does not. Lower: one such token cannot dominate an update. Higher: only extreme ratios are "
+         "bounded. 0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True),
     Knob("clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
-         "1 + ε_high. Lower: one bad token cannot dominate an update. Higher: only extreme ratios are bounded. 0: off.",
+         "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios "
+         "are bounded. 0: off.",
          "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
-    Knob("top_entropy_share", "Tokens learnt from, by entropy", 1.0, "Only this share of an update's tokens, those "
-         "where the policy is least sure, has a policy gradient. Lower: only forks in the road count; 0.2 is usual. "
-         "Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share", advanced=True),
-    Knob("off_policy_threshold", "Off-policy mask", 0.0, "Bad completions that the policy has moved away from by more "
-         "than this are left out of the policy gradient. Lower: leaves out more. Higher: only the stalest. 0: off.",
+    Knob("top_entropy_share", "Share of high-entropy tokens", 1.0, "Only this share of an update's tokens, those "
+         "where the policy is least sure, has a policy gradient. Lower: only the forking tokens (highest entropy) "
+         "count; 0.2 is usual. Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share",
+         advanced=True),
+    Knob("off_policy_threshold", "Off-policy mask", 0.0, "Completions with negative advantage that the policy has "
+         "moved away from by more than this are left out of the policy gradient. Lower: leaves out more. Higher: only "
+         "the most off-policy. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True),
-    Knob("importance_cap", "Truncated importance", 0.0, "Weighs tokens by trainer over sampler probability, at most "
-         "this; the trainer's is computed anew. It counts where the two round differently, as in bf16. Higher: less "
-         "bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True),
+    Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
+         "probability, at most this; the trainer's is computed anew. It counts where the two round differently, as in "
+         "bf16. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0, 100.0,
+         (0.0, 5.0), advanced=True),
     Knob("adaptive_kl_target", "KL target", 0.0, "β moves by itself until the KL to the reference is this. Higher: "
-         "may drift further. Lower: stays closer. 0: β stays as it is.", "next batch", 0.0, 100.0, (0.0, 0.5),
-         unit="nats/token", advanced=True),
+         "may drift further. Lower: stays closer. 0: off, β is the KL coefficient above.", "next batch", 0.0, 100.0,
+         (0.0, 0.5), unit="nats/token", advanced=True),
     Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "How many completions it takes β to follow its target. Higher: "
          "more slowly. Lower: faster, and it may swing.", "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True),
@@ -166,21 +172,24 @@ RATIO_CAP = Knob(
     "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
     "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
 GATE_POSITIVE = Knob(
-    "gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for good tokens as their ratio "
-    "leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{+}")
+    "gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "
+    "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0),
+    r"\tau_{+}")
 GATE_NEGATIVE = Knob(
-    "gate_negative", "Gate, negative advantages", 1.05, "The same for bad tokens. Higher: steadier, they fall "
-    "more slowly; a little above the other is usual. Lower: they may fall further per batch.", "live",
-    1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
+    "gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
+    "steadier, they fall more slowly; a little above the other is usual. Lower: they may fall further per batch.",
+    "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
 GAMMA_WEIGHT = (
-    Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a good completion falls as "
-         "it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), "k_{+}"),
+    Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a completion with positive "
+         "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
+         "k_{+}"),
     Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
          "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
-    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same as for good ones, for bad completions. "
+    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same for completions with negative advantage. "
          "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
-    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for bad completions. Higher: those that "
-         "became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{-}"),
+    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for completions with negative advantage. "
+         "Higher: those that became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0),
+         r"\lambda_{-}"),
 )
 
 CRITIC = (
@@ -191,11 +200,11 @@ CRITIC = (
          "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
     Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
          "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
-    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and spread 1 in each batch, so "
-         "the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
-    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get spread 1 in each "
-         "batch before the critic's advantages are made; their mean stays. Off: they stay as they are.", "live",
-         advanced=True),
+    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
+         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get standard deviation "
+         "1 in each batch before the critic's advantages are made; their mean stays. Off: they stay as they are.",
+         "live", advanced=True),
 )
 
 PREFERENCE = (
@@ -224,7 +233,7 @@ PREFERENCE = (
          advanced=True),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True),
-    Knob("label_smoothing", "Label smoothing", 0.1, "Share of pairs whose sides are believed to be exchanged. Higher: "
+    Knob("label_smoothing", "Label smoothing", 0.1, "Share of pairs whose labels are believed to be flipped. Higher: "
          "margins stay smaller, wrong labels do less harm. Lower: trusts every label.", "next batch", 0.0, 0.49,
          (0.0, 0.3), r"\varepsilon", "share", advanced=True),
     Knob("exo_epsilon", "EXO smoothing", 1e-3, "The rejected side's share of the preference that EXO fits. Higher: "

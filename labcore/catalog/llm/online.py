@@ -38,7 +38,7 @@ ROWS = (
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad "
               r"\hat A_i = R'_i-\frac1{G-1}\sum_{j\ne i}R'_j,\quad R' = R-\beta\sum_t k_1",
         watch="The ratio is that of the whole sequence: with long completions it leaves the clip range after "
-              "one update.",
+              "one update. The clip is TRL's. β is 0.02; the paper takes 0.03, TRL 0.05.",
         paper="Ahmadian et al. 2024, arXiv:2402.14740",
         defaults={"beta": 0.02, "advantage": "leave_one_out", "ratio": "sequence_sum", "kl_estimator": "k1",
                   "kl_placement": "reward", "aggregation": "sequence_mean_token_mean"},
@@ -47,11 +47,12 @@ ROWS = (
         summary="A separate critic values every token; several clipped passes over each batch in mini-batches.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
-              r"\hat A_t = \sum_l(\gamma\lambda)^l\delta_{t+l},\quad "
+              r"\hat A_t = \operatorname{whiten}\Big(\sum_l(\gamma\lambda)^l\delta_{t+l}\Big),\quad "
               r"\delta_t = r_t+\gamma V_{t+1}-V_t,\quad r_t = -\beta\,k_1+R\,1_{last}\\ "
               r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
               r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)\end{gathered}",
-        watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far.",
+        watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far. "
+              "The number of tokens is random and correlated with the terms, so the token mean is a biased estimate.",
         paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
         extra_knobs=CRITIC, without=("normalisation",),
         defaults={"beta": 0.02, "advantage": "gae", "kl_estimator": "k1", "kl_placement": "reward",
@@ -123,7 +124,7 @@ ROWS = (
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
               r"\hat A_i = R_i-\beta\textstyle\sum_t k_1-R(y_{greedy}),\quad i = 1\ldots P\,G",
         watch="One greedy completion per prompt comes on top of each batch. Where greedy is right, only mistakes have "
-              "signal.",
+              "signal. The clip is verl's; the paper has none.",
         paper="Li et al. 2023, arXiv:2310.10505",
         defaults={"beta": 0.02, "advantage": "greedy_baseline", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
@@ -173,7 +174,7 @@ ROWS = (
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_2 - c_H "
               r"H_t\Big]\\ \hat A_i = \operatorname{whiten}(R_i-\bar R_g),\quad g = 1\ldots G\end{gathered}",
         watch="One spread for the whole batch: groups with little signal stay small, where GRPO blows them up. "
-              "normalisation sequences gives each completion the same weight in it.",
+              "normalisation sequences gives each completion the same weight in it. β is 0.01; OpenRLHF takes 1e-5.",
         paper="Hu et al. 2025, arXiv:2501.03262",
         defaults={"beta": 0.01, "advantage": "group_mean", "normalisation": "tokens", "kl_estimator": "k2",
                   "aggregation": "token_mean"},
@@ -186,7 +187,7 @@ ROWS = (
               r"\operatorname{sg}(s_i)\frac{\pi_\theta(y_{i,t})}{\operatorname{sg}(\pi_\theta(y_{i,t}))},\quad "
               r"g = 1\ldots G",
         watch="The same curve as GSPO's to the last digits but rounding: as soon as advantages differ within a "
-              "completion it no longer is.",
+              "completion it no longer is. ε is 0.03 and 0.04; the paper takes 3e-4 and 4e-4 for large models.",
         paper="Zheng et al. 2025, arXiv:2507.18071, section 4.3",
         defaults={"ratio": "sequence_mean_token", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
         models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
@@ -197,7 +198,7 @@ ROWS = (
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
               r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
         watch="Completion length: under GSPO it may shrink, since short completions get the longer gradient for each "
-              "token.",
+              "token. ε is 0.03 and 0.04; the paper takes 3e-4 and 4e-4 for large models.",
         paper="Liu et al. 2026, arXiv:2602.05261",
         defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04,
                   "aggregation": "sequence_mean_token_sum"},
@@ -259,8 +260,8 @@ ROWS = (
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"\hat A_i = \operatorname{norm}_B\Big(\sum_k w_k\frac{R_{k,i}-\bar R_{k,g}}{s_{k,g}+\epsilon}\Big),"
               r"\quad g = 1\ldots G\end{gathered}",
-        watch="The named rewards correct and format, a curve each. One that no longer varies within groups has no say "
-              "left, whatever its weight.",
+        watch="The named rewards correct and format, a curve each. One that no longer varies within groups no longer "
+              "contributes, whatever its weight.",
         paper="Liu et al. 2026, arXiv:2601.05242", plain=("correct_weight", "format_weight"),
         defaults={"advantage": "parts_standardised", "reward_source": "correct_and_format",
                   "aggregation": "token_mean", "kl_placement": "off"},

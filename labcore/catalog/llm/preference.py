@@ -37,7 +37,8 @@ ROWS = (
         latex=r"L = -\log\sigma\Big(\beta\big[\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}-"
               r"\log\tfrac{\pi_\theta(y_l)}{\pi_{ref}(y_l)}\big]\Big),\quad y_w, y_l \in \{y_1 \ldots y_G\} \sim "
               r"\pi_\theta,\quad b = 1\ldots B",
-        watch="Zero-variance groups: where all answers of a prompt have the same reward, the pair adds only noise.",
+        watch="Zero-variance groups: where all answers of a prompt have the same reward, the pair adds only noise. "
+              "The pair is the best and the worst of G = 4 answers; the paper samples 2.",
         paper="Guo et al. 2024, arXiv:2402.04792", verified=True,
         without=("pair_prompts", "eval_every", "eval_prompts"),
         defaults={"pairs": "policy_each_step", "beta": 0.1, "group_size": 4},
@@ -47,17 +48,16 @@ ROWS = (
     _offline("ipo", "IPO", "ipo_mean",
              summary="DPO with a target for the margin: it stops at 1/(2β) where DPO would push on for ever.",
              latex=r"L = \Big(\tfrac1{T_w}" + _CHOSEN + r"-\tfrac1{T_l}" + _REJECTED + r"-\tfrac1{2\beta}\Big)^2",
-             watch="The margin settles at its target. Log-ratios are means per token, as in the paper's experiments "
-                   "and TRL; the loss ipo sums them, as eq. 17 and OpenRLHF do, and its target is then nats "
-                   "per completion.",
+             watch="The margin settles at its target. Log-ratios are means per token, as in TRL; the loss ipo sums "
+                   "them, as eq. 17 and OpenRLHF do, and its target is then nats per completion.",
              paper="Azar et al. 2023, arXiv:2310.12036"),
     _offline("cdpo", "cDPO", "cdpo",
-             summary="DPO that expects a share of the pairs to be exchanged: margins stay finite.",
+             summary="DPO that expects a share of the labels to be flipped: margins stay finite.",
              latex=r"L = -(1-\varepsilon)\log\sigma(\beta\Delta)-\varepsilon\log\sigma(-\beta\Delta),\quad " + _MARGIN,
              watch="The margin stops near log((1−ε)/ε). TRL has no label smoothing for the sigmoid loss; OpenRLHF has.",
              paper="Mitchell 2023, A note on DPO with noisy preferences and IPO"),
     _offline("robust_dpo", "Robust DPO", "robust",
-             summary="DPO less what exchanged pairs add to it: on average the loss of the pairs as they were.",
+             summary="DPO, unbiased under label noise: in expectation the DPO loss on clean labels.",
              latex=r"L = \tfrac{-(1-\varepsilon)\log\sigma(\beta\Delta)+\varepsilon\log\sigma(-\beta\Delta)}"
                    r"{1-2\varepsilon},\quad " + _MARGIN,
              watch="The loss can fall below 0. With ε above the true share of wrong labels it overshoots.",
@@ -84,14 +84,14 @@ ROWS = (
     _offline("bco", "BCO", "bco_pair",
              summary="A classifier: chosen completions as desired, rejected ones as undesired, each by itself.",
              latex=r"L = -\log\sigma(\beta c)-\log\sigma(-\beta r),\quad " + _SIDES,
-             watch="Implicit rewards part on both sides of 0. The paper also subtracts a running mean of rewards; this "
-                   "is the form of TRL's pairs, without.",
+             watch="Implicit rewards move to opposite sides of 0. The paper also subtracts a running mean of rewards; "
+                   "this is the form of TRL's pairs, without.",
              paper="Jung et al. 2024, arXiv:2404.04656"),
     _offline("sppo", "SPPO", "sppo_hard",
              summary="Self-play: the chosen log-ratio goes to +1/(2β), the rejected one to −1/(2β).",
              latex=r"L = \big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2,\quad " + _SIDES,
              watch="Implicit rewards settle at +½ and −½. The winning probability is taken as 1; with pairs of the "
-                   "policy at every step it is self-play.",
+                   "policy at every step it is self-play. β is 1 for short answers; the paper's η = 1/β is 1e3.",
              paper="Wu et al. 2024, arXiv:2405.00675"),
     _offline("apo_zero", "APO-zero", "apo_zero",
              summary="Raises the chosen and lowers the rejected side: for answers better than the policy's own.",
@@ -136,8 +136,9 @@ ROWS = (
              defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),
              summary="SFT on the chosen side with an odds ratio against the rejected one: no reference, one stage.",
-             latex=r"L = -\tfrac1{T_w}\log\pi_\theta(y_w)-\beta\log\sigma\Big(\log\tfrac{p_w}{1-p_w}-"
-                   r"\log\tfrac{p_l}{1-p_l}\Big),\quad p = \pi_\theta(y)^{1/T}",
+             latex=r"L = -\tfrac1{\bar T_w}\log\pi_\theta(y_w)-\beta\log\sigma\Big(\log\tfrac{p_w}{1-p_w}-"
+                   r"\log\tfrac{p_l}{1-p_l}\Big),\quad p = \pi_\theta(y)^{1/T},\quad \bar T_w = \tfrac1B\textstyle\sum "
+                   r"T_w",
              watch="Mostly SFT: the odds ratio only keeps the rejected side from rising along. β is the paper's λ.",
              paper="Hong et al. 2024, arXiv:2403.07691", defaults={"beta": 0.1}),
 )

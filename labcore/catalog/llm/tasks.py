@@ -48,8 +48,9 @@ TASKS: dict[str, Task] = {
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
              example="2,7,3:13= → 2*3+7"),
-        Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times fluency, is hidden "
-             "from the policy where a reward model gives the rewards.", "labcore.tasks.reviews:Reviews", _ALL, (
+        Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times the square of "
+             "fluency, is hidden from the policy where a reward model gives the rewards.",
+             "labcore.tasks.reviews:Reviews", _ALL, (
                  Knob("label_temperature", "Label temperature", 0.1, "Noise of the preference labels: P(first is "
                       "chosen) = σ(difference of the gold scores / temperature). Higher: more labels are wrong. "
                       "Lower: nearer to the gold score; 0: no noise.", low=0.0, high=10.0, safe=(0.0, 0.5),

@@ -142,6 +142,7 @@ _ONLINE: Rules = {
         "best_of_group": ({}, "OpenRLHF trains on all completions: keep the best of each prompt and use train_sft"),
         "not_truncated": ({}, "OpenRLHF trains on truncated completions too"),
     }, "see --algo.dynamic_filtering_enable"),
+    "overlong_filter": switch(missing("OpenRLHF trains on truncated completions too"), False),
     "resample_rounds": only_with("selection", "informative", missing("OpenRLHF samples until its batch is full")),
     **REWARD_RULES,
     "kl_estimator": choice({

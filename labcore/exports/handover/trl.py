@@ -87,6 +87,8 @@ _SHAPING: Rules = {
         "informative": ({}, "TRL has no dynamic sampling: zero-variance groups stay in the batch with advantage 0"),
         "best_of_group": ({}, "TRL trains on all completions: keep the best of each prompt and use SFTTrainer"),
     }, "see mask_truncated_completions"),
+    "overlong_filter": switch(to("mask_truncated_completions", note="masked rows stay in TRL's number of sequences: "
+                                 "smaller by the share kept"), False),
     "resample_rounds": only_with("selection", "informative", missing(
         "TRL has no dynamic sampling: zero-variance groups stay in the batch with advantage 0"))}
 _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},

@@ -158,6 +158,7 @@ _ONLINE: Rules = {
         "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
         "not_truncated": ({}, "verl trains on truncated completions too"),
     }, "see algorithm.filter_groups"),
+    "overlong_filter": switch(missing("verl trains on truncated completions too"), False),
     "resample_rounds": only_with("selection", "informative", missing("verl samples until its batch is full")),
     **REWARD_RULES,
     "kl_estimator": _kl_estimator,

@@ -38,42 +38,36 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
-            rollout = credit(in_force(session), batch.rollout)
+            rollout = credit(session.in_force, batch.rollout)
             measured.append(update(session, rollout.select(part), met := tokens.next()))
             tokens.take(part, met)
         session.step += 1
-        rollout = credit(in_force(session), batch.rollout)
+        rollout = credit(session.in_force, batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
-        metrics |= learn_numbers(session, rollout, metrics["kl"])
         metrics["sampling/logp_difference"] = tokens.difference()
         session.finished_because = early_stopping.reason(session, metrics)
         samples = view.groups(session, batch.batch, rollout, tokens) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None
         as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
+        metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
             _look, as_it_is, batch, rollout, before, samples is not None, line is not None))
 
 
-def in_force(session: LlmSession) -> dict[str, Any]:
-    """The session's knobs, β as an adaptive controller has moved it."""
-    knobs = session.knobs
-    return {**knobs, "beta": knobs["beta"] * session.kl_factor} if knobs["adaptive_kl_target"] else knobs
-
-
 def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
     """Move what a run learns beside its networks: the mean of all rewards, and β's factor. What is logged of it."""
-    totals, knobs = total_rewards(in_force(session), rollout), session.knobs
+    totals, knobs = total_rewards(session.in_force, rollout), session.knobs
     earned = totals[~totals.isnan()].double()
     if len(earned):
         session.past_count += len(earned)
         session.past_rewards += float((earned - session.past_rewards).sum()) / session.past_count
     if not knobs["adaptive_kl_target"]:
         return {}
-    beta = knobs["beta"] * session.kl_factor
-    session.kl_factor = adaptive_kl(session.kl_factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"],
+    factor, session.kl_beta = session.beta_factor, knobs["beta"]
+    session.kl_factor = adaptive_kl(factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"],
                                     len(rollout.ids))
-    return {"beta": beta}
+    return {"beta": knobs["beta"] * factor}
 
 
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, before: Mapping[str, Tensor] | None, has_samples: bool,
@@ -110,11 +104,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
     there is of each token.
     """
-    knobs = in_force(session)
-    totals = objective.Totals.of(rollout, int(knobs["max_new_tokens"]))
-    if knobs["top_entropy_share"] < 1 and totals.total_tokens:
-        totals = replace(totals, entropy_floor=entropy_floor(
-            token_entropy(session, rollout), rollout.counted, knobs["top_entropy_share"]))
+    knobs, totals = session.in_force, totals_of(session, rollout)
     losses, value_losses, seen = [], [], []
     for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
         part = rollout.slice(prompts, rows)
@@ -139,6 +129,16 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> 
         if isfinite(explained):  # returns that do not vary leave nothing to explain
             measured["explained_variance"] = explained
     return measured
+
+
+def totals_of(session: LlmSession, rollout: Rollout) -> objective.Totals:
+    """The denominators of an update on `rollout`, and the entropy from which on its tokens are learnt from."""
+    knobs = session.knobs
+    totals = objective.Totals.of(rollout, int(knobs["max_new_tokens"]))
+    if knobs["top_entropy_share"] == 1 or not totals.total_tokens:
+        return totals
+    return replace(totals, entropy_floor=entropy_floor(token_entropy(session, rollout), rollout.counted,
+                                                       knobs["top_entropy_share"]))
 
 
 @torch.no_grad()

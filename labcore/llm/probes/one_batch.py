@@ -41,6 +41,7 @@ from labcore.spec.run_spec import RunSpec, make
 
 ONLINE = tuple(row for row in ALGORITHMS.values() if row.loop == "online")
 CRITIC_BATCHES, CRITIC_PASSES = 8, 4  # what a critic that the run does not have is fitted on
+UNREACHED = 1e6  # a bound that no ratio of a run reaches, nor its logarithm
 _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS, DTYPE))
 
 
@@ -110,14 +111,14 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
     learner = as_of(session, with_critic[0])
     for number in range(1, CRITIC_BATCHES + 1) if fitted else ():
         learner.step = number  # other prompts
-        rollout = credit(learner.knobs, collect(learner).rollout)
+        rollout = credit(learner.in_force, collect(learner).rollout)
         for _ in range(CRITIC_PASSES):
             measured = online.gradients(learner, rollout)
             learner.policy.zero_grad(set_to_none=True)
             learner.optimise("critic", learner.knobs["critic_learning_rate"], measured["value_loss"])
     session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
     values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
-    seen = credit(learner.knobs, replace(seen_by(learner, batch), old_values=values))
+    seen = credit(learner.in_force, replace(seen_by(learner, batch), old_values=values))
     explained = float(explained_variance(values, seen.returns, seen.counted))
     about = {"fitted": fitted, "batches": CRITIC_BATCHES, "passes": CRITIC_PASSES,
              "explained_variance": explained if isfinite(explained) else None}
@@ -126,7 +127,7 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
 
 def credited(session: LlmSession, rollout: Rollout, values: Tensor | None) -> Rollout:
     """The rollout with the advantages of the session's algorithm."""
-    return credit(session.knobs, replace(rollout, old_values=None if session.critic is None else values))
+    return credit(session.in_force, replace(rollout, old_values=None if session.critic is None else values))
 
 
 def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None, updates: int) -> LlmSession:
@@ -144,7 +145,7 @@ def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor
     measured, gradient = _gradient(one, rollout)
     surrogate, unclipped = choices.SURROGATE[str(one.knobs["surrogate"])], None
     if surrogate.cut:
-        one.knobs |= {key: spec.row.knob(key).high for key in surrogate.needs}
+        one.knobs |= dict.fromkeys(surrogate.needs, UNREACHED)
         unclipped = cosines([gradient, _gradient(one, rollout)[1]])[0][1]
     push = token_gradients(as_of(session, spec), rollout)
     return Inspected(spec.row, spec, rollout, measured, gradient, unclipped, push)
@@ -167,8 +168,10 @@ def token_gradients(session: LlmSession, rollout: Rollout) -> Tensor:
     """
     completions = Completions(rollout.ids, rollout.completion_mask, rollout.truncated)
     logprobs = token_logprobs(session, session.policy, rollout.prompts, completions).requires_grad_()
-    totals = objective.Totals.of(rollout, int(session.knobs["max_new_tokens"]))
-    loss, _ = objective.loss(session.knobs, rollout, logprobs, torch.zeros_like(logprobs), totals)
+    totals, entropy = online.totals_of(session, rollout), torch.zeros_like(logprobs)
+    if totals.entropy_floor is not None:  # without a gradient: it only decides which tokens count
+        entropy = online.token_entropy(session, rollout)
+    loss, _ = objective.loss(session.in_force, rollout, logprobs, entropy, totals)
     return -torch.autograd.grad(loss, logprobs)[0]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
+from math import expm1, isnan
 from typing import Any
 
 import torch
@@ -98,7 +98,9 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     own = choices.SURROGATE[session.knobs["surrogate"]]
     part = rollout.select(_learnt_prompts(rollout)[:max(1, len(rollout.prompts) // LINE_SHARE)])
     bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
-    beta, mask = session.knobs["beta"], part.counted
+    if own.key == "geometric_clip":  # its ε bound the logarithm of the ratio
+        bounds = -expm1(-bounds[0]), expm1(bounds[1])
+    beta, mask = session.in_force["beta"], part.counted
     after = parameters(session.policy)
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
     curves |= {own.key: []} if own.needs_ratio else {}
@@ -135,7 +137,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it. What `tokens` took down of
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
-    knobs, count = session.knobs, min(GROUPS, len(rollout.prompts))
+    knobs, count = session.in_force, min(GROUPS, len(rollout.prompts))
     part = rollout.select(torch.arange(count, device=session.device))
     logprobs, entropy = _logprobs_and_entropy(session, part)
     tensors = _tensors(knobs, part, logprobs)

@@ -59,7 +59,7 @@ def gradient_of_the_loop(session: LlmSession, rollout) -> torch.Tensor:
         self.models[name].zero_grad(set_to_none=True)
         return 0.0
     with patch.object(LlmSession, "optimise", optimise):
-        online.update(session, credit(session.knobs, rollout))
+        online.update(session, credit(session.in_force, rollout))
     return found["policy"]
 
 
@@ -105,6 +105,37 @@ def test_token_gradients_are_the_gradient_s_first_half(batch, key):
     whole = parameters_to_vector([p.grad for p in session.policy.parameters()])
     assert torch.allclose(-whole, seen.gradient, rtol=1e-3, atol=1e-6)
     assert (seen.push[~rollout.counted] == 0).all()
+
+
+@pytest.mark.parametrize("key, switch, same", [
+    ("grpo", {"beta": 0.5, "adaptive_kl_target": 0.01}, {"beta": 1.5}),
+    ("rloo", {"beta": 0.5, "adaptive_kl_target": 0.01}, {"beta": 1.5}),
+    ("grpo", {"top_entropy_share": 0.3}, None)])
+def test_under_a_switch_it_is_what_training_does_too(batch, key, switch, same):
+    """A β that a controller has moved by 3, in the loss and in the reward; tokens left out by their entropy."""
+    session, sampled = batch
+    session.kl_factor = 3.0
+    plain_spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    rollout = seen_by(as_of(session, plain_spec), sampled)
+    spec, other = (replace(plain_spec, knobs=plain_spec.knobs | knobs) for knobs in (switch, same or {}))
+    seen, beside = inspect(session, spec, rollout, None), inspect(session, other, rollout, None)
+    assert torch.equal(seen.gradient, gradient_of_the_loop(copy.deepcopy(session).fork(spec), rollout))
+    logprobs = selective_log_softmax(plain(session.policy, rollout.prompts, rollout.ids), rollout.ids)
+    (seen.push * logprobs).sum().backward()
+    whole = parameters_to_vector([p.grad for p in session.policy.parameters()])
+    assert torch.allclose(-whole, seen.gradient, rtol=1e-3, atol=1e-6)
+    assert torch.equal(seen.push, beside.push) == torch.equal(seen.gradient, beside.gradient) == (same is not None)
+
+
+def test_without_its_clip_gmpo_is_cut_nowhere(batch):
+    """The lowest ε_low that a run may have still cuts ratios below 1/e, where ε bounds their logarithm."""
+    session, sampled = batch
+    spec = spec_for(session, ALGORITHMS["gmpo"], 0, SIZE)
+    far = replace(sampled.rollout, old_logprobs=sampled.rollout.old_logprobs + 2.0 * sampled.rollout.completion_mask)
+    seen = inspect(session, spec, far, None)
+    free = replace(spec, knobs=spec.knobs | {"clip_low": 50.0, "clip_high": 50.0})
+    assert seen.unclipped == pytest.approx(cosines([seen.gradient, inspect(session, free, far, None).gradient])[0][1])
+    assert seen.unclipped < 0.99
 
 
 def test_token_gradients_worked_by_hand(batch):
