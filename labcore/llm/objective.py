@@ -68,7 +68,7 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
     """What the policy's term of each token is multiplied with, (B, T) each: none where all switches are off."""
     given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
     wanted = [(weights.high_entropy, tensors["entropy_floor"] is not None),
-              (weights.near_policy, knobs.get("off_policy_threshold", 0) > 0),
+              (weights.near_policy, knobs["off_policy_threshold"] > 0),
               (weights.truncated_importance, rollout.sampler_logprobs is not None)]
     return [call(weigh, knobs, given) for weigh, on in wanted if on]
 

@@ -18,6 +18,7 @@ from torch.nn.functional import logsigmoid
 
 from labcore.maths.preferences_batch import aot as aot
 from labcore.maths.preferences_batch import aot_unpaired as aot_unpaired
+from labcore.maths.preferences_batch import smoothed
 from labcore.maths.preferences_each import apo_down as apo_down
 from labcore.maths.preferences_each import apo_zero as apo_zero
 from labcore.maths.preferences_each import bco_pair as bco_pair
@@ -48,7 +49,7 @@ def cdpo(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, labe
     Source: Mitchell 2023, "A note on DPO with noisy preferences", ericmitchell.ai/cdpo.pdf.
     """
     margin = beta * (log_ratio_chosen - log_ratio_rejected)
-    return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
+    return smoothed(margin, label_smoothing)
 
 
 def robust(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, label_smoothing: float) -> Tensor:

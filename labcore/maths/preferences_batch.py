@@ -16,7 +16,7 @@ def aot(logprob_chosen: Tensor, logprob_rejected: Tensor, ref_logprob_chosen: Te
     Source: Melnyk et al. 2024, arXiv:2406.05882 (paired).
     """
     margins, ref_margins = logprob_chosen - logprob_rejected, ref_logprob_chosen - ref_logprob_rejected
-    return _smoothed(beta * (margins.sort().values - ref_margins.sort().values), label_smoothing)
+    return smoothed(beta * (margins.sort().values - ref_margins.sort().values), label_smoothing)
 
 
 def aot_unpaired(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float, label_smoothing: float) -> Tensor:
@@ -27,8 +27,12 @@ def aot_unpaired(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: flo
 
     Source: Melnyk et al. 2024, arXiv:2406.05882 (unpaired).
     """
-    return _smoothed(beta * (log_ratio_chosen.sort().values - log_ratio_rejected.sort().values), label_smoothing)
+    return smoothed(beta * (log_ratio_chosen.sort().values - log_ratio_rejected.sort().values), label_smoothing)
 
 
-def _smoothed(margins: Tensor, label_smoothing: float) -> Tensor:
+def smoothed(margins: Tensor, label_smoothing: float) -> Tensor:
+    """−(1−ε) log σ(m) − ε log σ(−m), m the margins times β. (B,) -> (B,)
+
+    In nats.
+    """
     return -(1 - label_smoothing) * logsigmoid(margins) - label_smoothing * logsigmoid(-margins)

@@ -33,26 +33,24 @@ class Preferences:
             return (_single if self.unpaired else _pair)(value, data, line)
 
         self.rows = read_objects(data, read)
+        self._pairs = [row for row in self.rows if isinstance(row, Pair)]
+        self._singles = [row for row in self.rows if isinstance(row, Single)]
+        self._desired = [row for row in self._singles if row.label]
         if self.unpaired:
             _check_labels(self._singles, data)
             _check_loss(knobs, data)
         self.size = len(self.rows)
         self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
 
-    @property
-    def _singles(self) -> list[Single]:
-        return [row for row in self.rows if isinstance(row, Single)]
-
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
-        return draw([row for row in self.rows if isinstance(row, Pair)], count, rng)
+        return draw(self._pairs, count, rng)
 
     def singles(self, count: int, rng: np.random.Generator) -> list[Single]:
         return draw(self._singles, count, rng)
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         if self.unpaired:
-            desired = [row for row in self._singles if row.label]
-            return [Problem(row.prompt, row.completion, row.line) for row in draw(desired, count, rng)]
+            return [Problem(row.prompt, row.completion, row.line) for row in draw(self._desired, count, rng)]
         return [Problem(pair.prompt, pair.chosen, pair.line) for pair in self.pairs(count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:

@@ -15,7 +15,6 @@ from labcore.llm import objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
-from labcore.llm.nets import forward
 from labcore.llm.rewards import correct_and_format
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
@@ -57,10 +56,14 @@ def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
     started = session("grpo", top_entropy_share=0.3, prompts_per_step=6)
     rollout = credit(started.knobs, ragged(collect(started).rollout))
     whole = gradient_of(started, rollout)
-    monkeypatch.setattr(online, "micro_batches", lambda policy, prompts, rows, width: [
-        (slice(n, n + 1), slice(n * rows // prompts, (n + 1) * rows // prompts)) for n in range(prompts)])
+    cuts = []
+
+    def by_prompt(policy, prompts, rows, width):
+        cuts.append([(slice(n, n + 1), slice(n * rows // prompts, (n + 1) * rows // prompts)) for n in range(prompts)])
+        return cuts[-1]
+    monkeypatch.setattr(online, "micro_batches", by_prompt)
     torch.testing.assert_close(gradient_of(started, rollout), whole, rtol=1e-4, atol=1e-7)
-    assert forward.micro_batches is not online.micro_batches
+    assert [len(cut) for cut in cuts] == [6, 6], "the entropy, then the gradient"
 
 
 def test_masked_tokens_have_no_policy_gradient_but_count_in_the_denominator():
