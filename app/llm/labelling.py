@@ -92,9 +92,11 @@ def _pair(spec: RunSpec, found: dict[str, Any], there: Sequence[dict[str, Any]])
             f'<code class="rl-mono">{readable(pair["prompt"])}</code> <span class="rl-muted">Pair {state["place"] + 1} '
             f"of {len(pairs)}, {html.escape(_source(found['model'], spec))}</span></div>")
     st.html(f'<div class="rl-choices">{"".join(_card(pair, side) for side in labels.PICKS)}</div>')
-    for column, side, shortcut in zip(st.columns(2, gap="medium", wrap=False), labels.PICKS, "12", strict=True):
-        column.button(f"{side.upper()} is better", key=f"label:{side}", shortcut=shortcut, width="stretch",
-                      on_click=_choose, args=(spec, pair, side, where, len(pairs)))
+    first, second = st.columns(2, gap="medium", wrap=False)
+    first.button("A is better", key="label:a", shortcut="1", width="stretch", on_click=_choose,
+                 args=(spec, pair, "a", where, len(pairs)))
+    second.button("B is better", key="label:b", shortcut="2", width="stretch", on_click=_choose,
+                  args=(spec, pair, "b", where, len(pairs)))
 
 
 def _card(pair: dict[str, Any], side: str) -> str:

@@ -9,7 +9,7 @@ from labcore.spec.run_spec import make
 
 @pytest.mark.parametrize(("algorithm", "knobs", "words"), [
     ("dpo", {}, "Only the margin between the sides is trained; nothing is sampled."),
-    ("simpo", {}, "Only the margin between the sides is trained; nothing is sampled."),
+    ("simpo", {"second_loss": "none"}, "Only the margin between the sides is trained; nothing is sampled."),
     ("online_dpo", {}, "Only the margin between the sides is trained; the next pairs are sampled."),
     ("kto", {}, "Each side is trained by itself; nothing is sampled."),
     ("dpo", {"preference_loss": "apo_zero"}, "Each side is trained by itself; nothing is sampled."),

@@ -99,8 +99,6 @@ CAUTIONS = (
                 v["shaping"] != "none" or _kl(v, "reward")
                 or v["reward_source"] not in ("verifier", "noisy_verifier", "order_only")),
             "The Beta density is fitted to rewards of 0 and 1: with others it is a wrong scale."),
-    Caution("online", lambda v: v["advantage"] == "greedy_baseline" and v["shaping"] != "none",
-            "The reward of the greedy completion is not shaped, so the baseline is off by what shaping adds."),
     Caution("online", lambda v: v["aggregation"] == "sequence_mean_token_mean"
             and not (v["surrogate"] in _ON_RATIO and v["ratio"] == "sequence_sum"),
             "Each completion is averaged over its own tokens, so a token of a long completion counts less: long wrong "
