@@ -41,6 +41,7 @@ _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p 
 
 _ESTIMATOR = "--algo.advantage.estimator"
 _OF_GROUP = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo")  # they refuse groups of one completion
+_OWN_BASELINE = (None, "gae", "reinforce")  # nothing is subtracted before rewards are clipped
 # For each advantage its estimator, and what is different there.
 _ADVANTAGES = {
     "gae": ("gae", ""), "leave_one_out": ("rloo", ""), "group_standardised": ("group_norm", ""),
@@ -71,7 +72,7 @@ def _normalised(plan: Plan, value: Any) -> Line:
 def _advantage(plan: Plan, value: Any) -> Line:
     found = _estimator(plan, value)
     if whitening.whitens(plan):
-        return whitening.advantage(value, "batch" if found == "reinforce" else "group", "OpenRLHF")
+        return whitening.advantage(value, "group" if found in _OF_GROUP else "batch", "OpenRLHF")
     if found is None:
         return Line("", value, {}, note="OpenRLHF has no advantage of 1: to imitate the best completions, use "
                     "train_sft" if value == "one" else f"see {_ESTIMATOR}")
@@ -131,7 +132,7 @@ _ONLINE: Rules = {
     }, "see --reward"),
     "reward_clip": only_with("shaping", "clipped", given(
         lambda plan, value: {"--reward.clip_range": (-value, value)}, lambda plan, value: "" if _estimator(
-            plan, plan["advantage"]) in (None, "gae", "reinforce") else
+            plan, plan["advantage"]) in _OWN_BASELINE else
         "clipped after the baseline is subtracted, not before")),
     "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),
     "overlong_penalty": only_with("shaping", "overlong", to("--reward.overlong_penalty_factor")),
