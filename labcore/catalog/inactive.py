@@ -41,6 +41,7 @@ RULES = (
     Rule(("clip_low", "clip_high", "gate_positive", "gate_negative", "clip_delta", "dual_clip", "off_policy_threshold",
           "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
          {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE),
+    Rule(("overlong_filter",), {"selection": ("not_truncated",)}, "the selection leaves these completions out already"),
     Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE,
          lambda values: float(values["ratio_cap"]) >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},

@@ -57,6 +57,8 @@ CASES = {
     "token rewards": ("llm", "ppo", {"advantage": "batch_mean"}, "whiten_rewards", (False, True), {"advantage": "gae"}),
     "noise": ("llm", "grpo", {}, "reward_noise", (0.0, 0.5), {"reward_source": "noisy_verifier"}),
     "overlong": ("llm", "grpo", {}, "overlong_penalty", (0.0, 1.0), {"shaping": "overlong", "overlong_buffer": 6}),
+    "overlong filtering": ("llm", "grpo", {"selection": "not_truncated", "max_new_tokens": 20}, "overlong_filter",
+                           (False, True), {"selection": "everything"}),
     "length cost": ("llm", "grpo", {}, "length_cost", (0.0, 1.0), {"shaping": "length_cost"}),
     "resampling": ("llm", "grpo", {"group_size": 2}, "resample_rounds", (0, 3), {"selection": "informative"}),
     "label smoothing": ("llm", "dpo", {}, "label_smoothing", (0.0, 0.4), {"preference_loss": "cdpo"}),
