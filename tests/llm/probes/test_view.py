@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -208,3 +209,10 @@ def numbers(value) -> list[float]:
     if isinstance(value, list):
         return [number for each in value for number in numbers(each)]
     return [float(value)] if isinstance(value, (int, float)) else []
+
+
+def test_the_clip_along_gmpo_s_update_is_at_its_own_bounds():
+    """Its ε bound the logarithm of the ratio: from e^−0.4 to e^0.4, not from 0.6 to 1.4."""
+    drawn = records(session("gmpo", steps=1))[0].line
+    assert 1 - drawn["clip_low"] == pytest.approx(math.exp(-0.4))
+    assert 1 + drawn["clip_high"] == pytest.approx(math.exp(0.4))
