@@ -154,7 +154,7 @@ _ONLINE: Rules = {
         "the DAPO reward manager has it, as overlong_buffer_cfg"))),
     "selection": choice({
         "everything": ({}, ""),
-        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "reward"}, ""),
+        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "acc"}, ""),
         "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
         "not_truncated": ({}, "verl trains on truncated completions too"),
     }, "see algorithm.filter_groups"),

@@ -69,7 +69,7 @@ def test_verl_names_the_knob_that_bounds_bad_tokens():
 # What verl's V1 trainer, its default, has: the filter of groups reads the reward tensor, the greedy baseline is gone.
 def test_what_verls_trainer_can_do():
     dapo = verl.settings(plan("grpo", knobs={"selection": "informative", "resample_rounds": 3}))
-    assert dapo["algorithm.filter_groups.metric"] == "reward"
+    assert dapo["algorithm.filter_groups.metric"] == "acc"
     assert not [key for key in dapo if "max_num_gen_batches" in key]
     for algorithm in (row.key for row in ALGORITHMS.values() if row.loop == "online"):
         found = verl.settings(plan(algorithm))
