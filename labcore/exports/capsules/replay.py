@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labcore.catalog.metrics import METRICS, ordered
@@ -107,6 +107,7 @@ class _Rerun:
                  watch: Callable[[Store], OnRecord] | None):
         self._capsule, self._last = capsule, last
         self._rows = {row.step: row for row in capsule.rows}
+        self._logged = {key for row in capsule.rows for key in row.metrics}  # later versions of the lab log more
         self._overtaken = overtaken(capsule.events, [step for step in self._rows if step <= last])
         if not any(step <= last and step not in self._overtaken for step in self._rows):
             raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
@@ -146,7 +147,8 @@ class _Rerun:
             self._shown(run_id, record, seconds)
         expected = self._rows.get(record.step)
         if expected and record.step not in self._overtaken:
-            self._difference = first_difference(expected, record)
+            known = {key: value for key, value in record.metrics.items() if key in self._logged}
+            self._difference = first_difference(expected, replace(record, metrics=known))
             self._steps += 1
             self._metrics |= set(compared(expected.metrics))
         if self._difference or record.step >= self._last:

@@ -34,7 +34,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         before = view.kept(session, line_due)
         watching = watched.before(session, session.step + 1) if samples_due else None
         measured: list[dict[str, float]] = []
-        tokens = StepTokens(batch.rollout, samples_due)
+        tokens = StepTokens(batch.rollout)
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
@@ -52,7 +52,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
         metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
-            _look, as_it_is, batch, rollout, before, samples is not None, line is not None))
+            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None))
 
 
 def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
@@ -70,10 +70,10 @@ def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str,
     return {"beta": knobs["beta"] * factor}
 
 
-def _look(session: LlmSession, batch: Batch, rollout: Rollout, before: Mapping[str, Tensor] | None, has_samples: bool,
-          has_line: bool) -> Pictures:
+def _look(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens, before: Mapping[str, Tensor] | None,
+          has_samples: bool, has_line: bool) -> Pictures:
     """The samples and the line of a step that were not due; without the parameters before it only what needs none."""
-    samples = None if has_samples else view.groups(session, batch.batch, rollout)
+    samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
     if before is None:
         return samples, None
     if samples is not None:

@@ -44,7 +44,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         due = evaluation is not None or measured or view.samples_due(session.step + 1)
         before = view.kept(session)
         watching = watched.before(session, session.step + 1) if due else None
-        metrics, samples = update(session, found, Met(pulls=True) if due else None)
+        metrics, samples = update(session, found, Met())
         session.step += 1
         if evaluation is None and measured:
             evaluation = evaluate(session)

@@ -27,7 +27,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
         before = view.kept(session)
         watching = watched.before(session, session.step + 1) if due else None
-        metrics, examples = update(session, Met(pulls=True) if due else None)
+        metrics, examples = update(session, Met())
         session.step += 1
         samples = None
         if watching:
@@ -38,8 +38,9 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
+        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
-                     look=None if samples else partial(_look, replace(session, knobs=dict(session.knobs)), before))
+                     look=None if samples else partial(_look, as_it_is, examples, before))
 
 
 def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
@@ -47,9 +48,9 @@ def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
                                                         evaluation.rewards)
 
 
-def _look(session: LlmSession, before: Mapping[str, Tensor] | None) -> Pictures:
+def _look(session: LlmSession, examples: list[dict[str, Any]], before: Mapping[str, Tensor] | None) -> Pictures:
     """The samples of a step that was not evaluated, drawn with random numbers of their own."""
-    samples = _samples(session, evaluate(watched.apart(session, session.step)))
+    samples = _samples(session, evaluate(watched.apart(session, session.step))) | {"examples": examples}
     return samples | ({"watched": watched.afterwards(session, before)} if before else {}), None
 
 

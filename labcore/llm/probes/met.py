@@ -21,11 +21,10 @@ from labcore.maths.masked import masked_mean
 class Met:
     """One update: `see` is called for each part of its batch, in turn, before the backward pass of that part.
 
-    `logprobs` and `entropy` are (b, T) each, nats, before the update. With `pulls` there are `norms` too: ‖∂L/∂z‖₂ of
-    each token's logits z, in the unit of the loss per logit. They are of the whole loss, as autograd has it.
+    `logprobs` and `entropy` are (b, T) each, nats, before the update; `norms` are ‖∂L/∂z‖₂ of each token's logits z, in
+    the unit of the loss per logit. They are of the whole loss, as autograd has it.
     """
 
-    pulls: bool = False
     _logprobs: list[Tensor] = field(default_factory=list)
     _entropy: list[Tensor] = field(default_factory=list)
     _norms: list[Tensor] = field(default_factory=list)
@@ -36,8 +35,7 @@ class Met:
         self._references += [] if ref_logprobs is None else [ref_logprobs]
         self._logprobs.append(logprobs.detach())
         self._entropy.append(entropy.detach())
-        if self.pulls:
-            logits.register_hook(self._pulled)  # keeps the norms only, not the gradient
+        logits.register_hook(self._pulled)  # keeps the norms only, not the gradient
 
     def _pulled(self, gradient: Tensor) -> None:
         self._norms.append(torch.linalg.vector_norm(gradient, dim=-1, dtype=torch.float32))
@@ -82,12 +80,11 @@ class StepTokens:
     """The batch of a step as its updates met it, all (B, T).
 
     `gap` is log π of the trainer less log π of the sampler, nats, NaN in rows that the first update left out: the later
-    ones meet another policy. `logprobs`, `entropy` and `shares` are of the last update that a row was in; None unless
-    `kept`.
+    ones meet another policy. `logprobs`, `entropy` and `shares` are of the last update that a row was in.
     """
 
-    def __init__(self, rollout: Rollout, kept: bool) -> None:
-        self._rollout, self._kept = rollout, kept
+    def __init__(self, rollout: Rollout) -> None:
+        self._rollout = rollout
         self.gap: Tensor | None = None
         self.logprobs: Tensor | None = None
         self.entropy: Tensor | None = None
@@ -95,7 +92,7 @@ class StepTokens:
 
     def next(self) -> Met:
         """What is to be given to the next update."""
-        return Met(self._kept)
+        return Met()
 
     def take(self, prompts: Tensor, met: Met) -> None:
         """Take over what an update of some of the prompts met. prompts: (N,) indices."""
@@ -103,10 +100,9 @@ class StepTokens:
         rows = (prompts[:, None] * size + torch.arange(size, device=prompts.device)).flatten()
         if self.gap is None:
             self.gap = self._placed(None, rows, met.logprobs - self._sampler[rows])
-        if self._kept:
-            self.logprobs = self._placed(self.logprobs, rows, met.logprobs)
-            self.entropy = self._placed(self.entropy, rows, met.entropy)
-            self.shares = self._placed(self.shares, rows, met.shares)
+        self.logprobs = self._placed(self.logprobs, rows, met.logprobs)
+        self.entropy = self._placed(self.entropy, rows, met.entropy)
+        self.shares = self._placed(self.shares, rows, met.shares)
 
     def difference(self) -> float:
         """Mean |gap| over the tokens that the first update met, nats/token."""

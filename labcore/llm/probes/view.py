@@ -191,7 +191,7 @@ def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None) -> 
     `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
     `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
     """
-    if tokens is None or tokens.logprobs is None:
+    if tokens is None:
         return {}
     count = len(part.ids)
     logprobs = tokens.logprobs[:count].masked_fill(~part.completion_mask, 0)
