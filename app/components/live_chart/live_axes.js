@@ -1,6 +1,7 @@
-// How far the axes reach: round numbers that seldom change, and at most once a second.
+// How far the axes reach: round numbers that seldom change, and at most once a second, unless a line would be lost.
 
 const CALM = 1000; // milliseconds between two changes of an axis
+const FAR = 4; // an axis that would have to be this many times as long is changed at once
 const LEAST_TOP = 0.02; // where the axis of a share that is usually small ends at the least
 const DECADES = 2; // a logarithmic axis is for values that span more
 
@@ -39,6 +40,8 @@ function spansDecades(values, least) {
   return sizes.length > 9 && sizes.at(-1) > 10 ** DECADES * sizes[Math.floor(sizes.length / 10)];
 }
 
+const spanOf = ({ range: [from, to] }) => to - from;
+
 // Choose the vertical axis of a panel by the values of its lines. True where it has to wait for its next change.
 function reachOf(chart, panel) {
   const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
@@ -53,7 +56,8 @@ function reachOf(chart, panel) {
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;
   const now = performance.now();
-  if (panel.reach && now - panel.reach.since < CALM) return true;
+  const calm = panel.reach && now - panel.reach.since < CALM && spanOf(axis) < FAR * spanOf(panel.reach.axis);
+  if (calm) return true;
   Object.assign(panel, { decades, scale: decades ? "symlog" : "linear", reach: { axis, made, since: now } });
   return false;
 }
