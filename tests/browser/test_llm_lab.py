@@ -68,8 +68,8 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
 
 @pytest.fixture(scope="module")
 def finished(tab: Page, server: Server) -> str:
-    """A run of 60 steps that was started on the page and is over."""
-    run_id = start_run(tab, server, "?steps=60")
+    """A run of 40 steps that was started on the page and is over."""
+    run_id = start_run(tab, server, "?steps=40")
     expect(tab.get_by_text("Finished").first).to_be_visible(timeout=2 * SLOW)
     return run_id
 
@@ -87,7 +87,7 @@ def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finish
     header, *rows = metrics.read_text(encoding="utf-8").splitlines()
     assert header.startswith("step,tokens,seconds,")
     exact = [float(row.split(",")[header.split(",").index("exact_match")]) for row in rows]
-    assert len(rows) == 60
+    assert len(rows) == 40
     assert sum(exact[-5:]) / 5 > sum(exact[:5]) / 5 + 0.1
     checkpoint = next(tmp_path.rglob("model.safetensors")).parent
     model = AutoModelForCausalLM.from_pretrained(checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,17 @@ def store():
     return Store()
 
 
+@pytest.fixture(scope="session")
+def capsule(tmp_path_factory) -> Path:
+    """The capsule of a run of 25 steps, made once in a lab of its own."""
+    folder = tmp_path_factory.mktemp("capsule")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(folder / "lab"))
+        store = Store()
+        return packing.write(store, faked(store), folder / "run.capsule.zip")
+
+
 @pytest.fixture
-def packed(store, tmp_path) -> Path:
-    """The capsule of a run of 25 steps."""
-    return packing.write(store, faked(store), tmp_path / "run.capsule.zip")
+def packed(capsule, tmp_path) -> Path:
+    """A copy of that capsule, to be changed."""
+    return Path(shutil.copy(capsule, tmp_path))

@@ -25,6 +25,12 @@ from tests.exports.capsules.tools import content, faked, refused, sealed
 from tests.runs import fake
 
 
+@pytest.fixture
+def packed(store, tmp_path) -> Path:
+    """The capsule of a run of the store."""
+    return packing.write(store, faked(store), tmp_path / "run.capsule.zip")
+
+
 def test_a_capsule_holds_everything_with_its_hash(store, packed):
     files = content(packed)
     manifest = json.loads(files.pop("manifest.json"))
