@@ -28,7 +28,8 @@ from statistics import median
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 
-SIZES = {"0.8": MODELS["small"], "4.9": MODELS["medium"]}  # millions of parameters
+SIZES = {"0.1": MODELS["tiny"], "0.8": MODELS["small"], "4.9": MODELS["medium"]}  # millions of parameters
+USUAL = ("0.8", "4.9")
 WARM_UP = 3  # steps: first allocations, lazy imports
 
 
@@ -201,7 +202,7 @@ def main(program: str, title: str, batch: str, sides: Mapping[str, Contender], d
     """
     names = [f"{side}-{dtype}" for side in sides for dtype in ("fp32", "bf16")]
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=title)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="millions of parameters")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(USUAL), help="millions of parameters")
     parser.add_argument("--contenders", nargs="+", choices=names, default=list(default),
                         help="who takes part; the ratios are to the first")
     parser.add_argument("--rounds", type=int, default=5)

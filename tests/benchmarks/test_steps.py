@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import grpo_step, ppo_step, turns
 from benchmarks.turns import Times
-from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 
 
@@ -52,9 +51,8 @@ def forked():
 def test_ours_alone_takes_its_turns_and_needs_nothing(benchmark, monkeypatch, capsys, forked):
     monkeypatch.setattr(benchmark, "check_installed", lambda: pytest.fail("ours alone needs nothing"))
     monkeypatch.setattr(turns, "_spawn", lambda: forked)
-    asked = ["--contenders", "lab-fp32", "lab-bf16", "--sizes", "0.8", "--rounds", "1", "--steps", "1"]
+    asked = ["--contenders", "lab-fp32", "lab-bf16", "--sizes", "0.1", "--rounds", "1", "--steps", "1"]
     monkeypatch.setattr(turns, "WARM_UP", 1)
-    monkeypatch.setitem(turns.SIZES, "0.8", MODELS["tiny"])  # as the parent writes the weights, so the children are
     assert benchmark.main(asked) == 0
     printed = capsys.readouterr().out
     assert "lab-fp32" in printed and "times faster than lab-fp32" in printed
