@@ -158,10 +158,10 @@ def _entries() -> list[Any]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise LabError(f"Your saved mixes cannot be read: {path()} is damaged. It is kept as it is; mend it, or move "
+        raise LabError(f"Your saved mixes cannot be read: {path()} is damaged. It is kept as it is; repair it, or move "
                        "it away to begin anew.") from error
     if not isinstance(entries, list):
-        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; mend it, "
+        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; repair it, "
                        "or move it away to begin anew.")
     return entries
 
