@@ -161,8 +161,8 @@ def _entries() -> list[Any]:
         raise LabError(f"Your saved mixes cannot be read: {path()} is damaged. It is kept as it is; repair it, or move "
                        "it away to begin anew.") from error
     if not isinstance(entries, list):
-        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; repair it, "
-                       "or move it away to begin anew.")
+        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; repair "
+                       "it, or move it away to begin anew.")
     return entries
 
 
