@@ -16,7 +16,7 @@ run: $(VENV)/run.stamp
 
 test: lint
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
