@@ -1,8 +1,6 @@
-"""The lab's entry: `streamlit run app/main.py`. The lab opens with the server, not with the first page."""
+"""The lab's entry: `streamlit run app/main.py`. Page config and navigation, nothing else."""
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 ROOT = str(Path(__file__).resolve().parents[1])
@@ -11,15 +9,19 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
 
 import streamlit as st  # noqa: E402
 
-from app import lab  # noqa: E402
+from app import astray, lab, theme  # noqa: E402
 
-
-@asynccontextmanager
-async def lifespan(_: st.App) -> AsyncIterator[None]:
-    """From here the workers' parent loads torch, while the browser still starts; with the server the lab closes."""
-    lab.warm_up()
-    yield
-    lab.lab.clear()
-
-
-app = st.App("navigation.py", lifespan=lifespan)
+st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
+theme.style()
+lab.warm_up()
+pages = [
+    st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
+    st.Page("../pages/maze.py", title="Maze", url_path="maze"),
+    st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
+    st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
+    st.Page("../pages/compare.py", title="Compare", url_path="compare"),
+    st.Page("../pages/playground.py", title="Playground", url_path="playground"),
+    st.Page("../pages/runs.py", title="Runs", url_path="runs"),
+    st.Page("../pages/help.py", title="Help", url_path="help"),
+]
+st.navigation([*pages, *astray.pages(pages)], position="top").run()
