@@ -3,6 +3,7 @@
 import pytest
 
 from labcore.errors import LabError
+from labcore.files.paths import is_run_id
 from labcore.jobs import label_log, labels
 from labcore.spec.run_spec import make
 
@@ -17,7 +18,7 @@ def home(tmp_path, monkeypatch):
 
 def test_labels_are_kept_one_by_one_and_become_preferences():
     one, other = (make(algorithm_key=key, task_key="reviews") for key in ("reward_model", "grpo"))
-    assert label_log.rows(one) == []
+    assert label_log.rows(one) == [] and not is_run_id(label_log.path(one).parent.name)
     label_log.add(one, PAIR, "a")
     label_log.add(other, {**PAIR, "a": "so dull"}, "b")
     found = label_log.rows(one)
