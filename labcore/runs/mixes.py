@@ -54,7 +54,14 @@ def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task
 
 
 def of_spec(spec: RunSpec, name: str) -> Mix:
-    """The mix of a run under a name."""
+    """The mix of a run under a name.
+
+    Raises:
+        LabError: as `of_values`, or the run is not one of a language model.
+    """
+    if not mixed.can_be_mixed(spec.row):
+        raise LabError(f"{spec.row.label} has no choices to mix: give a run of a language model, such as one of grpo "
+                       "or dpo.")
     return of_values(name, spec.algorithm, spec.knobs, spec.task_row)
 
 

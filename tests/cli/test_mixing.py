@@ -7,6 +7,7 @@ import json
 from labcore.cli.commands import spec_of
 from labcore.cli.main import main, parser
 from labcore.runs import mixes
+from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from tests.cli.test_cli import refused
 
@@ -46,3 +47,6 @@ def test_what_cannot_be(capsys):
     assert "Which choices?" in refused(capsys, "mixes", "--save", "mine")
     assert "needs a ratio" in refused(capsys, "mixes", "--save", "mine", "--algorithm", "grpo", "--set", "ratio=none")
     assert "has no choices to mix" in refused(capsys, "run", "--algorithm", "sft", "--mix", "mine")
+    cart = Store().create(make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1"))
+    assert "give a run of a language model" in refused(capsys, "mixes", "--save", "mine", "--run", cart)
+    assert mixes.saved() == ([], []), "its knobs are not those of the language models' PPO"

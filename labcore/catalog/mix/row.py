@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
@@ -82,7 +82,7 @@ def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:
     return _row(algorithm, name, tuple(filled.items()))
 
 
-@cache
+@lru_cache(maxsize=256)  # every value of every knob that somebody moves is another one
 def _row(algorithm: str, name: str, items: tuple[tuple[str, Value], ...]) -> Algorithm:
     base, values = with_every_knob(algorithm), dict(items)
     return replace(base, label=name, latex=equation(base.loop, values), models=_models(base.loop, values),
