@@ -39,11 +39,11 @@ def of_draft(draft: Draft) -> None:
         specs = cost.beside(draft.spec())
     except LabError:  # the page says why it cannot run
         return
-    show(specs, "llm", own=draft.row.key)
+    show(specs, "llm", own=draft.row.label)
 
 
 def show(specs: Sequence[RunSpec], view: str, own: str = "") -> None:
-    """The fold, and once it is open the table; `own` is the algorithm to stand out."""
+    """The fold, and once it is open the table; `own` is the label of the algorithm to stand out."""
     fold = st.expander(TITLE, key=f"cost:{view}", on_change="rerun")
     if fold.open:
         with fold:
@@ -110,7 +110,7 @@ def _line(row: Row, rows: Sequence[Row], own: str) -> str:
              cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}", row.batch)
     counted = "; ".join(f"{each['name'].replace('_', ' ')}: {each['parameters']:,} parameters, {each['learnt']:,} "
                         "learnt" for each in row.held)
-    marked = ' class="rl-own"' if row.spec.algorithm == own else ""
+    marked = ' class="rl-own"' if row.label == own else ""
     return (f'<tr{marked}>' + "".join(f'<td{_title(counted) if place == 1 else ""}>{html.escape(cell)}</td>'
                                       for place, cell in enumerate(cells)) + "</tr>")
 

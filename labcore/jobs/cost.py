@@ -105,8 +105,13 @@ def _row(spec: RunSpec, held: Sequence[Mapping[str, Any]]) -> Row:
 
 def times(row: Row, rows: Sequence[Row]) -> float | None:
     """How many times as long a step takes as one of BESIDE; None where one of them is not measured."""
-    base = next((other.seconds for other in rows if other.spec.algorithm == BESIDE), None)
+    base = next((other.seconds for other in rows if is_named(other.spec, BESIDE)), None)
     return None if row.seconds is None or not base else row.seconds / base
+
+
+def is_named(spec: RunSpec, key: str) -> bool:
+    """Whether a run is that of the named algorithm `key`, and not of a mix that began from it."""
+    return spec.algorithm == key and not spec.mix
 
 
 def as_json(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
@@ -122,7 +127,7 @@ def beside(spec: RunSpec, keys: Sequence[str] = USUAL) -> list[RunSpec]:
     found = [spec]
     for key in keys:
         row = kinds.algorithm(key)
-        if key != spec.algorithm and row.learns(spec.task_row):
+        if not is_named(spec, key) and row.learns(spec.task_row):
             known = {knob.key for knob in knobs_of(row, spec.task_row)}
             knobs = {knob: value for knob, value in spec.knobs.items() if knob in shared & known}
             with suppress(LabError):  # its own defaults do not go with what is shared

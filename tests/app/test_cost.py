@@ -43,6 +43,6 @@ def test_the_fold_is_counted_when_it_is_opened_and_measured_when_asked(page, ask
 
 def test_the_table_names_what_is_held_and_marks_the_run_s_own_row():
     row = cost.Row(make(algorithm_key="sft", task_key="sort"), [POLICY])
-    found = view.table([row], own="sft")
+    found = view.table([row], own="SFT")
     assert 'class="rl-own"' in found and "policy: 1,000 parameters, 1,000 learnt" in found
     assert "4.0 kB" in found and "12.0 kB" in found and "64 sequences" in found

@@ -39,6 +39,14 @@ def test_the_rows_beside_a_run_have_its_task_model_and_lora():
     assert "sft" not in [spec.algorithm for spec in cost.beside(builtin)], "its weights would be random"
 
 
+def test_a_mix_that_began_from_ppo_stands_beside_ppo_and_is_not_taken_for_it():
+    mix = make(algorithm_key="ppo", task_key="sort", mix="mine")
+    found = cost.beside(mix)
+    assert [(spec.algorithm, spec.mix) for spec in found[:3]] == [("ppo", "mine"), ("ppo", ""), ("grpo", "")]
+    rows = [cost.Row(spec, HELD, {"seconds": [seconds]}) for spec, seconds in zip(found, (0.1, 0.4), strict=False)]
+    assert [cost.times(row, rows) for row in rows] == [0.25, 1.0]
+
+
 def test_the_same_question_of_two_processes_is_one_job(monkeypatch):
     spec = make(algorithm_key="grpo", task_key="sort")
     monkeypatch.setattr(cost.versions, "here", lambda: {"code": "abc", "threads": 1})

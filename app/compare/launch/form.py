@@ -24,7 +24,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
 from labcore.jobs import jobs, pace
-from labcore.jobs.cost import BESIDE, beside
+from labcore.jobs.cost import BESIDE, beside, is_named
 from labcore.runs import sweep
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
@@ -237,7 +237,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
 
 def _beside(specs: list[RunSpec]) -> list[RunSpec]:
     """The comparison's algorithms, and the one that costs are compared with."""
-    with_it = [] if any(spec.algorithm == BESIDE for spec in specs) else beside(specs[0], [BESIDE])[1:]
+    with_it = [] if any(is_named(spec, BESIDE) for spec in specs) else beside(specs[0], [BESIDE])[1:]
     return [*with_it, *specs]
 
 
