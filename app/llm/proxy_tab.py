@@ -15,7 +15,7 @@ from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
 from labcore.catalog.knob import Value, shown
-from labcore.doctor.signal import GOLD_FELL
+from labcore.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -58,13 +58,13 @@ def nearest(there: list[int], step: int) -> int:
     return min(there, key=lambda each: (abs(each - step), each))
 
 
-def stronger(spec: RunSpec, beta: float) -> tuple[str, Value]:
+def stronger(spec: RunSpec, beta: float) -> tuple[str, Value] | None:
     """The knob that holds the policy closer to its reference, and its value: the task's own β, or where β is not below
-    it STRONGER times as much."""
+    it STRONGER times as much. None where placement and β are both off: one knob alone would do nothing."""
     if spec.knobs["kl_placement"] == "off":
-        return "kl_placement", "loss"
+        return ("kl_placement", "loss") if beta else None
     usual = next(float(knob.default) for knob in knobs_of(spec.row, spec.task_row) if knob.key == "beta")
-    return "beta", usual if beta < usual else float(f"{STRONGER * beta:.1g}")
+    return "beta", usual if beta < usual else float(f"{STRONGER * beta:.1g}") or FIRST_BETA
 
 
 def _cures(run: RunRow, best: Point) -> None:
@@ -76,11 +76,7 @@ def _cures(run: RunRow, best: Point) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="cures"):
         st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>What helps</b>'
                 f'<span class="rl-muted">from step {start:,}</span></div>', width="content")
-        key, value = stronger(run.spec, float(run.spec.knobs["beta"]))
-        name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
-        st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
-                  on_click=forking.wish_with, args=(run.id, key, value, start + 1),
-                  help="A stronger KL penalty holds the policy where the reward model was trained")
+        _stronger_kl(run, start)
         st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.wish_with,
                   args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
                   help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
@@ -89,7 +85,18 @@ def _cures(run: RunRow, best: Point) -> None:
         else:
             st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",
                       on_click=forking.wish_with, args=(run.id, "reward_source", "verifier", start + 1),
-                      help="Mend the reward: what is wanted is what is rewarded")
+                      help="Fix the reward: what is wanted is what is rewarded")
+
+
+def _stronger_kl(run: RunRow, start: int) -> None:
+    found = stronger(run.spec, float(run.spec.knobs["beta"]))
+    if found is None:
+        return
+    key, value = found
+    name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
+    st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
+              on_click=forking.wish_with, args=(run.id, key, value, start + 1),
+              help="A stronger KL penalty holds the policy near its reference, where the reward can be trusted more")
 
 
 def _other_rewards(run: RunRow, start: int) -> None:

@@ -23,6 +23,7 @@ STILL_GAINS = 0.02  # reward or exact match that rose by more over ten steps sti
 # is 0.03. Rewards that vary more are measured by their spread.
 GOLD_FELL = 0.05
 PROXY_ROSE = 0.02
+FIRST_BETA = 0.05  # reward/nat: a KL penalty where there was none
 GOLD_NOISE = 5.0  # standard deviations of the gold reward's means over ten steps: the best of many is luck in part
 # What is trained on, and what it stands for. The first pair of which both are logged counts.
 PROXIES = (("reward", "reward/gold"), ("reward", "reward/verifier"), ("reward", "exact_match"))
@@ -131,7 +132,7 @@ def stronger_kl(patient: Patient) -> dict[str, Any]:
     if patient.knobs.get("kl_placement") == "off":
         return patient.fix("kl_placement", "loss") if patient.knobs.get("beta") else {}
     if patient.knobs.get("beta") == 0:
-        return patient.fix("beta", 0.05)
+        return patient.fix("beta", FIRST_BETA)
     return patient.scaled("beta", 3)
 
 

@@ -71,11 +71,13 @@ def test_the_numbers_of_a_proxy_say_so():
     assert first["title"] == "Proxy reward" and [each["short"] for each in first["metrics"]] == ["proxy", "gold"]
 
 
-@pytest.mark.parametrize(("knobs", "beta", "found"), [
-    ({"beta": 0.0}, 0.0, ("beta", 0.2)), ({"beta": 0.2}, 0.2, ("beta", 0.6)),
-    ({"kl_placement": "off"}, 0.2, ("kl_placement", "loss"))])
-def test_a_stronger_kl_is_that_of_the_task_or_three_times_as_strong(knobs, beta, found):
-    spec = make(algorithm_key="grpo", task_key="reviews", knobs=knobs)
+@pytest.mark.parametrize(("algorithm", "knobs", "beta", "found"), [
+    ("grpo", {"beta": 0.0}, 0.0, ("beta", 0.2)), ("grpo", {"beta": 0.2}, 0.2, ("beta", 0.6)),
+    ("grpo", {"kl_placement": "off"}, 0.2, ("kl_placement", "loss")), ("gspo", {"beta": 0.0}, 0.0, None),
+    ("gspo", {"kl_placement": "loss"}, 0.0, ("beta", 0.05))])
+def test_a_stronger_kl_is_that_of_the_task_or_three_times_as_strong(algorithm, knobs, beta, found):
+    """Where placement and β are both off there is none: one knob alone would do nothing."""
+    spec = make(algorithm_key=algorithm, task_key="sort" if algorithm == "gspo" else "reviews", knobs=knobs)
     assert proxy_tab.stronger(spec, beta) == found
 
 
