@@ -98,7 +98,7 @@ def rewards(name: str, prompts: list[str], completions: list[str], answers: list
 def _finite(reward: Any) -> bool:
     try:
         return math.isfinite(float(reward))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several numbers
         return False
 
 

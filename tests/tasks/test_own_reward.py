@@ -55,6 +55,8 @@ def test_a_file_with_a_dataclass(tmp_path):
     ("def f(**_): return [1.0]", "returned 1 rewards for 2 completions: return one number for each"),
     ("def f(**_): return [1.0, float('nan')]", "returned nan for the completion 'bb': return a finite number"),
     ("def f(**_): return [1.0, float('inf')]", "returned inf for the completion 'bb'"),
+    ("def f(**_): return [1.0, 10 ** 400]", "for the completion 'bb': return a finite number"),
+    ("import torch\ndef f(**_): return [1.0, torch.zeros(2)]", "for the completion 'bb': return a finite number"),
     ("def f(**_): return [1.0, None]", "returned None for the completion 'bb'"),
     ("def f(**_): return ['1', '2']", "returned '1' for the completion 'a'"),
     ("def f(**_): return 3", "raised TypeError"),
