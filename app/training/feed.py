@@ -86,7 +86,7 @@ class Feed:
         return self._row(found[0]) if found and found[0].step == self.spec.parent[1] else None
 
     def _row(self, step: Step) -> list[Any]:
-        panels = with_switched(self.spec.row.panels, self.spec.knobs)
+        panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
         keys = {key for panel in panels for key in PANELS[panel].metrics} | {"updates"}
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
             key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
@@ -133,11 +133,12 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
     """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
     of a single completion."""
     feeds = list(feeds)
-    shown = with_switched(spec.row.charts(spec.task_row), spec.knobs)
+    logged = set().union(*(feed.logged for feed in feeds))
+    shown = with_switched(spec.row.charts(spec.task_row), spec.knobs, logged)
     twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds)
     alone = spec.knobs.get("group_size") == 1
     return [key for key in shown if not (twice and key == "exact_match")
-            and not (alone and PANELS[key].groups and not any(feed.logged & {*PANELS[key].metrics} for feed in feeds))]
+            and not (alone and PANELS[key].groups and logged.isdisjoint(PANELS[key].metrics))]
 
 
 def headline(feed: Feed, count: int = 4) -> list[Metric]:

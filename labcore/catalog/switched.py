@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
+from labcore.catalog.metrics import PANELS
 
 
 def masked(knobs: Mapping[str, Value]) -> bool:
@@ -21,6 +22,7 @@ def _ensemble(knobs: Mapping[str, Value]) -> bool:
 
 SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
+    "selection": lambda knobs: bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything",
     "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
@@ -28,10 +30,13 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
 }
 
 
-def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value]) -> tuple[str, ...]:
-    """`panels` of a row, and those of the switches that a run with these knobs has on.
+def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value],
+                  logged: Collection[str] = ()) -> tuple[str, ...]:
+    """`panels` of a row, and those of the switches that a run which began with these knobs has on, or had: metrics of
+    theirs are `logged`.
 
-    >>> with_switched(("reward",), {"adaptive_kl_target": 0.1})
-    ('reward', 'kl_coefficient')
+    >>> with_switched(("reward",), {"adaptive_kl_target": 0.1}), with_switched(("reward",), {}, {"beta"})
+    (('reward', 'kl_coefficient'), ('reward', 'kl_coefficient'))
     """
-    return (*panels, *(key for key, on in SWITCHED.items() if key not in panels and on(knobs)))
+    return (*panels, *(key for key, on in SWITCHED.items() if key not in panels and (
+        on(knobs) or not set(PANELS[key].metrics).isdisjoint(logged))))

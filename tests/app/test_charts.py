@@ -45,6 +45,12 @@ def test_a_new_metric_makes_no_new_charts_of_those_that_are_there():
     assert before["key"] == after["key"] == "run" and before["panels"] != after["panels"]
 
 
+def test_a_switch_that_is_turned_on_in_a_going_run_brings_its_chart():
+    assert "kl_coefficient" not in drawn(feed({"reward": 0.1}))
+    later = feed({"reward": 0.1}, {"reward": 0.2, "beta": 0.04})
+    assert drawn(later)["kl_coefficient"]["large"] is False and later.rows(1)[0][3]["beta"] == 0.04
+
+
 def test_every_algorithm_of_every_kind_has_three_charts_of_which_each_has_the_hue_of_its_family():
     for kind in KINDS.values():
         for row in kind.algorithms.values():

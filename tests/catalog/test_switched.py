@@ -11,7 +11,8 @@ from tests.llm.tools import records, session
 
 ON = [("parts", {"reward_source": "correct_and_format"}), ("bound", {"surrogate": "bounded_clip"}),
       ("token_weight", {"top_entropy_share": 0.5}), ("token_weight", {"off_policy_threshold": 0.1}),
-      ("token_weight", {"importance_cap": 2.0}), ("kl_coefficient", {"adaptive_kl_target": 0.1})]
+      ("token_weight", {"importance_cap": 2.0}), ("kl_coefficient", {"adaptive_kl_target": 0.1}),
+      ("selection", {"overlong_filter": True}), ("selection", {"selection": "not_truncated"})]
 
 
 @pytest.mark.parametrize("panel, knobs", ON, ids=[next(iter(knobs)) for _, knobs in ON])
