@@ -93,6 +93,23 @@ def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob
     assert not same or values[knob] == choice or knob in inert, "the equation says nothing of it"
 
 
+@pytest.mark.parametrize("base, knob, value", [
+    ("grpo", "overlong_filter", True), ("ppo", "whiten_rewards", True), ("ppo", "whiten_advantages", False),
+    ("grpo", "top_entropy_share", 0.2), ("grpo", "off_policy_threshold", 0.1), ("grpo", "importance_cap", 2.0),
+    ("dpo", "ld_alpha", 0.5), ("dpo", "pair_weighting", True)])
+def test_a_switch_stands_in_the_equation_too(base, knob, value):
+    with_it, without = (equation(mixed.with_every_knob(base).loop, filled(base, **moved)) for moved in (
+        {knob: value}, {}))
+    assert knob in PARTS and with_it != without and with_it.count("{") == with_it.count("}")
+
+
+def test_overlong_filtering_is_written_as_the_selection_is_and_once():
+    ended = [equation("online", filled("grpo", **moved)).count(r"y_{i,T_i} = \text{end}") for moved in (
+        {"overlong_filter": True}, {"selection": "not_truncated"},
+        {"selection": "not_truncated", "overlong_filter": True})]
+    assert ended == [1, 1, 1]
+
+
 @pytest.mark.parametrize("key", MIXED)
 def test_the_live_knobs_of_a_row_stand_in_its_equation(key):
     row, latex = ALGORITHMS[key], equation(ALGORITHMS[key].loop, filled(key))

@@ -24,8 +24,9 @@ _LETTERS = {  # of a surrogate, explained behind it
 _MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]",
           "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
           "importance_cap": r"\min\big(\tfrac{\pi_{old}}{\pi_{sampler}}, C\big)"}
+_ENDED = r"y_{i,T_i} = \text{end}"
 _KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g R(y_g)",
-         "not_truncated": r"T_i < L_{max}"}
+         "not_truncated": _ENDED}
 _CRITIC = (r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
            r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)")
 _CHOSEN, _REJECTED = (rf"\log\tfrac{{\pi_\theta({side})}}{{\pi_{{ref}}({side})}}" for side in ("y_w", "y_l"))
@@ -39,6 +40,9 @@ _SIDES = {  # letters of preference losses: how they are found, and what they st
     r"\\Delta\^": r"\Delta^\pi = \log\tfrac{\pi_\theta(y_w)}{\pi_\theta(y_l)},\quad \Delta^{ref} = "
                   r"\log\tfrac{\pi_{ref}(y_w)}{\pi_{ref}(y_l)}"}
 
+# The tokens by which a side is longer than the other weigh less.
+_TAIL = (r"\log\pi(y) = \textstyle\sum_{t\le m}\log\pi(y_t) + \alpha_{LD}\sum_{t>m}\log\pi(y_t),\quad "
+         r"m = \min(T_w, T_l)")
 _LOG_RATIO = r"(?<![a-z\\])[cr](?![a-z])"  # c or r as a letter of its own
 
 
@@ -120,7 +124,9 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
         found.append(f"R' = {shaping.latex}{penalty}")
     if not _of_sequences(values):
         penalty = rf"-\beta\,{estimate} + " if in_reward else ""
-        found.append(rf"r_t = {penalty}{_TOTAL[_changed(values)]}\,1_{{last}}")
+        name = "r'_t" if values.get("whiten_rewards") else "r_t"
+        found += [r"r_t = \bar r' + \tfrac{r'_t-\bar r'}{s_{r'}}"] if name != "r_t" else []
+        found.append(rf"{name} = {penalty}{_TOTAL[_changed(values)]}\,1_{{last}}")
     if choices.ADVANTAGE[str(values["advantage"])].critic:
         found.append(r"\delta_t = r_t+\gamma V_{t+1}-V_t")
     return found
@@ -130,6 +136,7 @@ def _taken(values: Mapping[str, Value]) -> list[str]:
     """Which completions and tokens count, and how they are numbered."""
     masks = [text for key, text in _MASKS.items() if key in values and masked({key: values[key]})]
     kept = [_KEPT[str(values["selection"])]] if values["selection"] in _KEPT else []
+    kept += [_ENDED] if values["overlong_filter"] and _ENDED not in kept else []
     compares = any(family[str(values[family.key])].group for family in (choices.ADVANTAGE, choices.SELECTION))
     return [*([rf"m_t = {''.join(masks)}"] if masks else []), *kept,
             r"g = 1\ldots G" if compares else r"i = 1\ldots P\,G"]
@@ -146,7 +153,7 @@ def _preference(values: Mapping[str, Value]) -> list[str]:
     if any(each.reference for each in (first, *second)) and re.search(_LOG_RATIO, " ".join([text, *said])):
         said += _log_ratios(str(values["divergence"]))
     left = rf"L = {weight}\Big[{text}\Big]" if weight or second else f"L = {text}"
-    said = list(dict.fromkeys(said))
+    said = list(dict.fromkeys(said)) + ([_TAIL] if float(values["ld_alpha"]) < 1 else [])
     return [left, *([_JOIN.join(said)] if said else [])]
 
 
