@@ -228,6 +228,7 @@ def pickled(policy):
     (lambda policy: edited(policy, base_model_name_or_path=str(policy.parents[1] / "gone")),
      r"is for the model .*gone, which cannot be loaded: There is no model"),
     (lambda policy: edited(policy, base_model_name_or_path=None), "does not say which model it is for"),
+    (lambda policy: edited(policy, base_model_name_or_path=str(policy)), "names itself as its base model"),
     (lambda policy: made("gpt2", policy.parents[1] / "base-gpt2", seed=1), "trained on other weights than those"),
     (lambda policy: edited(policy, base_model_name_or_path=str(made("qwen2", policy.parents[1] / "other"))),
      "trained on other weights"),

@@ -89,9 +89,10 @@ def _model_folder(capsule: Capsule) -> Path:
 
 
 def _weights(policy: Path) -> Path:
-    """The folder of the model that a capsule's run began with: of an adapter the weights that it is on."""
-    base = adapters.base_folder(policy)
-    return policy if base is None else base
+    """The folder of the model that a capsule's run began with: of an adapter the weights that it is on, where the
+    capsule brings them. Another folder that the adapter names is none of the capsule's, and is not copied."""
+    brought = policy.parents[1] / adapters.BESIDE
+    return brought if adapters.is_adapter(policy) and brought.is_dir() else policy
 
 
 def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.exports.capsules import packing, reading
+from labcore.exports.capsules import importing, packing, reading
 from labcore.exports.capsules.importing import import_capsule
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
@@ -51,6 +52,16 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     assert (found[-1].kind, found[-1].step) == ("imported", 8)
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 8]
     assert samples == {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
+
+
+def test_of_an_adapter_only_weights_that_the_capsule_brings_are_copied(tmp_path):
+    policy, other = tmp_path / "checkpoints" / "step-000000" / "policy", tmp_path / "private"
+    policy.mkdir(parents=True), other.mkdir()
+    (policy / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(other)}))
+    assert importing._weights(policy) == policy, "a folder of this machine that an adapter names is none of its own"
+    (tmp_path / "checkpoints" / "base").mkdir()
+    assert importing._weights(policy) == tmp_path / "checkpoints" / "base"
 
 
 def test_an_imported_run_goes_on_as_it_would_have(store, elsewhere, tmp_path):
