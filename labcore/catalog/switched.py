@@ -20,9 +20,13 @@ def _ensemble(knobs: Mapping[str, Value]) -> bool:
     return source in REWARD.names and REWARD[source].scorer and "," in str(knobs["reward_model"])
 
 
+def _selective(knobs: Mapping[str, Value]) -> bool:
+    return bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything"
+
+
 SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
-    "selection": lambda knobs: bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything",
+    "selection": _selective,
     "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,

@@ -14,7 +14,7 @@ from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
 from labcore.llm.nets.forward import Network, completion_outputs, micro_batches, precision
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
-from labcore.maths.logprobs import selective_log_softmax
+from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.tasks.task import Problem
 
 
@@ -71,6 +71,20 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
             logits = completion_outputs(model, prompts[some], completions.ids[rows])
         parts.append(selective_log_softmax(logits, completions.ids[rows], session.knobs["temperature"]))
     return torch.cat(parts).masked_fill(~completions.mask, 0)
+
+
+@torch.no_grad()
+def policy_logprobs_and_entropy(session: LlmSession, prompts: Prompts, ids: Tensor,
+                                mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probs of given completions under the policy at the sampling temperature, 0 where `mask` is False, and the
+    entropy of its next-token distribution at each place. ids, mask (B, T) -> (B, T), (B, T) nats"""
+    columns = []
+    for some, rows in micro_batches(session.policy, len(prompts), *ids.shape):
+        with precision(session.policy, session.knobs["dtype"]):
+            logits = completion_outputs(session.policy, prompts[some], ids[rows])
+        columns.append(logprobs_and_entropy(logits, ids[rows], session.knobs["temperature"]))
+    logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
+    return logprobs.masked_fill(~mask, 0), entropy
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from labcore.llm import early_stopping, objective
 from labcore.llm.experience import Batch, collect
+from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, StepTokens
@@ -141,17 +142,10 @@ def totals_of(session: LlmSession, rollout: Rollout) -> objective.Totals:
                                                        knobs["top_entropy_share"]))
 
 
-@torch.no_grad()
 def token_entropy(session: LlmSession, rollout: Rollout) -> Tensor:
     """The entropy of the policy at every token, before its gradient is taken: which of them are learnt from must not
     depend on how the batch is cut. (B, T)"""
-    found = []
-    for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
-        part = rollout.slice(prompts, rows)
-        with precision(session.policy, session.knobs["dtype"]):
-            logits = completion_outputs(session.policy, part.prompts, part.ids)
-        found.append(logprobs_and_entropy(logits, part.ids, session.knobs["temperature"])[1])
-    return torch.cat(found)
+    return policy_logprobs_and_entropy(session, rollout.prompts, rollout.ids, rollout.completion_mask)[1]
 
 
 def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:

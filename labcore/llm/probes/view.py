@@ -17,8 +17,7 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
 from labcore.llm.experience import Sampled
-from labcore.llm.generation import Generated
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.objective import cut
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
@@ -28,7 +27,6 @@ from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
 from labcore.maths.diagram import curve, sides
 from labcore.maths.kl import k3
-from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, kl_penalised
@@ -106,7 +104,7 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     curves |= {own.key: []} if own.needs_ratio else {}
     for alpha in ALPHAS:
         _put(session.policy, before + alpha * (after - before))
-        logprobs, _ = _logprobs_and_entropy(session, part)
+        logprobs, _ = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
         ratio = token(logprobs, part.old_logprobs, mask)
         kl = k3(part.old_logprobs, logprobs)
         terms = {"kl": kl, "cpi": cpi(ratio, part.advantages), "clip": clip(ratio, part.advantages, *bounds),
@@ -139,7 +137,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     """
     knobs, count = session.in_force, min(GROUPS, len(rollout.prompts))
     part = rollout.select(torch.arange(count, device=session.device))
-    logprobs, entropy = _logprobs_and_entropy(session, part)
+    logprobs, entropy = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
     tensors = _tensors(knobs, part, logprobs)
     columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
                "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages,
@@ -254,13 +252,3 @@ def _score(rewards: Rewards, row: int) -> dict[str, Any]:
     """The reward of a completion, None where it could not be scored, and whether it is wholly right."""
     reward = float(rewards.total[row])
     return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row])}
-
-
-def _logprobs_and_entropy(session: LlmSession, part: Rollout) -> tuple[Tensor, Tensor]:
-    columns = []
-    for some, rows in micro_batches(session.policy, len(part.prompts), *part.ids.shape):
-        with precision(session.policy, session.knobs["dtype"]):
-            logits = completion_outputs(session.policy, part.prompts[some], part.ids[rows])
-        columns.append(logprobs_and_entropy(logits, part.ids[rows], session.knobs["temperature"]))
-    logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
-    return logprobs.masked_fill(~part.completion_mask, 0), entropy

@@ -244,6 +244,16 @@ def test_the_numbers_of_an_update_without_a_reference():
     assert all("ref_logprob" not in row[side] for row in shown["pairs"] for side in ("chosen", "rejected"))
 
 
+def test_simpo_adds_the_loss_of_sft_unless_it_is_switched_off():
+    """Its default: alone it lets both log-probs fall on `sort`, and exact match with them."""
+    usual, alone = session("simpo"), session("simpo", second_loss="none")
+    prompts, completions = preference.encode(usual, PAIRS)
+    logits = completion_outputs(usual.policy, prompts, completions.ids).detach()
+    logprobs = (selective_log_softmax(logits, completions.ids) * completions.mask)[::2]  # the chosen sides
+    loss, own = (preference.update(each, pairs.Pairs(PAIRS))[0]["loss"] for each in (usual, alone))
+    assert loss - own == pytest.approx(-float(logprobs.sum() / completions.lengths[::2].sum()), rel=1e-5)
+
+
 def test_kto_compares_with_completions_of_other_prompts():
     """z: each prompt with the completions of the pair before it, the mean log-ratio, at least 0."""
     started = session("kto", beta=0.5, desirable_weight=1.3)
