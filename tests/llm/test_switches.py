@@ -11,7 +11,7 @@ import torch
 
 from labcore.catalog import choices
 from labcore.errors import LabError
-from labcore.llm import objective
+from labcore.llm import generation, objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
@@ -61,7 +61,8 @@ def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
     def by_prompt(policy, prompts, rows, width):
         cuts.append([(slice(n, n + 1), slice(n * rows // prompts, (n + 1) * rows // prompts)) for n in range(prompts)])
         return cuts[-1]
-    monkeypatch.setattr(online, "micro_batches", by_prompt)
+    for module in online, generation:
+        monkeypatch.setattr(module, "micro_batches", by_prompt)
     torch.testing.assert_close(gradient_of(started, rollout), whole, rtol=1e-4, atol=1e-7)
     assert [len(cut) for cut in cuts] == [6, 6], "the entropy, then the gradient"
 

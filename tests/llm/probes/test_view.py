@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from labcore.llm import generation
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
 from labcore.llm.nets import forward
@@ -195,7 +196,7 @@ def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
     whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
     monkeypatch.setattr(forward, "MAX_ELEMENTS", 1)
     widths, path = [], forward.completion_outputs
-    monkeypatch.setattr(view, "completion_outputs", lambda *given: widths.append(len(given[2])) or path(*given))
+    monkeypatch.setattr(generation, "completion_outputs", lambda *given: widths.append(len(given[2])) or path(*given))
     parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
     assert set(widths) == {rollout.group_size}
     for one, other in zip(whole, parts, strict=True):
