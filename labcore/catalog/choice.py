@@ -18,7 +18,9 @@ class Choice:
     for (one number per completion, "sequence", or one per token, "token"); `group`, that an advantage compares
     completions of one prompt; `critic`, that it asks for values; `by_part`, that it compares each named reward by
     itself; `constant`, that it is the same for all completions; `rollouts`, further completions that it asks for;
-    `needs_ratio`, that a surrogate is one of a ratio to the old policy; `cut`, the function beside it that says which
+    `needs_ratio`, that a surrogate is one of a ratio to the old policy; `own_ratio`, which one it takes, where that is
+    not the run's to choose (the chosen one is then the KL's alone); `log_bounds`, that its clip bounds are those of the
+    ratio's logarithm; `cut`, the function beside it that says which
     tokens it cuts off; `refills`, that groups of which nothing is kept are sampled again; `once`, that pairs are made
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
     a reference; `whole_batch`, that its numbers depend on all of the batch; `differences`, that it looks at the
@@ -38,6 +40,8 @@ class Choice:
     needs: tuple[str, ...] = ()
     rollouts: tuple[Literal["greedy"], ...] = ()
     needs_ratio: bool = False
+    own_ratio: str = ""
+    log_bounds: bool = False
     cut: str = ""
     refills: bool = False
     once: bool = False

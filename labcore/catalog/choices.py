@@ -111,15 +111,16 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Choice("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
            r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A,\ \rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ "
            r"\text{if}\ \hat A > 0\ \text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})",
-           needs_ratio=True, cut="geometric_cut", needs=("clip_low", "clip_high")),
+           needs_ratio=True, log_bounds=True, cut="geometric_cut", needs=("clip_low", "clip_high")),
     Choice("detached_weight", "capped ratio as a fixed weight of the log-probability",
            r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
            cut="cap_cut", needs=("ratio_cap",)),
     Choice("soft_gate", "smooth gate of the ratio in place of a clip",
            r"\tfrac4\tau\,\sigma\big(\tau(\rho-1)\big)\hat A", needs_ratio=True,
            needs=("gate_positive", "gate_negative")),
-    Choice("gamma_weight", "Gamma-shaped function of the ratio as a fixed weight of the log-probability",
-           r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta", needs_ratio=True,
+    Choice("gamma_weight", "Gamma-shaped function of the whole sequence's ratio as a fixed weight of the "
+           "log-probability", r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta",
+           needs_ratio=True, own_ratio="sequence_sum",
            needs=("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative")),
 ))
 
@@ -224,6 +225,11 @@ FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGA
 KL_PLACEMENTS = ("reward", "loss", "off")
 
 NO_LOSS = "none"  # of the second loss
+
+
+def ratio_of(knobs: Mapping[str, Any]) -> Choice:
+    """The ratio of a run's surrogate: its own where it has one, else the chosen one."""
+    return RATIO[SURROGATE[str(knobs["surrogate"])].own_ratio or str(knobs["ratio"])]
 
 
 def losses_of(knobs: Mapping[str, Any]) -> list[str]:

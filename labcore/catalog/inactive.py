@@ -46,6 +46,8 @@ RULES = (
          lambda values: float(values["ratio_cap"]) >= 1),
     Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
          "the score function takes no ratio"),
+    Rule(("ratio",), {"surrogate": tuple(choice.key for choice in choices.SURROGATE.members if choice.own_ratio),
+                      "kl_estimator": ("k1", "k2", "k3")}, "the surrogate has a ratio of its own"),
     Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"), {"kl_placement": ("off",)},
          "the KL placement is off"),
     Rule(("kl_estimator", "kl_placement", "adaptive_kl_target", "adaptive_kl_horizon"), {"beta": (0,)}, "β is 0"),

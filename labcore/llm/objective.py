@@ -51,17 +51,30 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
                "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}
-    ratio = tensors["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, tensors)
+    ratio = tensors["ratio"] = ratio_of(knobs, tensors)
     token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors)
     for weight in token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor}):
         token_losses = token_losses * weight
     if knobs["kl_placement"] == "loss":
-        token_losses = token_losses + knobs["beta"] * call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs,
-                                                           tensors)
+        token_losses = token_losses + knobs["beta"] * _kl(knobs, tensors)
     token_losses = token_losses - knobs["entropy_coef"] * entropy
     aggregate = member(choices.AGGREGATION, knobs["aggregation"])
     return call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted,
                                    **vars(totals)}), ratio
+
+
+def ratio_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
+    """The ratio of the run's surrogate. (B, T)"""
+    found: Tensor = call(member(choices.RATIO, choices.ratio_of(knobs).key), knobs, tensors)
+    return found
+
+
+def _kl(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
+    """The KL estimate of each token; where it is weighed by a ratio, by the one that is chosen. (B, T) nats"""
+    if choices.ratio_of(knobs).key != knobs["ratio"]:
+        tensors = {**tensors, "ratio": call(member(choices.RATIO, knobs["ratio"]), knobs, tensors)}
+    found: Tensor = call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs, tensors)
+    return found
 
 
 def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> list[Tensor]:
@@ -108,7 +121,7 @@ def cut_shares(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor], mask: Te
 def _cut_shares_of_level(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor],
                          mask: Tensor) -> dict[str, Tensor]:
     """The same, of sequences where the ratio is one of sequences: each weighs alike, however long it is."""
-    if choices.RATIO[knobs["ratio"]].level == "token":
+    if choices.ratio_of(knobs).level == "token":
         return cut_shares(knobs, tensors, mask)
     # All tokens of a completion have its ratio and, where they count, its advantage.
     first = {name: tensors[name].gather(1, mask.int().argmax(1, keepdim=True)) for name in ("ratio", "advantages")}

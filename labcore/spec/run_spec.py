@@ -258,7 +258,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
                            f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
         surrogate = choices.SURROGATE[str(knobs["surrogate"])]
-        if surrogate.needs_ratio and knobs["ratio"] == "none":
+        if surrogate.needs_ratio and choices.ratio_of(knobs).key == "none":
             raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
                            "score_function.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):

@@ -29,7 +29,7 @@ REFUSED_IN = (
     ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
-    ("ratio", "none", "but reinforce raft reinforce_average"),
+    ("ratio", "none", "but reinforce raft reinforce_average vespo"),
     ("surrogate", "detached_weight", "but cispo"),
     ("surrogate", "soft_gate", "but sapo"),
     ("surrogate", "gamma_weight", "but vespo"),

@@ -34,6 +34,8 @@ CASES = {
               ("token", "sequence_sum"), {"surrogate": "clip"}),
     "ratio in the KL": ("llm", "grpo", {"surrogate": "score_function", "updates_per_batch": 2, "beta": 1.0}, "ratio",
                         ("token", "sequence_sum"), {"kl_estimator": "ratio_k3"}),
+    "ratio of its own": ("llm", "vespo", {"updates_per_batch": 2, "beta": 1.0, "kl_placement": "loss"}, "ratio",
+                         ("token", "sequence_sum"), {"kl_estimator": "ratio_k3"}),
     "β, KL off": ("llm", "grpo", {"kl_placement": "off"}, "beta", (0.0, 1.0), {"kl_placement": "loss"}),
     "estimator, KL off": ("llm", "grpo", {"kl_placement": "off", "beta": 1.0}, "kl_estimator", ("k1", "k3"),
                           {"kl_placement": "loss"}),

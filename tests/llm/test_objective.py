@@ -43,9 +43,9 @@ IN_TRL = {"grpo": ("grpo", "token"), "ppo": ("dapo", "token"), "dr_grpo": ("dr_g
 NOT_IN_TRL = {"gmpo"}
 
 
-def same_as(config, key: str, beta: float) -> bool:
-    """Whether a TRL case is the row: plain k3, nothing extra."""
-    loss_type, level = IN_TRL[key]
+def same_as(config, key: str, beta: float, level: str = "") -> bool:
+    """Whether a TRL case is the row, by default with its own level of ratio: plain k3, nothing extra."""
+    loss_type, level = IN_TRL[key][0], level or IN_TRL[key][1]
     return config == {**config, "loss_type": loss_type, "beta": beta, "importance_sampling_level": level,
                       "delta": None, "top_entropy_quantile": 1.0, "off_policy_mask_threshold": None,
                       "entropy_coef": 0.0, "dtype": "float64", "gradient_accumulation_steps": 1,
@@ -79,15 +79,15 @@ def row_knobs(key, config):
     return given | {name: value for name, value in numbers.items() if name in given}
 
 
-def row_loss(key, inputs, config):
-    """The loss by the row's own choices, and its gradient by the log-probs."""
+def row_loss(key, inputs, config, **changed):
+    """The loss by the row's own choices but those `changed`, and its gradient by the log-probs."""
     given = {name: torch.tensor(value, dtype=torch.float64) for name, value in inputs.items()}
     logprobs = given["per_token_logps"].requires_grad_()
     zeros = torch.zeros_like(logprobs)
     rollout = Rollout(prompts([1] * 6), zeros.long(), given["completion_mask"].bool(), torch.zeros(6) > 0,
                       given["advantages"], given["old_per_token_logps"], given.get("ref_per_token_logps", zeros),
                       advantages=given["advantages"][:, None].expand_as(logprobs))
-    total, ratio = objective.loss(row_knobs(key, config), rollout, logprobs, zeros, Totals.of(rollout, 8))
+    total, ratio = objective.loss(row_knobs(key, config) | changed, rollout, logprobs, zeros, Totals.of(rollout, 8))
     return total, torch.autograd.grad(total, logprobs)[0], ratio
 
 
@@ -108,6 +108,18 @@ def test_rows_match_trl(key, inputs, case, config):
     total, gradient, _ = row_loss(key, inputs, config)
     assert agrees(case, total, gradient)
     assert not agrees(case, -total, -gradient)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_vespo_s_kl_is_weighed_by_the_chosen_ratio_as_trl_does(level):
+    """Its surrogate has that of the whole sequence in either case."""
+    weighed = [case for case in GRPO["cases"] if case["config"]["use_bias_correction_kl"]]
+    plain = {"use_bias_correction_kl": False}
+    [case] = [case for case in weighed if same_as(case["config"] | plain, "vespo", 0.04, level)]
+    for name, ratio in (("token", "token"), ("sequence", "sequence_mean")):
+        found = row_loss("vespo", GRPO["inputs"], case["config"], ratio=ratio, kl_placement="loss",
+                         kl_estimator="ratio_k3")
+        assert agrees(case, *found[:2]) == (name == level)
 
 
 @pytest.mark.parametrize("key, inputs, case, config", CASES)

@@ -29,9 +29,7 @@ IDS = [f"{n}-{case['config']['loss_type']}" for n, case in enumerate(CASES)]
 
 def choices(config):
     """The five choices by which the lab says a TRL configuration."""
-    by_token = config["importance_sampling_level"] == "token"
-    level = "token" if by_token else "sequence_mean"
-    return {"ratio": "sequence_sum" if config["loss_type"] == "vespo" else level, "kl_ratio": level,
+    return {"ratio": "token" if config["importance_sampling_level"] == "token" else "sequence_mean",
             "surrogate": "bounded_clip" if config["delta"] else SURROGATES.get(config["loss_type"], "clip"),
             "kl_estimator": "ratio_k3" if config["use_bias_correction_kl"] else "k3",
             "aggregation": AGGREGATIONS[config["loss_type"]]}
@@ -64,16 +62,14 @@ def quantities(config):
 
 def objective(names, given, mutant=()):
     """L = agg[−w S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
-    functions = {key: member(FAMILY[key.removeprefix("kl_") if key == "kl_ratio" else key], name)
-                 for key, name in names.items()} | dict(mutant)
-    q = {**given, "ratio": call(functions["ratio"], {}, given)}
+    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
+    own = FAMILY["surrogate"][names["surrogate"]].own_ratio  # the chosen one is then the KL's alone
+    q = {**given, "ratio": call(member(FAMILY["ratio"], own) if own else functions["ratio"], {}, given)}
     q["token_losses"] = -call(functions["surrogate"], {}, q).expand_as(q["logprobs"])
     for weight in switched_on(q):
         q["token_losses"] = q["token_losses"] * weight
     if "kl_estimator" in functions and q["beta"]:
-        # VESPO's own ratio is that of sequences; TRL's KL takes the other one.
-        ratio = call(functions["kl_ratio"], {}, given) if names["surrogate"] == "gamma_weight" else q["ratio"]
-        q["kl"] = call(functions["kl_estimator"], {}, {**q, "ratio": ratio})
+        q["kl"] = call(functions["kl_estimator"], {}, {**q, "ratio": call(functions["ratio"], {}, given)})
         q["token_losses"] = q["token_losses"] + q["beta"] * q["kl"]
     loss = call(functions["aggregation"], {}, q)
     return loss, torch.autograd.grad(loss, q["logprobs"])[0], q

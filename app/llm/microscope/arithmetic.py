@@ -9,7 +9,7 @@ from typing import Any
 from app.llm.microscope import credit
 from app.llm.microscope.lines import Line, agrees, bracketed, less, plain, times
 from app.llm.story_words import percent
-from labcore.catalog.choices import SURROGATE
+from labcore.catalog.choices import SURROGATE, ratio_of
 from labcore.catalog.knob import Value
 
 MET, AFTER = "update", "after"  # as the last update met the token, and after all updates of the step
@@ -59,7 +59,7 @@ def _logprob(one: Token) -> list[Line]:
 
 
 def _ratio(one: Token, knobs: Knobs) -> list[Line]:
-    kind, apart = str(knobs.get("ratio", "none")), one.get("apart", 0.0)
+    kind, apart = ratio_of(knobs).key, one.get("apart", 0.0)
     if kind == "none" or one.get("ratio") is None:
         return []
     new, old = one["logprobs"], one["old_logprobs"]

@@ -223,10 +223,9 @@ ROWS = (
               r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A_i \ge 0\ \text{else}\ (k_{-},\lambda_{-}),"
               r"\quad g = 1\ldots G",
         watch="The largest ratio: a completion far from the policy that sampled it has next to no weight. The loss is "
-              "not near 0 on policy.",
+              "not near 0 on policy. The ratio to choose is that of the KL ratio_k3 alone, of tokens as in TRL.",
         paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP, extra_knobs=GAMMA_WEIGHT,
-        defaults={"ratio": "sequence_sum", "surrogate": "gamma_weight", "aggregation": "token_mean",
-                  "kl_placement": "off"},
+        defaults={"surrogate": "gamma_weight", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"),
         panels=online_panels("reward", "ratio", "zero_variance", less=("clip", "surrogate"),
                              more=("surrogate_gamma",))),

@@ -70,13 +70,16 @@ def _online(values: Mapping[str, Value]) -> list[str]:
 
 def _surrogate(values: Mapping[str, Value]) -> list[str]:
     """The surrogate of a token, then what its letters stand for."""
-    choice, ratio = choices.SURROGATE[str(values["surrogate"])], choices.RATIO[str(values["ratio"])]
+    choice, ratio = choices.SURROGATE[str(values["surrogate"])], choices.ratio_of(values)
+    letter = "w_i" if choice.own_ratio else _RATIOS[ratio.key]
     text, comma, definition = choice.latex.partition(r",\ \rho'_t")
-    text = re.sub(r"\\rho(?![A-Za-z_'])", lambda _: _RATIOS[ratio.key], text)
+    text = re.sub(r"\\rho(?![A-Za-z_'])", lambda _: letter, text)
     text = text.replace(r"\hat A", _hat(values)).replace(r"\log\pi_\theta", r"\log\pi_\theta(y_{i,t})")
     letters = [rf"\rho'_t{definition}"] if comma else []
     if choice.needs_ratio and ratio.level == "sequence":
-        letters.append(f"{_RATIOS[ratio.key]} = {ratio.latex}")
+        letters.append(f"{letter} = {ratio.latex}")
+    if choice.own_ratio and "s_" in _estimate(values):  # the KL's ratio is another one
+        letters.append(f"{_RATIOS[str(values['ratio'])]} = {choices.RATIO[str(values['ratio'])].latex}")
     return [text, *letters, *([_LETTERS[choice.key]] if choice.key in _LETTERS else [])]
 
 

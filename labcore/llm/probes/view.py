@@ -18,7 +18,7 @@ from torch.nn.utils import parameters_to_vector
 from labcore.catalog import choices
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
-from labcore.llm.objective import cut
+from labcore.llm.objective import cut, ratio_of
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
@@ -96,7 +96,7 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     own = choices.SURROGATE[session.knobs["surrogate"]]
     part = rollout.select(_learnt_prompts(rollout)[:max(1, len(rollout.prompts) // LINE_SHARE)])
     bounds = session.knobs.get("clip_low", 0.2), session.knobs.get("clip_high", 0.2)
-    if own.key == "geometric_clip":  # its ε bound the logarithm of the ratio
+    if own.log_bounds:
         bounds = -expm1(-bounds[0]), expm1(bounds[1])
     beta, mask = session.in_force["beta"], part.counted
     after = parameters(session.policy)
@@ -143,7 +143,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
                "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages,
                "kl": k3(logprobs, part.ref_logprobs).clamp(max=LARGEST)}
     own_ratio = tensors["ratio"]
-    if choices.RATIO[knobs["ratio"]].level == "sequence":
+    if choices.ratio_of(knobs).level == "sequence":
         columns["own_ratio"] = own_ratio
     if choices.ADVANTAGE[knobs["advantage"]].level == "token":
         columns["rewards"] = rewards_of_tokens(knobs, part)
@@ -168,7 +168,7 @@ def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[
     """What a surrogate and its cut are given where the policy has these log-probs; the ratio is the algorithm's."""
     tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
                "advantages": part.advantages}
-    return tensors | {"ratio": call(member(choices.RATIO, knobs["ratio"]), knobs, tensors).expand_as(logprobs)}
+    return tensors | {"ratio": ratio_of(knobs, tensors).expand_as(logprobs)}
 
 
 def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -176,7 +176,7 @@ def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Te
     with torch.enable_grad():
         logprobs = tensors["logprobs"].detach().requires_grad_()
         given = {**tensors, "logprobs": logprobs}
-        given["ratio"] = call(member(choices.RATIO, knobs["ratio"]), knobs, given).expand_as(logprobs)
+        given["ratio"] = ratio_of(knobs, given).expand_as(logprobs)
         found = call(member(choices.SURROGATE, knobs["surrogate"]), knobs, given).expand_as(logprobs)
         mask = tensors["completion_mask"]
         slope, = torch.autograd.grad((found * mask).sum(), logprobs)
