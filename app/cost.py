@@ -19,7 +19,7 @@ from labcore.spec.run_spec import RunSpec
 TITLE = "Models held and their cost"
 CSS = """
 <style>
-.rl-table.rl-cost th{vertical-align:bottom}.rl-cost td:not(:nth-child(2)):not(:nth-child(8)){white-space:nowrap}
+.rl-table.rl-cost th{vertical-align:bottom}.rl-cost td:not(:nth-child(2)){white-space:nowrap}
 .rl-cost td:nth-child(2){min-width:8.5em}.rl-cost :is(td,th):nth-child(n+3):nth-child(-n+7){text-align:right}
 .rl-cost th:nth-child(n+6){white-space:nowrap}.rl-cost .rl-own td{font-weight:600}
 </style>"""

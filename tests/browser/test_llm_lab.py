@@ -162,6 +162,21 @@ def test_a_first_run_begins_with_rl_and_another_base_shows_both_stages(page: Pag
         expect(page.get_by_text("They take effect once GRPO starts.")).to_have_count(0)
 
 
+def test_what_algorithms_cost_is_counted_once_it_is_unfolded_and_scrolls_in_its_own_box_on_a_phone(
+        page: Page, server: Server) -> None:
+    page.set_viewport_size({"width": 390, "height": 720})
+    page.goto(f"{server.url}/llm?task=reviews&model=tiny")
+    page.get_by_text("Models held and their cost").click(timeout=SLOW)
+    table = page.locator(".rl-cost")
+    expect(table).to_contain_text("reward model, policy (frozen)", timeout=SLOW)
+    expect(table.locator(".rl-own")).to_have_text(re.compile("^GRPO.*B.*256 completions × 2$"))
+    expect(page.get_by_role("button", name="Measure 8 algorithms on this machine")).to_be_enabled(timeout=SLOW)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert table.evaluate("found => found.scrollWidth > found.parentElement.clientWidth")
+    # A row is not made tall by a cell that nobody sees.
+    expect(table.locator("tbody tr").first.locator("td").last).to_have_css("white-space", "nowrap")
+
+
 def test_charts_without_a_point_ask_for_the_first_one_early(page: Page, server: Server,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
