@@ -26,17 +26,20 @@ lint: $(VENV)/dev.stamp
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.mutants --jobs 2
 
-# Each stamp is remade when the pinned versions change, so that a pull followed by make is enough.
-$(VENV)/run.stamp: requirements.txt
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RL Visual Lab needs Python 3.11 or newer.")'
 	$(PYTHON) -m venv $(VENV)
+
+# Each stamp is remade when the pinned versions change, so that a pull followed by make is enough.
+$(VENV)/run.stamp: requirements.txt | $(BIN)/pip
 	@echo "Installing what requirements.txt pins into $(VENV): a minute or two."
 	$(PIP) -r requirements.txt
 	$(BIN)/python -m compileall -q app labcore pages
 	$(BIN)/python -c 'import streamlit.web.bootstrap, pandas, plotly, labcore.workers.supervisor as s; list(map(__import__, s.PRELOAD))'
 	touch $@
 
-$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
+$(VENV)/dev.stamp: requirements.txt requirements-dev.txt | $(BIN)/pip
+	@echo "Installing what requirements.txt and requirements-dev.txt pin into $(VENV): a minute or two."
 	$(PIP) -r requirements.txt -r requirements-dev.txt
 	touch $@
 

@@ -13,7 +13,6 @@ from labcore.catalog.choices import FAMILIES, KL_PLACEMENTS
 from labcore.catalog.kinds import algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
-from labcore.llm.probes import view
 from labcore.maths.call import member
 from tests.llm.tools import records, session
 
@@ -90,8 +89,7 @@ def mixes() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("row, knob, choice", list(mixes()))
-def test_a_mix_of_ones_own_runs_or_is_refused_in_words(row, knob, choice, monkeypatch):
-    monkeypatch.setattr(view, "line_due", lambda step: False)
+def test_a_mix_of_ones_own_runs_or_is_refused_in_words(row, knob, choice):
     given = {"prompts_per_step": 2, "group_size": 2} if ALGORITHMS[row].loop == "online" else {}
     if choice == "not_truncated":
         given |= {"prompts_per_step": 4, "max_new_tokens": 40}  # random weights seldom end within six tokens

@@ -93,11 +93,12 @@ def learnt(kind: str, algorithm: str, knobs: dict, folder: Path) -> np.ndarray:
         session = tools.session(algorithm, steps=3, **{"learning_rate": 0.01, **knobs})
         for network in session.models.values():
             tools.shake(network)
-    else:
-        task, steps, small = SMALL[kind]
-        module, name = kinds.kind(kind).session.split(":")
-        session = getattr(import_module(module), name).start(make(
-            kind=kind, algorithm_key=algorithm, task_key=task, steps=steps, knobs=small | knobs))
+        tools.records(session)
+        return np.concatenate([tools.weights(network).numpy() for network in session.models.values()])
+    task, steps, small = SMALL[kind]
+    module, name = kinds.kind(kind).session.split(":")
+    session = getattr(import_module(module), name).start(make(
+        kind=kind, algorithm_key=algorithm, task_key=task, steps=steps, knobs=small | knobs))
     tools.records(session)
     folder.mkdir()
     session.save(folder)

@@ -1,7 +1,7 @@
 """Over-optimisation of a reward model: without a KL penalty the proxy rises while the gold score falls to nothing.
 
-The whole rail in small: SFT, a reward model on noisy pairs, then RLOO on its scores, with fixed seeds. What cures it,
-beside a KL penalty: stopping early, an ensemble of reward models, and fresh pairs of the policy itself.
+The whole rail in small: SFT, a reward model on noisy pairs, then RLOO on its scores, with fixed seeds. A KL penalty
+keeps gold from falling, and so does stopping early. What ensembles and fresh pairs do is in docs/rlhf.md.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from labcore.jobs import labels
-from labcore.jobs.models import spec_of
 from labcore.llm.loops import sft
 from labcore.llm.probes import view
-from labcore.llm.probes.pairs_to_label import pairs_to_label
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
 
@@ -22,26 +19,20 @@ SFT_STEPS, PAIR_STEPS, STEPS = 80, 60, 24
 SMALL = {"prompts_per_step": 16, "group_size": 4, "learning_rate": 1.5e-3, "max_new_tokens": 24}
 
 
-def started(algorithm: str, steps: int, model: str = "tiny", seed: int = 0, **knobs) -> LlmSession:
+def started(algorithm: str, steps: int, model: str = "tiny", **knobs) -> LlmSession:
     return LlmSession.start(make(algorithm_key=algorithm, task_key="reviews", steps=steps, device="cpu", model=model,
-                                 seed=seed, knobs=knobs))
+                                 knobs=knobs))
 
 
-def kept(home: Path, name: str, session: LlmSession) -> str:
-    """The session as a run of the lab that has left one checkpoint."""
-    folder = home / name / "checkpoints" / f"step-{session.step:06d}"
-    folder.mkdir(parents=True)
-    session.save(folder)
-    (home / name / "spec.json").write_text(session.spec.to_json())
-    return name
-
-
-def judged(home: Path, name: str, steps: int = PAIR_STEPS, **knobs) -> dict[str, float]:
-    """Train a reward model on the base and keep it as the run `name`. What was measured at its end."""
-    judge = started("reward_model", steps, str(home / "model"), pairs_per_step=32, learning_rate=2e-3, eval_every=steps,
-                    **knobs)
+def judged(home: Path) -> dict[str, float]:
+    """Train a reward model on the base and keep it as the run `judge`. What was measured at its end."""
+    judge = started("reward_model", PAIR_STEPS, str(home / "model"), pairs_per_step=32, learning_rate=2e-3,
+                    eval_every=PAIR_STEPS)
     last = list(judge.run())[-1].metrics
-    kept(home, name, judge)
+    folder = home / "judge" / "checkpoints" / f"step-{judge.step:06d}"
+    folder.mkdir(parents=True)
+    judge.save(folder)
+    (home / "judge" / "spec.json").write_text(judge.spec.to_json())
     return last
 
 
@@ -57,8 +48,8 @@ def rail(tmp_path_factory):
         for _ in range(SFT_STEPS):
             sft.update(base)
         base.export(home / "model")
-        last = judged(home, "judge")
-        proxy, gold = curves(home, keep_as="hacker", beta=0.0)
+        last = judged(home)
+        proxy, gold = curves(home, beta=0.0)
         yield home, last, proxy, gold
 
 
@@ -67,13 +58,11 @@ def in_that_lab(rail, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(rail[0]))
 
 
-def curves(home: Path, keep_as: str = "", **knobs) -> tuple[list[float], list[float]]:
+def curves(home: Path, **knobs) -> tuple[list[float], list[float]]:
     """The proxy and the gold score at every step."""
     run = started("rloo", STEPS, str(home / "model"), **({"reward_source": "reward_model", "reward_model": "judge"}
                                                          | SMALL | knobs))
     rows = [record.metrics for record in run.run() if record is not None]
-    if keep_as:
-        kept(home, keep_as, run)
     return [row["reward"] for row in rows], [row["reward/gold"] for row in rows]
 
 
@@ -99,23 +88,3 @@ def test_early_stopping_keeps_what_gold_had_risen_to(rail):
     stopped_proxy, stopped_gold = curves(home, beta=0.0, stop_gold_fall=0.05)
     assert (stopped_proxy, stopped_gold) == (proxy[: len(stopped_proxy)], gold[: len(stopped_gold)])
     assert len(stopped_gold) < STEPS and late(stopped_gold) > late(gold) + 0.2
-
-
-def test_an_ensemble_that_mistrusts_disagreement_loses_less_gold_at_beta_0(rail):
-    home, _, _, gold = rail
-    for seed in range(1, 5):
-        judged(home, f"judge{seed}", seed=seed)
-    _, held = curves(home, beta=0.0, reward_source="uncertainty_weighted_ensemble",
-                     reward_model="judge,judge1,judge2,judge3,judge4")
-    assert held[0] == gold[0], "the same beginning"
-    assert late(held) > late(gold) + 0.2 and late(held) > held[0]
-
-
-def test_fresh_pairs_of_the_policy_mend_the_reward_model_that_it_exploits(rail):
-    home, _, _, gold = rail
-    found = pairs_to_label({"model": "hacker", "against": "base:hacker", "count": 256, "seed": 0})["pairs"]
-    labelled = labels.keep(labels.preferences(found, labels.by_gold(spec_of("hacker"), found, 0)))
-    judged(home, "mended", steps=2 * PAIR_STEPS, labelled_pairs=labelled)
-    _, mended = curves(home, beta=0.0, reward_model="mended")
-    assert mended[0] == gold[0], "the same beginning"
-    assert late(mended) > late(gold) + 0.2 and late(mended) > mended[0]

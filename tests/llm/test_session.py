@@ -51,15 +51,15 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, further, tmp_path):
     def begun(**resume):
         return session(algorithm, steps=STEPS, **given(algorithm), **further, **resume)
     whole = begun()
-    expected = records(whole)[SAVED_AT:]
-    stopped = begun()
-    next(record for record in stopped.run() if record is not None and record.step == SAVED_AT)
-    stopped.save(tmp_path)
+    run = (record for record in whole.run() if record is not None)
+    next(record for record in run if record.step == SAVED_AT)
+    whole.save(tmp_path)
+    expected = list(run)
     resumed = begun(resume=tmp_path)
     if "resample_rounds" in further:
         assert any(record.metrics["selection/rounds"] > 1 for record in expected)
     assert (resumed.step, resumed.updates > 0, resumed.tokens > 0) == (SAVED_AT, True, True)
-    got = records(resumed)
+    got = records(resumed, pictures=True)
     assert [r.metrics for r in got] == [r.metrics for r in expected]
     assert [r.samples for r in got] == [r.samples for r in expected]
     for name, network in whole.models.items():
@@ -71,16 +71,16 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, further, tmp_path):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, saved, tmp_path):
     folder, _ = saved(algorithm)
-    whole = records(session(algorithm, steps=STEPS, **given(algorithm)))[SAVED_AT:]
+    whole = records(session(algorithm, steps=STEPS, **given(algorithm)), pictures=True)[SAVED_AT:]
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
     twin = replace(parent.spec, parent=("parent", SAVED_AT))
     child = parent.fork(twin)
     child.save(tmp_path)
-    assert records(child) == whole
+    assert records(child, pictures=True) == whole
     with patch.dict(MODELS, {"tiny": TINIER}):
         again = LlmSession.start(replace(twin, seed=99), resume=tmp_path)  # the seed says nothing else
     again.task = child.task
-    assert records(again) == whole
+    assert records(again, pictures=True) == whole
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
     assert records(fresh) != whole
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
 from unittest.mock import patch
@@ -24,6 +25,7 @@ from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.llm.batch import Prompts
+from labcore.llm.probes import view
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
 from labcore.maths.call import member
@@ -144,8 +146,12 @@ def session(algorithm: str, letters: bool = True, resume=None, **given) -> LlmSe
     return started
 
 
-def records(started: LlmSession) -> list[Record]:
-    return [record for record in started.run() if record is not None]
+def records(started: LlmSession, pictures: bool = False) -> list[Record]:
+    """A run to its end. Without the samples and lines of its steps, which take longer than a step so small."""
+    never = nullcontext() if pictures else patch.multiple(view, samples_due=lambda step: False,
+                                                          line_due=lambda steps_done: False)
+    with never:
+        return [record for record in started.run() if record is not None]
 
 
 def weights(network) -> Tensor:

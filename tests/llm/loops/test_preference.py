@@ -94,7 +94,7 @@ def test_it_starts_at_ln_2(brought, preferences):
 def test_the_users_pairs_are_learnt(preferences):
     started = session("dpo", letters=False, task="preferences", data=preferences, steps=12, learning_rate=0.01)
     reference = weights(started.reference)
-    got = records(started)
+    got = records(started, pictures=True)
     assert not started.pairs and started.updates == 12
     assert "exact_match" not in got[-1].metrics and "reward" not in got[0].metrics  # there is no verifier
     last = got[-1].metrics
@@ -131,7 +131,7 @@ def test_the_numbers_of_an_update_worked_by_hand():
 
 
 def test_every_number_of_its_charts_is_logged():
-    got = records(session("dpo", letters=True, steps=3, eval_every=3))
+    got = records(session("dpo", letters=True, steps=3, eval_every=3), pictures=True)
     drawn = {key for panel in algorithm("dpo").panels for key in PANELS[panel].metrics
              if METRICS[key].about == "training"} - {"frac_reward_zero_std"}
     for record in (got[0], got[2]):  # measured by sampling at the first step and every third
@@ -287,7 +287,7 @@ def labelled(tmp_path):
 def test_single_completions_are_learnt(labelled):
     started = session("kto", letters=False, task="preferences", data=labelled, steps=15, learning_rate=0.01,
                       pairs_per_step=5)
-    got = records(started)
+    got = records(started, pictures=True)
     last = got[-1].metrics
     assert last["loss"] < 0.2 and last["rewards/chosen"] > 0 > last["rewards/rejected"]
     assert last["rewards/margins"] == pytest.approx(last["rewards/chosen"] - last["rewards/rejected"])

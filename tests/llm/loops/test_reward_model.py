@@ -79,7 +79,7 @@ def test_it_starts_undecided_and_leaves_the_policy_alone():
 
 def test_what_is_measured_can_be_looked_at():
     made = session("reward_model", task="reviews", letters=False, steps=2, eval_every=5, eval_pairs=24)
-    first, second = records(made)
+    first, second = records(made, pictures=True)
     assert "eval_accuracy" in first.metrics and "eval_accuracy" not in second.metrics
     assert first.samples["step"] == 1 and sum(row["pairs"] for row in first.samples["calibration"]) == 24
     assert all(0.5 <= row["predicted"] <= 1 and 0 <= row["right"] <= 1 for row in first.samples["calibration"])
@@ -108,7 +108,7 @@ def test_held_out_prompts_of_a_file_are_never_learnt_from(tmp_path):
     assert len(known) + len(held) == 60 and 8 <= len(held) <= 12
     assert not {pair.prompt for pair in known} & {pair.prompt for pair in held}
     assert reward_model.split(made) == (known, held), "a resumed run has the same"
-    record = records(made)[0]
+    record = records(made, pictures=True)[0]
     assert "eval_accuracy" in record.metrics and "gold_correlation" not in record.metrics
     assert "gold" not in record.samples["scored"][0]["chosen"]
 

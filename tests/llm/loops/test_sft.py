@@ -84,7 +84,7 @@ def test_a_text_of_ones_own(tmp_path):
     started = session("sft", letters=False, task="text", data=str(path), steps=25, learning_rate=0.02,
                       prompt_length=8, piece_length=32, length_low=1, length_high=40)
     assert "ä" in started.tokenizer.get_vocab()
-    got = records(started)
+    got = records(started, pictures=True)
     assert len(got) == 25 and got[-1].metrics["loss"] < 0.5 * got[0].metrics["loss"]
     prompt = got[0].samples["groups"][0]
     assert len(prompt["prompt"]) == 8 and len(prompt["answer"]) == 24

@@ -35,7 +35,7 @@ def test_the_share_of_the_gradient_is_the_closed_form_s(monkeypatch):
         seen.append(closed_form(session, rollout, 1.3))
         return real(session, rollout, met)
     monkeypatch.setattr(online, "update", update)
-    shown = completions(records(started)[0].samples)
+    shown = completions(records(started, pictures=True)[0].samples)
     expected = seen[0] / seen[0].sum()
     assert len(seen) == 1 and expected.max() > 0
     for row, each in enumerate(shown):
@@ -44,7 +44,7 @@ def test_the_share_of_the_gradient_is_the_closed_form_s(monkeypatch):
 
 def test_in_the_first_update_sampler_and_trainer_agree_and_each_half_of_the_batch_has_its_own():
     started = session("grpo", steps=1, mini_batches=2, updates_per_batch=2, learning_rate=0.02)
-    record = records(started)[0]
+    record = records(started, pictures=True)[0]
     found = [each["met"] for each in completions(json.loads(json.dumps(record.samples, allow_nan=False)))]
     assert record.metrics["sampling/logp_difference"] < 1e-6
     with_gap = [met for met in found if "gap" in met]
@@ -55,20 +55,20 @@ def test_in_the_first_update_sampler_and_trainer_agree_and_each_half_of_the_batc
 
 
 def test_half_precision_leaves_a_gap_that_is_logged_and_seen():
-    record = records(session("grpo", steps=1, dtype="bf16"))[0]
+    record = records(session("grpo", steps=1, dtype="bf16"), pictures=True)[0]
     gaps = [gap for each in completions(record.samples) for gap in each["met"]["gap"]]
     mean = sum(map(abs, gaps)) / len(gaps)
     assert mean > 1e-5 and record.metrics["sampling/logp_difference"] == pytest.approx(mean, rel=1e-3)
 
 
 def test_with_truncated_importance_the_gap_is_to_the_sampler_s_own():
-    each = completions(records(session("grpo", steps=1, importance_cap=2.0))[0].samples)[0]
+    each = completions(records(session("grpo", steps=1, importance_cap=2.0), pictures=True)[0].samples)[0]
     assert len(each["sampler_logprobs"]) == len(each["tokens"]) and max(map(abs, each["met"]["gap"])) < 1e-5
 
 
 def test_surrogate_and_slope_are_the_function_s_and_a_clipped_token_has_none():
     started = session("grpo", steps=1, updates_per_batch=3, learning_rate=0.02, clip_low=0.01, clip_high=0.01)
-    found, cut = completions(records(started)[0].samples), 0
+    found, cut = completions(records(started, pictures=True)[0].samples), 0
     for each in found:
         for moment in (each, each["met"]):
             ratios = torch.tensor(moment.get("own_ratio") or moment["ratio"])
@@ -83,21 +83,21 @@ def test_surrogate_and_slope_are_the_function_s_and_a_clipped_token_has_none():
 
 def test_a_critic_s_run_has_token_rewards_values_and_returns_that_fit():
     started = session("ppo", steps=1, whiten_advantages=False, group_size=2)
-    for each in completions(records(started)[0].samples):
+    for each in completions(records(started, pictures=True)[0].samples):
         made = [r - v for r, v in zip(each["returns"], each["values"], strict=True)]
         assert each["advantages"] == pytest.approx(made, abs=3e-5)
         assert sum(each["rewards"]) == pytest.approx(each["earned"], abs=1e-4)
 
 
 def test_pairs_and_examples_have_their_tokens():
-    pairs = records(session("dpo", steps=1))[0].samples["pairs"]
+    pairs = records(session("dpo", steps=1), pictures=True)[0].samples["pairs"]
     sides = [pair[role] for pair in pairs for role in ("chosen", "rejected")]
     for side in sides:
         assert sum(side["logprobs"]) == pytest.approx(side["logprob"], abs=1e-3)
         assert sum(side["ref_logprobs"]) == pytest.approx(side["ref_logprob"], abs=1e-3)
         assert "".join(side["tokens"]).startswith(side["text"])
     assert sum(share for side in sides for share in side["share"]) == pytest.approx(1, abs=1e-3)
-    record = records(session("sft", steps=1))[0]
+    record = records(session("sft", steps=1), pictures=True)[0]
     examples = record.samples["examples"]
     losses = [-logprob for each in examples for logprob in each["logprobs"]]
     assert len(examples) == view.GROUPS and sum(losses) / len(losses) == pytest.approx(record.metrics["loss"], abs=1e-3)

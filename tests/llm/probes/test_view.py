@@ -106,7 +106,7 @@ def test_the_kl_the_cut_and_the_curve_are_those_of_the_algorithm(key, knobs, dra
 
 def test_at_most_eight_groups():
     started = session("grpo", prompts_per_step=10, steps=1)
-    assert len(records(started)[0].samples["groups"]) == view.GROUPS == 8
+    assert len(records(started, pictures=True)[0].samples["groups"]) == view.GROUPS == 8
 
 
 @pytest.mark.parametrize("algorithm", ONLINE)
@@ -157,7 +157,7 @@ def test_the_line_leaves_the_policy_as_it_was(after):
 def test_the_pictures_come_by_a_fixed_schedule():
     assert [step for step in range(1, 16) if view.samples_due(step)] == [1, 5, 10, 15]
     assert [done + 1 for done in range(41) if view.line_due(done)] == [1, 20, 40]
-    got = records(session("grpo", steps=6))
+    got = records(session("grpo", steps=6), pictures=True)
     assert [r.step for r in got if r.samples] == [1, 5] and [r.step for r in got if r.line] == [1]
 
 
@@ -166,12 +166,12 @@ def test_a_run_without_pictures_is_the_same_run(algorithm, monkeypatch):
     monkeypatch.setattr(view, "line_due", lambda done: True)
     monkeypatch.setattr(view, "samples_due", lambda step: True)
     watched = session(algorithm, steps=3)
-    with_pictures = records(watched)
+    with_pictures = records(watched, pictures=True)
     assert all(r.line and r.samples for r in with_pictures)
     monkeypatch.setattr(view, "line_due", lambda done: False)
     monkeypatch.setattr(view, "samples_due", lambda step: False)
     alone = session(algorithm, steps=3)
-    without = records(alone)
+    without = records(alone, pictures=True)
     assert not any(r.line or r.samples for r in without)
     assert [r.metrics for r in with_pictures] == [r.metrics for r in without]
     assert torch.equal(weights(watched.policy), weights(alone.policy))
@@ -180,7 +180,7 @@ def test_a_run_without_pictures_is_the_same_run(algorithm, monkeypatch):
 @pytest.mark.parametrize("algorithm", ["sft", "dpo"])
 def test_evaluation_groups(algorithm):
     started = session(algorithm, steps=1)
-    record = records(started)[0]
+    record = records(started, pictures=True)[0]
     shown = json.loads(json.dumps(record.samples, allow_nan=False))
     assert shown["step"] == 1 and len(shown["groups"]) == 8
     for group in shown["groups"]:
@@ -214,6 +214,6 @@ def numbers(value) -> list[float]:
 
 def test_the_clip_along_gmpo_s_update_is_at_its_own_bounds():
     """Its ε bound the logarithm of the ratio: from e^−0.4 to e^0.4, not from 0.6 to 1.4."""
-    drawn = records(session("gmpo", steps=1))[0].line
+    drawn = records(session("gmpo", steps=1), pictures=True)[0].line
     assert 1 - drawn["clip_low"] == pytest.approx(math.exp(-0.4))
     assert 1 + drawn["clip_high"] == pytest.approx(math.exp(0.4))

@@ -80,7 +80,7 @@ def test_probabilities_are_those_of_the_weights_before_and_after(algorithm):
     started = made(algorithm, steps=1, **({} if algorithm == "sft" else {"temperature": 0.8}))
     temperature = 0.8 if "advantage" in started.knobs else 1.0
     before = view.kept(started)
-    record = records(started)[0]
+    record = records(started, pictures=True)[0]
     groups = json.loads(json.dumps(record.samples["watched"], allow_nan=False))
     assert groups and all(group["answers"] for group in groups)
 
@@ -130,7 +130,7 @@ def test_all_answers_together_have_probability_one():
 
 @pytest.mark.parametrize("algorithm", ["grpo", "dpo", "sft"])
 def test_answers_are_distinct_and_their_probabilities_sum_to_at_most_one(algorithm):
-    group = records(made(algorithm, steps=1))[0].samples["watched"][0]
+    group = records(made(algorithm, steps=1), pictures=True)[0].samples["watched"][0]
     keys = [(answer["text"], answer["truncated"]) for answer in group["answers"]]
     assert len({*keys}) == len(keys)
     ended = [answer["before"] for answer in group["answers"] if not answer["truncated"]]
@@ -139,7 +139,7 @@ def test_answers_are_distinct_and_their_probabilities_sum_to_at_most_one(algorit
 
 def test_rewards_and_advantages_follow_the_run_s_own_rule():
     started = session("grpo", steps=1, group_size=4)
-    for group in records(started)[0].samples["watched"]:
+    for group in records(started, pictures=True)[0].samples["watched"]:
         rewards = [answer["reward"] for answer in group["answers"] for _ in range(answer["count"])]
         assert len(rewards) == 4
         mean = sum(rewards) / 4
@@ -154,14 +154,14 @@ def test_rewards_and_advantages_follow_the_run_s_own_rule():
 @pytest.mark.parametrize("algorithm, count", [("grpo", 3), ("ppo", watched.SAMPLES), ("sft", watched.SAMPLES)])
 def test_a_group_is_whole_and_others_have_some_samples(algorithm, count):
     size = {"grpo": {"group_size": 3}, "ppo": {"group_size": 1}}.get(algorithm, {})
-    for group in records(session(algorithm, steps=1, **size))[0].samples["watched"]:
+    for group in records(session(algorithm, steps=1, **size), pictures=True)[0].samples["watched"]:
         assert sum(answer["count"] for answer in group["answers"]) == count
 
 
 def test_a_pair_has_its_roles_and_its_margin():
     started = made("dpo", steps=1, beta=0.5)
     reference = weights(started.reference)
-    group = records(started)[0].samples["watched"][0]
+    group = records(started, pictures=True)[0].samples["watched"][0]
     sides = {answer.get("role"): answer for answer in group["answers"]}
     assert (sides["chosen"]["text"], sides["rejected"]["text"]) == ("ab", "ba")
     assert group["margin_before"] == pytest.approx(0, abs=1e-4), "the policy is the reference still"
@@ -175,7 +175,7 @@ def test_a_pair_has_its_roles_and_its_margin():
     ("grpo", own_prompts, "prompts"), ("sft", own_prompts, "prompts"), ("dpo", own_pairs, "preferences")])
 def test_own_files(algorithm, file, task, tmp_path):
     started = session(algorithm, letters=False, task=task, data=file(tmp_path), steps=1)
-    groups = records(started)[0].samples["watched"]
+    groups = records(started, pictures=True)[0].samples["watched"]
     assert groups and all(group["answers"] for group in groups)
     if task == "preferences":
         assert {answer.get("role") for answer in groups[0]["answers"]} >= {"chosen", "rejected"}
@@ -186,7 +186,7 @@ def test_own_files(algorithm, file, task, tmp_path):
 
 def test_the_same_prompts_from_the_first_step_to_the_last_and_after_a_resume(tmp_path):
     started = session("grpo", letters=False, steps=5)
-    done = [record for record in records(started) if record.samples]
+    done = [record for record in records(started, pictures=True) if record.samples]
     prompts = [[group["prompt"] for group in record.samples["watched"]] for record in done]
     assert len(done) == 2 and prompts[0] == prompts[1] and len({*prompts[0]}) == len(prompts[0])
     started.save(tmp_path)
@@ -202,7 +202,7 @@ def test_a_look_sees_what_the_step_would_have_shown(algorithm, monkeypatch):
     looked = next(record for record in run if record is not None and record.step == 2).look()
     monkeypatch.setattr(view, "samples_due", lambda step: True)
     monkeypatch.setattr(view, "line_due", lambda done: True)
-    due = records(made(algorithm, steps=2))[1]
+    due = records(made(algorithm, steps=2), pictures=True)[1]
     assert looked == (due.samples, due.line) and looked[0]["watched"]
 
 
@@ -215,7 +215,7 @@ def test_a_look_at_an_sft_step_evaluates_with_random_numbers_of_its_own():
 def test_a_large_network_is_not_copied_at_every_step(monkeypatch):
     monkeypatch.setattr(view, "KEPT", 10)
     started = session("grpo", steps=2)
-    first, second = records(started)
+    first, second = records(started, pictures=True)
     assert first.line and second.line is None
     assert view.kept(started) is None and view.kept(started, due=True)
     samples, line = next(online.run(session("grpo", steps=1))).look()
