@@ -68,6 +68,7 @@ def check_tokenizer(folder: Path, name: str, tokenizer: PreTrainedTokenizerBase)
     """
     theirs, ours = load_tokenizer(folder / CONFIG).get_vocab(), tokenizer.get_vocab()
     if theirs != ours:
-        other = sum(theirs.get(token) != index for token, index in ours.items())
-        raise LabError(f"The reward model {name} has another tokenizer than the policy ({other or len(theirs)} of "
-                       f"{len(ours):,} tokens differ): train a reward model on the policy's model and task.")
+        known = theirs.keys() | ours.keys()
+        other = sum(theirs.get(token) != ours.get(token) for token in known)
+        raise LabError(f"The reward model {name} has another tokenizer than the policy ({other:,} of {len(known):,} "
+                       "tokens differ): train a reward model on the policy's model and task.")
