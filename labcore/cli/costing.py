@@ -79,6 +79,9 @@ def _measure(spec: RunSpec) -> None:
     process = context.Process(target=jobs.perform, args=(job,))
     process.start()
     process.join()
+    if not jobs.ended(job):
+        jobs.fail(job, f"The process that measured it ended without a word (exit code {process.exitcode}): there may "
+                       "be too little memory, so try a smaller model or batch.")
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -1,10 +1,15 @@
 """`cost` as a user meets it."""
 
 import json
+import os
+import sys
+
+import pytest
 
 from labcore.cli import costing
 from labcore.cli.main import main
 from labcore.jobs import cost, jobs
+from labcore.spec.run_spec import make
 from tests.cli.test_cli import refused
 
 
@@ -31,6 +36,15 @@ def test_what_is_counted_then_what_is_measured(monkeypatch, capsys):
     [simpo, ppo] = json.loads(told.out)["rows"]
     assert simpo["times"] == 0.4 and [each["name"] for each in simpo["models"]] == ["policy"]
     assert ppo["weights"] == 4 * sum(each["parameters"] for each in ppo["models"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process has to be a fork of this one")
+def test_a_measurement_that_is_killed_is_said(monkeypatch):
+    monkeypatch.setattr(jobs, "perform", lambda job: os._exit(9))
+    spec = make(algorithm_key="grpo", task_key="sort")
+    costing._measure(spec)
+    [row] = cost.rows([spec], [[]])
+    assert "ended without a word (exit code 9)" in row.fault and row.seconds is None
 
 
 def test_a_knob_that_none_has_is_said(capsys):
