@@ -29,6 +29,7 @@ from labcore.spec.session import Session
 SECONDS = 2.0  # what all settings together may take
 LEAST = 2  # records of a setting, however slow: the first one also makes what is made once
 STEPS = 1000  # of a run that is measured: enough for any
+_WORK = ("top_entropy_share", "entropy_coef")  # coefficients that bring a computation with them: a pass, a gradient
 PAIR_PROMPTS, EVAL_EVERY = 128, 2  # in place of a run's own, which would take most of the time
 
 Spec = Mapping[str, Any]
@@ -47,7 +48,7 @@ def setting(spec: RunSpec) -> str:
 
 
 def _costs_nothing(knob: Knob) -> bool:
-    return knob.type is float and knob.effect == "live"
+    return knob.type is float and knob.effect == "live" and knob.key not in _WORK
 
 
 def base_folder(spec: RunSpec) -> Path | None:

@@ -26,3 +26,4 @@ def test_coefficients_of_a_loss_cost_nothing_and_larger_batches_do():
 
     assert setting() == setting(beta=0.3, learning_rate=1e-4)
     assert setting() != setting(group_size=16) and setting() != setting(updates_per_batch=1)
+    assert setting() != setting(top_entropy_share=0.2), "which tokens these are takes a pass of its own"
