@@ -1,0 +1,128 @@
+"""Everything that a step of a session can sample: all completions of all prompts, how likely each is and what it earns.
+
+What the completions earn is asked of the run's own reward source and shaping, so the truth is that of the reward which
+the run is given. Left out: rewards that are themselves drawn at random, and tasks whose prompts cannot be listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from labcore.errors import LabError
+from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.exact.enumeration import Space, token_logprobs
+from labcore.llm.exact.truth import gradient, truth
+from labcore.llm.experience import Batch, Sampled, judged, rollout_of
+from labcore.llm.generation import Generated
+from labcore.llm.rollout import Rollout, rewards_of_tokens
+from labcore.llm.session import LlmSession
+from labcore.tasks.task import Problem
+
+
+@dataclass(frozen=True)
+class World:
+    """The Q prompts of a problem, all as likely, and the N completions that each can get.
+
+    `rewards` (Q, N) float64 are after shaping, with the rewards of tokens; `logps` (Q, N, T) nats are the policy's at
+    the run's temperature. `rollout` holds all Q·N completions as a batch of the session's.
+    """
+
+    problems: list[Problem]
+    prompts: Prompts
+    space: Space
+    texts: list[str]  # Q·N
+    logps: Tensor
+    rewards: Tensor
+    rollout: Rollout
+
+    @staticmethod
+    def of(session: LlmSession, problems: Sequence[Problem], space: Space) -> World:
+        """Enumerate what the session's policy can write now.
+
+        Raises:
+            LabError: the rewards of the session are drawn at random, or cannot be given.
+        """
+        prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
+                                 session.device)
+        with torch.no_grad():
+            logps = token_logprobs(session.policy, prompts, space, session.knobs["temperature"])
+        generated = _generated(session, prompts, space, logps)
+        sampled, again = (judged(session, list(problems), generated) for _ in range(2))
+        if not torch.equal(sampled.shaped.nan_to_num(), again.shaped.nan_to_num()):
+            raise LabError("These rewards are drawn at random, so the truth cannot be written down: choose another "
+                           "reward_source.")
+        rollout = replace(rollout_of(session, sampled), kept=None)
+        earned = rollout.rewards.double()
+        if rollout.token_rewards is not None:
+            earned = earned + (rollout.token_rewards.double() * rollout.completion_mask).sum(1)
+        return World(list(problems), prompts, space, generated.texts, logps, earned.view(len(prompts), -1), rollout)
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """π(y | x) of every completion. (Q, N)"""
+        return self.logps.sum(-1).exp()
+
+    def objective(self, session: LlmSession) -> Tensor:
+        """J − β KL(π‖π_ref) of the session's policy, in reward; β counts wherever the run places its KL. ()"""
+        knobs = session.in_force
+        logp, ref_logp = (token_logprobs(model, self.prompts, self.space, knobs["temperature"]).sum(-1)
+                          for model in (session.policy, session.reference))
+        beta = 0.0 if knobs["kl_placement"] == "off" else float(knobs["beta"])
+        return truth(logp, ref_logp.detach(), self.rewards, beta).objective
+
+    def gradient(self, session: LlmSession) -> Tensor:
+        """∇(J − β KL) of the session's policy. (D,) float64"""
+        return gradient(self.objective(session), session.policy.parameters())
+
+    def values(self, session: LlmSession) -> Tensor:
+        """What is still to come before each token, on average: a critic without error, 0 where not counted. (Q, N, T)
+
+        Of the rewards that the session's advantages are made from: less the KL where it is in the reward.
+        """
+        mask, earned = self.rollout.completion_mask, rewards_of_tokens(session.in_force, self.rollout).double()
+        to_come = (earned * mask).flip(1).cumsum(1).flip(1).view(*self.logps.shape)
+        likely = self.probabilities
+        found = torch.zeros_like(self.logps)
+        for at in range(self.logps.shape[2]):
+            rows = self.space.completions.mask[:, at].nonzero()[:, 0]
+            _, prefix = torch.unique(self.space.completions.ids[rows, :at], dim=0, return_inverse=True)
+            weight = likely[:, rows]
+            total, mass = (torch.zeros(len(self), int(prefix.max()) + 1).double().index_add(1, prefix, each)
+                           for each in (weight * to_come[:, rows, at], weight))
+            found[:, rows, at] = (total / mass)[:, prefix]
+        return found
+
+    def places(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Which completion of the space each row is. (B, T'), bool (B, T') -> (B,)"""
+        known = {tuple(row[:length]): place for place, (row, length) in enumerate(
+            zip(self.space.completions.ids.tolist(), self.space.lengths.tolist(), strict=True))}
+        return torch.tensor([known[tuple(row[:length])] for row, length in
+                             zip(ids.tolist(), mask.sum(1).tolist(), strict=True)])
+
+    def batch(self, session: LlmSession, asked: Sequence[int], answers: Sequence[Sequence[int]]) -> Batch:
+        """The batch of some prompts and of G completions of each, as if the session had sampled it."""
+        rows = torch.tensor(answers)
+        which = torch.tensor(asked)
+        flat, whose = rows.flatten(), which.repeat_interleave(rows.shape[1])
+        done = self.space.completions
+        completions = Completions(done.ids[flat], done.mask[flat], done.truncated[flat],
+                                  self.logps[whose, flat].to(next(session.policy.parameters()).dtype))
+        texts = [self.texts[q * len(self.space) + n] for q, n in zip(whose.tolist(), flat.tolist(), strict=True)]
+        sampled: Sampled = judged(session, [self.problems[q] for q in asked],
+                                  Generated(self.prompts[which], completions, texts))
+        return Batch(sampled, rollout_of(session, sampled), [sampled])
+
+
+def _generated(session: LlmSession, prompts: Prompts, space: Space, logps: Tensor) -> Generated:
+    """All completions of all prompts, as if they had been sampled."""
+    done, count = space.completions, len(prompts)
+    every = Completions(done.ids.repeat(count, 1), done.mask.repeat(count, 1), done.truncated.repeat(count),
+                        logps.flatten(0, 1).float())
+    return Generated(prompts, every, decode(session.tokenizer, every))
