@@ -18,7 +18,8 @@ from labcore.llm.exact.enumeration import Space, token_logprobs
 from labcore.llm.exact.truth import gradient, truth
 from labcore.llm.experience import Batch, Sampled, judged, rollout_of
 from labcore.llm.generation import Generated
-from labcore.llm.rollout import Rollout, rewards_of_tokens
+from labcore.llm.rewards import verified
+from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.tasks.task import Problem
 
@@ -28,7 +29,7 @@ class World:
     """The Q prompts of a problem, all as likely, and the N completions that each can get.
 
     `rewards` (Q, N) float64 are after shaping, with the rewards of tokens; `logps` (Q, N, T) nats are the policy's at
-    the run's temperature. `rollout` holds all Q·N completions as a batch of the session's.
+    the run's temperature. `rollout` holds all Q·N completions as a batch of an online session's.
     """
 
     problems: list[Problem]
@@ -37,7 +38,7 @@ class World:
     texts: list[str]  # Q·N
     logps: Tensor
     rewards: Tensor
-    rollout: Rollout
+    rollout: Rollout | None = None
 
     @staticmethod
     def of(session: LlmSession, problems: Sequence[Problem], space: Space) -> World:
@@ -51,15 +52,14 @@ class World:
         with torch.no_grad():
             logps = token_logprobs(session.policy, prompts, space, session.knobs["temperature"])
         generated = _generated(session, prompts, space, logps)
-        sampled, again = (judged(session, list(problems), generated) for _ in range(2))
-        if not torch.equal(sampled.shaped.nan_to_num(), again.shaped.nan_to_num()):
-            raise LabError("These rewards are drawn at random, so the truth cannot be written down: choose another "
-                           "reward_source.")
-        rollout = replace(rollout_of(session, sampled), kept=None)
-        earned = rollout.rewards.double()
-        if rollout.token_rewards is not None:
-            earned = earned + (rollout.token_rewards.double() * rollout.completion_mask).sum(1)
-        return World(list(problems), prompts, space, generated.texts, logps, earned.view(len(prompts), -1), rollout)
+        rollout = None
+        if "reward_source" in session.knobs:
+            rollout = _rollout(session, list(problems), generated)
+            rewards = total_rewards({**session.knobs, "kl_placement": "off"}, rollout)
+        else:  # preferences are labelled by the task's verifier
+            rewards = verified(session, list(problems), generated).total
+        return World(list(problems), prompts, space, generated.texts, logps, rewards.double().view(len(prompts), -1),
+                     rollout)
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -86,6 +86,7 @@ class World:
 
         Of the rewards that the session's advantages are made from: less the KL where it is in the reward.
         """
+        assert self.rollout is not None
         mask, earned = self.rollout.completion_mask, rewards_of_tokens(session.in_force, self.rollout).double()
         to_come = (earned * mask).flip(1).cumsum(1).flip(1).view(*self.logps.shape)
         likely = self.probabilities
@@ -118,6 +119,15 @@ class World:
         sampled: Sampled = judged(session, [self.problems[q] for q in asked],
                                   Generated(self.prompts[which], completions, texts))
         return Batch(sampled, rollout_of(session, sampled), [sampled])
+
+
+def _rollout(session: LlmSession, problems: list[Problem], generated: Generated) -> Rollout:
+    """All completions as one batch. Raises LabError where their rewards are drawn at random."""
+    sampled, again = (judged(session, problems, generated) for _ in range(2))
+    if not torch.equal(sampled.shaped.nan_to_num(), again.shaped.nan_to_num()):
+        raise LabError("These rewards are drawn at random, so the truth cannot be written down: choose another "
+                       "reward_source.")
+    return replace(rollout_of(session, sampled), kept=None)
 
 
 def _generated(session: LlmSession, prompts: Prompts, space: Space, logps: Tensor) -> Generated:
