@@ -62,28 +62,30 @@ def estimate_of_pairs(session: LlmSession, pairs: Pairs) -> Tensor:
 def population(session: LlmSession, world: World, least: float = 0.0) -> list[tuple[float, int, int, int]]:
     """Every pair with its probability: (p, prompt, chosen, rejected), p > `least`. They sum to 1.
 
-    Of two completions drawn from the run's source at its temperature. Pairs of the reference need two rewards that
-    differ and two texts that are not empty; those of the policy's own samples take a tie as it comes, the first chosen.
+    Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
+    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; those of the
+    policy's own samples take a tie as it comes, the first chosen.
 
     Raises:
         LabError: there are too many, or the group is not one of two.
     """
-    if int(session.knobs["group_size"]) != 2:
-        raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set group_size=2.")
-    count, once = len(world.space), choices.PAIRS[session.knobs["pairs"]].once
+    source, count = choices.PAIRS[session.knobs["pairs"]], len(world.space)
     if len(world) * count**2 > MOST_PAIRS:
         raise LabError(f"{count:,} completions make {len(world) * count**2:,} pairs, and at most {MOST_PAIRS:,} can be "
                        "enumerated: take a smaller problem.")
-    source = session.models.get(REFERENCE, session.policy) if once else session.policy
-    with torch.no_grad():
-        likely = token_logprobs(source, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
-    better = world.rewards[:, :, None] > world.rewards[:, None, :]
-    both = likely[:, :, None] * likely[:, None, :]
-    if once:
-        written = torch.tensor([bool(text) for text in world.texts]).view(len(world), count)
-        weight = both * better * written[:, :, None] * written[:, None, :]
+    gain = world.rewards[:, :, None] - world.rewards[:, None, :]
+    if source.from_file:  # tokens that are all as likely, and Bradley and Terry's label
+        likely = (len(session.tokenizer) ** -world.space.lengths.double()).expand(len(world), -1)
+        weight = gain.sigmoid()
+    elif int(session.knobs["group_size"]) != 2:
+        raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set group_size=2.")
     else:
-        weight = 2 * both * better + both * (world.rewards[:, :, None] == world.rewards[:, None, :])
+        writes = session.models.get(REFERENCE, session.policy) if source.once else session.policy
+        with torch.no_grad():
+            likely = token_logprobs(writes, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
+        written = torch.tensor([bool(text) for text in world.texts])
+        weight = ((gain > 0) & written[:, None] & written).double() if source.once else (gain > 0) + (gain == 0) / 2
+    weight = weight * likely[:, :, None] * likely[:, None, :]
     if not weight.sum():
         raise LabError("No two completions have different rewards, so there are no pairs: choose another reward.")
     weight = weight / weight.sum()
@@ -92,8 +94,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
 
 def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
     """The pair of two completions, as the sampler would have made it."""
-    cut, count, problem = world.space.completions.truncated, len(world.space), world.problems[prompt]
-    return Pair(problem.prompt, world.texts[prompt * count + chosen], world.texts[prompt * count + rejected],
+    cut, problem = world.space.completions.truncated, world.problems[prompt]
+    return Pair(problem.prompt, world.texts[chosen], world.texts[rejected],
                 problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer)
 
 

@@ -1,26 +1,28 @@
 """Everything that a step of a session can sample: all completions of all prompts, how likely each is and what it earns.
 
 What the completions earn is asked of the run's own reward source and shaping, so the truth is that of the reward which
-the run is given. Left out: rewards that are themselves drawn at random, and tasks whose prompts cannot be listed.
+the run is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from labcore.errors import LabError
-from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.exact.enumeration import Space, token_logprobs
+from labcore.llm.exact.problem import enumerate_problem
 from labcore.llm.exact.truth import gradient, truth
 from labcore.llm.experience import Batch, Sampled, judged, rollout_of
 from labcore.llm.generation import Generated
-from labcore.llm.rewards import verified
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.tasks.enumerable import Enumerable
 from labcore.tasks.task import Problem
 
 
@@ -35,31 +37,30 @@ class World:
     problems: list[Problem]
     prompts: Prompts
     space: Space
-    texts: list[str]  # Q·N
+    texts: list[str]  # N
     logps: Tensor
     rewards: Tensor
     rollout: Rollout | None = None
 
     @staticmethod
-    def of(session: LlmSession, problems: Sequence[Problem], space: Space) -> World:
+    def of(session: LlmSession) -> World:
         """Enumerate what the session's policy can write now.
 
         Raises:
-            LabError: the rewards of the session are drawn at random, or cannot be given.
+            LabError: there is too much of it, or the mean rewards are not known.
         """
-        prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
-                                 session.device)
+        problem = enumerate_problem(session, cast(Enumerable, session.task))
+        problems, prompts, space = problem.problems, problem.prompts, problem.space
         with torch.no_grad():
             logps = token_logprobs(session.policy, prompts, space, session.knobs["temperature"])
-        generated = _generated(session, prompts, space, logps)
-        rollout = None
+        rollout, rewards = None, problem.rewards
+        every = replace(space.completions.repeated(len(prompts)), logprobs=logps.flatten(0, 1).float())
+        generated = Generated(prompts, every, problem.texts * len(prompts))
         if "reward_source" in session.knobs:
-            rollout = _rollout(session, list(problems), generated)
-            rewards = total_rewards({**session.knobs, "kl_placement": "off"}, rollout)
-        else:  # preferences are labelled by the task's verifier
-            rewards = verified(session, list(problems), generated).total
-        return World(list(problems), prompts, space, generated.texts, logps, rewards.double().view(len(prompts), -1),
-                     rollout)
+            rollout = replace(rollout_of(session, judged(session, problems, generated)), kept=None)
+            if session.knobs["reward_source"] != "noisy_verifier" or session.knobs["shaping"] != "none":
+                rewards = _earned(session, problems, generated, rollout).view(len(prompts), -1)
+        return World(problems, prompts, space, problem.texts, logps, rewards.double(), rollout)
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -115,24 +116,16 @@ class World:
         done = self.space.completions
         completions = Completions(done.ids[flat], done.mask[flat], done.truncated[flat],
                                   self.logps[whose, flat].to(next(session.policy.parameters()).dtype))
-        texts = [self.texts[q * len(self.space) + n] for q, n in zip(whose.tolist(), flat.tolist(), strict=True)]
+        texts = [self.texts[n] for n in flat.tolist()]
         sampled: Sampled = judged(session, [self.problems[q] for q in asked],
                                   Generated(self.prompts[which], completions, texts))
         return Batch(sampled, rollout_of(session, sampled), [sampled])
 
 
-def _rollout(session: LlmSession, problems: list[Problem], generated: Generated) -> Rollout:
-    """All completions as one batch. Raises LabError where their rewards are drawn at random."""
-    sampled, again = (judged(session, problems, generated) for _ in range(2))
-    if not torch.equal(sampled.shaped.nan_to_num(), again.shaped.nan_to_num()):
-        raise LabError("These rewards are drawn at random, so the truth cannot be written down: choose another "
-                       "reward_source.")
-    return replace(rollout_of(session, sampled), kept=None)
-
-
-def _generated(session: LlmSession, prompts: Prompts, space: Space, logps: Tensor) -> Generated:
-    """All completions of all prompts, as if they had been sampled."""
-    done, count = space.completions, len(prompts)
-    every = Completions(done.ids.repeat(count, 1), done.mask.repeat(count, 1), done.truncated.repeat(count),
-                        logps.flatten(0, 1).float())
-    return Generated(prompts, every, decode(session.tokenizer, every))
+def _earned(session: LlmSession, problems: list[Problem], generated: Generated, rollout: Rollout) -> Tensor:
+    """What each completion earns, after shaping. (Q·N,) Raises LabError where that is drawn at random."""
+    again = judged(session, problems, generated).shaped
+    if not torch.equal(rollout.rewards.nan_to_num(), again.nan_to_num()):
+        raise LabError("Shaped rewards with noise in them have no mean that is known: set shaping to none, or "
+                       "reward_source to verifier.")
+    return total_rewards({**session.knobs, "kl_placement": "off"}, rollout)
