@@ -1,4 +1,4 @@
-"""The kinds of run: language models, mazes, and Gymnasium environments. Each has its tables and what trains it."""
+"""The kinds of run: language models, the same with exact values, mazes, and Gymnasium environments. Each has its tables and what trains it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from labcore.catalog import cartpole, maze
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.exact import algorithms as exact
+from labcore.catalog.exact import tasks as enumerable
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.llm import algorithms, tasks
 from labcore.catalog.llm.models import MODELS
@@ -53,6 +55,10 @@ _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")}),
+    Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo", "sorted",
+         ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
+         "tokens_per_second", check="labcore.tasks.enumerable:check",
+         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",

@@ -92,6 +92,13 @@ _ALL = (
            "texts that they were trained on.", short="spread"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
+    Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "
+           "completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher", short="exact"),
+    Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion: what a "
+           "run with a KL penalty maximises.", r"J-\beta\,KL", "Rises to the largest possible.", better="higher",
+           short="policy"),
+    Metric("exact/best", "Largest objective", "reward", "The largest value that any policy can give the objective: "
+           "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z", short="π*"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -108,6 +115,21 @@ _ALL = (
            scale="symlog", better="lower"),
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
            scale="symlog", better="lower"),
+    Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
+           "completion, divided by the policy's mean length.", r"KL(\pi\Vert\pi_{ref})", better="lower",
+           short="exact"),
+    Metric("exact/kl_reverse", "Reverse KL, exact", "nats/token", "KL(reference ‖ policy) of a completion, divided by "
+           "the reference's mean length: grows where the policy gives up what the reference writes.",
+           r"KL(\pi_{ref}\Vert\pi)", better="lower", short="reverse"),
+    Metric("exact/distance", "Distance to π*", "nats/completion", "KL(policy ‖ π*), π* ∝ π_ref exp(R/β) at the "
+           "current β; there is none at β = 0.", r"KL(\pi\Vert\pi^*)", "Falls towards 0.", scale="symlog",
+           better="lower"),
+    Metric("exact/entropy", "Entropy, exact", "nats/token", "Entropy of a completion, over every completion, divided "
+           "by the policy's mean length.", r"H[\pi]", short="exact"),
+    Metric("exact/gradient_cosine", "Gradient against the exact one", "cosine", "Cosine between the step that the "
+           "batch's first gradient asks for and the exact gradient of E[R] − β KL; 1: the same direction.",
+           r"\cos(-\nabla L,\nabla(J-\beta KL))", "Above 0. Noise makes it smaller, with fewer samples more.",
+           better="higher"),
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
            "and learning stops."),
@@ -298,13 +320,17 @@ def ordered(keys: Iterable[str]) -> list[str]:
 
 _PANELS = (
     Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
-                               "reward/steps"),
+                               "reward/steps", "exact/reward"),
           "reward"),
     Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
     Panel("exact_match", "Exact match", ("exact_match",), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
-    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2"), "divergence"),
-    Panel("entropy", "Entropy", ("entropy",), "entropy"),
+    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
+    Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
+    Panel("exact_objective", "Objective, exact", ("exact/objective", "exact/best"), "reward"),
+    Panel("exact_gradient", "Gradient against the exact one", ("exact/gradient_cosine",), "gradient"),
+    Panel("exact_kl", "KL both ways, exact", ("exact/kl", "exact/kl_reverse"), "divergence"),
+    Panel("entropy", "Entropy", ("entropy", "exact/entropy"), "entropy"),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
     Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
     Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),

@@ -51,6 +51,11 @@ class Completions:
     def lengths(self) -> Tensor:
         return self.mask.sum(1)
 
+    def repeated(self, times: int) -> Completions:
+        """All of them several times over, as completions of as many prompts."""
+        return Completions(self.ids.repeat(times, 1), self.mask.repeat(times, 1), self.truncated.repeat(times),
+                           None if self.logprobs is None else self.logprobs.repeat(times, 1))
+
 
 def encode_prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], room: int, device: torch.device,
                    where: Sequence[str] = ()) -> Prompts:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -138,19 +138,20 @@ class LlmSession:
         Raises:
             LabError: the model, the data or the device cannot be used.
         """
+        return LlmSession._start(spec, base_folder, resume)
+
+    @classmethod
+    def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
+        """`start`, for a session of this class."""
         device = pick_device(spec.device)
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
         if resume and is_adapter(resume / POLICY):  # a fork is not told its base
             source = base_of(resume / POLICY)
-        if source in MODELS:
-            tokenizer = character_tokenizer(task.characters)
-            policy = build(MODELS[source], tokenizer, spec.seed)
-        else:
-            policy, tokenizer = load(source)
-        session = LlmSession(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
-                          torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
-                          dict(spec.knobs), spec.seed, origin=source)
+        policy, tokenizer = cls._weights(source, task, spec.seed)
+        session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
+                      torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
+                      dict(spec.knobs), spec.seed, origin=source)
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
@@ -160,6 +161,14 @@ class LlmSession:
             session._take_labels()
         session.check_room()
         return session
+
+    @staticmethod
+    def _weights(source: str, task: TextTask, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """What a run begins with: a built-in model of random weights, or those of a folder or hub id."""
+        if source in MODELS:
+            tokenizer = character_tokenizer(task.characters)
+            return build(MODELS[source], tokenizer, seed), tokenizer
+        return load(source)
 
     def _take_labels(self) -> None:
         """Read the labelled pairs that the knobs name; checkpoints hold them, so that the file may go."""

@@ -350,7 +350,7 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     Built-in models are first taught by SFT on the same task; the result is cached by this spec's hash. A task
     of preferences teaches the chosen sides.
     """
-    if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs["sft_steps"]:
+    if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
         return None
     task_keys = {knob.key for knob in spec.task_row.knobs}
     knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}

@@ -40,8 +40,10 @@ def check_name(name: str) -> str:
 
 
 def can_be_mixed(row: Algorithm) -> bool:
-    """Whether a row is one of choices, so that others may be taken."""
-    return row.loop in LOOPS and row.key in kinds.kind("llm").algorithms
+    """Whether a row is one of choices, so that others may be taken; it has all knobs that it has in the LLM lab."""
+    base = kinds.kind("llm").algorithms.get(row.key)
+    return base is not None and row.loop in LOOPS and {knob.key for knob in base.knobs} <= {
+        knob.key for knob in row.knobs}
 
 
 @cache

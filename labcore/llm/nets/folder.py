@@ -12,10 +12,12 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from labcore.errors import LabError
+from labcore.llm.nets.table import TYPE, SoftmaxTable
 from labcore.spec.model_names import missing
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
 WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # neither pickle nor code is ever fetched
 
 
@@ -63,7 +65,7 @@ def check_folder(folder: Path) -> None:
             raise LabError(f"The folder {folder} has only pickle weights ({pickles[0]}), which can run any code: "
                            "convert them to model.safetensors with model.save_pretrained.")
         raise LabError(f"The folder {folder} has no weights: put model.safetensors into it.")
-    known, own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, config.get("architectures") or []
+    known, own = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **OWN}, config.get("architectures") or []
     kind = config.get("model_type")
     if kind not in known and config.get("auto_map"):
         raise LabError(f"The model in {folder} ({kind}) needs code of its own, which the lab does not run: choose a "

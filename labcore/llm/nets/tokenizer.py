@@ -23,12 +23,24 @@ def character_tokenizer(extra_text: str = "") -> PreTrainedTokenizerFast:
     Pad, end and unknown are ids 0, 1 and 2. Text that spells "<eos>" is five characters, not the end token.
     """
     characters = BASE_CHARACTERS + "".join(sorted(set(extra_text) - set(BASE_CHARACTERS)))
-    ids = {token: index for index, token in enumerate([PAD, EOS, UNKNOWN, *characters])}
-    backend = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    return _of_tokens([PAD, EOS, UNKNOWN, *characters], PAD, UNKNOWN)
+
+
+def letter_tokenizer(letters: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of the end token, id 0, and of `letters` alone: a policy then has no token that is never asked for.
+
+    The end pads too, which is safe since masks come from lengths, and stands for any other character.
+    """
+    return _of_tokens([EOS, *letters], EOS, EOS)
+
+
+def _of_tokens(tokens: list[str], pad: str, unknown: str) -> PreTrainedTokenizerFast:
+    ids = {token: index for index, token in enumerate(tokens)}
+    backend = Tokenizer(models.WordLevel(ids, unk_token=unknown))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()  # joins the characters with nothing between them
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN, padding_side="left",
+        tokenizer_object=backend, pad_token=pad, eos_token=EOS, unk_token=unknown, padding_side="left",
         split_special_tokens=True, clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
     )

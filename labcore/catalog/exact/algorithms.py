@@ -1,0 +1,42 @@
+"""The rows of language models on problems that can be enumerated: every online and every preference row, as it is.
+
+Left out are the rows of SFT and of the reward model: neither moves a policy by a reward, so no exact value belongs to
+them. Left out of the others are the knobs of a base that SFT makes and of adapters on it (a run starts from a table or
+random weights), and the length limit is part of the problem, so that it is fixed. All rows with a KL penalty have one β,
+so that they have one and the same optimum π*; and pairs are the task's own, with labels that depend on the reward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm import online, preference
+from labcore.catalog.llm.knobs import LORA, SFT_STEPS, SFT_TARGET
+
+BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sure of it as the reference
+LONGEST = 6  # tokens
+STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
+_GONE = {knob.key for knob in (*LORA, SFT_STEPS, SFT_TARGET)}
+
+
+def _row(row: Algorithm) -> Algorithm:
+    usual = {knob.key: knob.default for knob in row.knobs}
+    penalised = usual.get("kl_placement", "loss") != "off"
+    own: dict[str, Value] = {}
+    if penalised and (row.loop == "online" or usual["beta"] == 1.0 or row.key == "online_dpo"):
+        own["beta"] = BETA
+    if usual.get("pairs") == "reference_once":
+        own["pairs"] = "dataset"
+    panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
+    return replace(row, panels=(*panels, *(panel for panel in row.panels if panel not in panels)), knobs=tuple(
+        _fixed(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs if knob.key not in _GONE))
+
+
+def _fixed(knob: Knob) -> Knob:
+    """The length limit as a part of the problem."""
+    return replace(knob, effect="restart", high=LONGEST, advanced=False) if knob.key == "max_new_tokens" else knob
+
+
+ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS, *preference.ROWS)}

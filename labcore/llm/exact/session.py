@@ -1,0 +1,160 @@
+"""A run beside its truth: a language model's session whose every record also holds the exact values.
+
+The loops are those of any language model. Before the first update of a step, where the gradient of its batch lies ready,
+the policy that wrote the batch is run over every completion once: its values, and the gradient of its objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.llm.exact import picture
+from labcore.llm.exact.enumeration import logprobs
+from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem
+from labcore.llm.exact.truth import Truth, expectation, gradient, truth
+from labcore.llm.nets.forward import precision
+from labcore.llm.nets.model import build, load
+from labcore.llm.nets.table import TABLE, build_table
+from labcore.llm.nets.tokenizer import letter_tokenizer
+from labcore.llm.networks import NETWORKS, POLICY, REFERENCE
+from labcore.llm.session import LlmSession, learnt
+from labcore.spec.record import Pictures, Record
+from labcore.spec.run_spec import BASE_SEED, RunSpec
+from labcore.tasks.enumerable import Enumerable
+from labcore.tasks.task import TextTask
+
+BEGINNING = "beginning.safetensors"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was true before the updates of the step `step` + 1: `logp` and `ref_logp` (P, N), and metrics."""
+
+    step: int
+    beta: float
+    truth: Truth
+    logp: Tensor
+    ref_logp: Tensor
+    metrics: dict[str, float]
+
+
+@dataclass
+class ExactSession(LlmSession):
+    """See the module. `beginning` is the policy that exact values compare with: the reference, or where the algorithm
+    has none a frozen copy of what the run began with. `enumerated` and `measured` are made when they are wanted."""
+
+    beginning: nn.Module | None = None
+    enumerated: Enumerated | None = field(default=None, repr=False)
+    measured: Measured | None = field(default=None, repr=False)
+
+    @staticmethod
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> ExactSession:
+        """As `LlmSession.start`.
+
+        Raises:
+            LabError: as there, or the model writes other letters than the problem.
+        """
+        return ExactSession._start(spec, base_folder, resume)
+
+    def fork(self, spec: RunSpec) -> ExactSession:
+        super().fork(spec)
+        self.enumerated = self.measured = None
+        return self
+
+    @staticmethod
+    def _weights(source: str, task: TextTask, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """A table or a random transformer of exactly the problem's letters, the same for all seeds: so all runs of a
+        problem have one reference and one optimum."""
+        tokenizer, end = letter_tokenizer(task.characters), 0
+        if source == TABLE:
+            return build_table(len(tokenizer), 1 + cast(Enumerable, task).length, BASE_SEED, end), tokenizer
+        if source in MODELS:
+            return build(MODELS[source], tokenizer, BASE_SEED), tokenizer
+        policy, theirs = load(source)
+        if theirs.get_vocab() != tokenizer.get_vocab():
+            raise LabError(f"The model has {len(theirs)} tokens, and this problem is written in the letters "
+                           f"{', '.join(task.characters)} and the end: take a run of the kind exact with as many "
+                           "letters, table or tiny.")
+        return policy, theirs
+
+    def _equip(self, resume: Path | None = None) -> None:
+        begun = self.beginning
+        super()._equip(resume)
+        self.beginning = self.models.get(REFERENCE) or begun or NETWORKS[REFERENCE].build(self.policy)
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        if self._keeps_beginning():
+            save_file({name: tensor.clone() for name, tensor in cast(nn.Module, self.beginning).state_dict().items()},
+                      folder / BEGINNING)
+
+    def _read(self, folder: Path) -> None:
+        super()._read(folder)
+        if self._keeps_beginning():
+            cast(nn.Module, self.beginning).load_state_dict(load_file(folder / BEGINNING, device=str(self.device)))
+
+    def _keeps_beginning(self) -> bool:
+        """As of a reference: what a run began with can be made again, what its parent held cannot."""
+        return REFERENCE not in self.models and self.spec.parent is not None
+
+    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
+        if name == POLICY and (self.measured is None or self.measured.step != self.step):
+            self.measured = self._measure()
+        return super().optimise(name, learning_rate, loss)
+
+    def run(self) -> Iterator[Record | None]:
+        for record in super().run():
+            yield record if record is None else self._beside_truth(record)
+
+    def _beside_truth(self, record: Record) -> Record:
+        measured, problem = cast(Measured, self.measured), cast(Enumerated, self.enumerated)
+        shown = partial(picture.of, problem, measured.truth, measured.logp, measured.ref_logp, measured.beta)
+        return replace(record, metrics=record.metrics | measured.metrics,
+                       samples=None if record.samples is None else record.samples | {"exact": shown()},
+                       look=partial(_look, record, shown))
+
+    def _measure(self) -> Measured:
+        """The truth of the policy as it is now, beside the gradient that its parameters hold."""
+        self.enumerated = self.enumerated or enumerate_problem(self, cast(Enumerable, self.task))
+        problem, beta = self.enumerated, effective_beta(self)
+        lengths, parameters = problem.space.lengths, learnt(self.policy)
+        logp = self._logprobs(self.policy)
+        with torch.no_grad():
+            ref_logp = self._logprobs(cast(nn.Module, self.beginning))
+        found = truth(logp, ref_logp, problem.rewards, beta, lengths)
+        exact = gradient(found.objective, parameters)
+        own = torch.cat([(torch.zeros_like(weight) if weight.grad is None else weight.grad).double().flatten()
+                         for weight in parameters])
+        with torch.no_grad():
+            ref_length = float(expectation(ref_logp, lengths.double()))
+            metrics = {"exact/reward": found.reward, "exact/kl": found.kl / found.length,
+                       "exact/kl_reverse": found.kl_reverse / ref_length, "exact/entropy": found.entropy / found.length,
+                       "exact/objective": found.objective, "exact/best": found.best}
+            if found.distance is not None:
+                metrics["exact/distance"] = found.distance
+            if (size := float(own.norm() * exact.norm())) > 0:
+                metrics["exact/gradient_cosine"] = -(own @ exact) / size
+            return Measured(self.step, beta, found, logp.detach(), ref_logp,
+                            {key: float(value) for key, value in metrics.items() if value.isfinite()})
+
+    def _logprobs(self, policy: nn.Module) -> Tensor:
+        problem = cast(Enumerated, self.enumerated)
+        with precision(policy, str(self.knobs["dtype"])):
+            return logprobs(policy, problem.prompts, problem.space, float(self.knobs["temperature"]))
+
+
+def _look(record: Record, shown: partial[dict[str, Any]]) -> Pictures:
+    """What the record's own `look` makes, with the picture of the exact policies."""
+    samples, line = record.look() if record.look else (None, None)
+    return None if samples is None else samples | {"exact": shown()}, line
