@@ -116,7 +116,7 @@ def climbed(session: ExactSession, progress: float) -> tuple[dict[str, Tensor], 
     best, first, reward = float(problem.rewards.amax(-1).mean()), None, 0.0
     for _ in range(CLIMB):
         value = expectation(logprobs(session.policy, problem.prompts, problem.space), problem.rewards)
-        reward = float(value)
+        reward = float(value.detach())
         first = reward if first is None else first
         if reward >= first + progress * (best - first):
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from math import factorial, prod
 
 import torch
 from torch import Tensor
@@ -72,14 +73,24 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
     if len(world) > 1 or total > MOST_BATCHES:
         raise LabError(f"{prompts} × {size} completions of {len(world)} prompts make {float(total):,.0f} batches, and at "
                        f"most {MOST_BATCHES:,} of one prompt can be enumerated: take a smaller problem or group.")
-    likely = world.probabilities[0]
-    found = []
-    for answers in itertools.product(range(count), repeat=prompts * size):
+    likely, found = world.probabilities[0], []
+    for answers, ways in _tuples(session, count, prompts * size):
         groups = [answers[start:start + size] for start in range(0, len(answers), size)]
-        found.append((float(likely[list(answers)].prod()), world.batch(session, [0] * prompts, groups)))
+        found.append((ways * float(likely[list(answers)].prod()), world.batch(session, [0] * prompts, groups)))
     again = _tries(session, found)
     for weight, batch in found:
         yield weight * (again if batch.batch.kept_groups.any() else 1), batch.rollout
+
+
+def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The completions of every batch, and in how many orders each comes: where the order says nothing, it comes once."""
+    knobs = session.knobs
+    grouped = int(knobs["prompts_per_step"]) > 1 and int(knobs["group_size"]) > 1
+    if grouped or choices.SELECTION[knobs["selection"]].group or int(knobs.get("mini_batches", 1)) > 1:
+        yield from ((answers, 1) for answers in itertools.product(range(count), repeat=rows))
+        return
+    for answers in itertools.combinations_with_replacement(range(count), rows):
+        yield answers, factorial(rows) // prod(factorial(answers.count(each)) for each in set(answers))
 
 
 def _tries(session: LlmSession, found: list[tuple[float, Batch]]) -> float:
