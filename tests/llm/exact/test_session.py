@@ -1,0 +1,148 @@
+"""The kind exact: every row beside its truth, the same run bit for bit, and DPO and RLHF on the way to one optimum."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.catalog.exact.algorithms import ALGORITHMS, BETA
+from labcore.catalog.exact.tasks import TASKS
+from labcore.catalog.llm import online, preference
+from labcore.catalog.metrics import METRICS, PANELS
+from labcore.errors import LabError
+from labcore.llm.exact.session import ExactSession
+from labcore.spec.run_spec import make
+from tests.llm.tools import SOMETIMES
+
+SMALL = {"vocabulary": 2, "prompt_count": 2, "max_new_tokens": 2, "prompts_per_step": 4, "group_size": 4,
+         "pairs_per_step": 4, "eval_every": 1, "eval_prompts": 4, "updates_per_batch": 1, "pair_prompts": 8}
+# Where there is nothing to measure: no gradient, no penalty, no group.
+AT_TIMES = {*SOMETIMES, "exact/gradient_cosine", "exact/distance", "frac_reward_zero_std", "explained_variance"}
+
+
+def spec_of(row="rloo", task="sorted", model="table", steps=2, seed=0, parent=None, **knobs):
+    known = {knob.key for knob in ALGORITHMS[row].knobs} | {knob.key for knob in TASKS[task].knobs}
+    return make(kind="exact", algorithm_key=row, task_key=task, model=model, steps=steps, seed=seed, parent=parent,
+                knobs={key: value for key, value in (SMALL | knobs).items() if key in known})
+
+
+def records(session):
+    return [record for record in session.run() if record is not None]
+
+
+def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
+    rows = {row.key: row for row in (*online.ROWS, *preference.ROWS)}
+    assert set(ALGORITHMS) == set(rows)
+    for key, row in ALGORITHMS.items():
+        usual = {knob.key: knob.default for knob in rows[key].knobs}
+        changed = {knob.key for knob in row.knobs if usual[knob.key] != knob.default}
+        assert changed <= {"beta", "pairs"} and usual.keys() - {knob.key for knob in row.knobs} == {
+            "sft_steps", "sft_target", "lora_rank", "lora_alpha"}
+        assert row.models == rows[key].models and set(rows[key].panels) <= set(row.panels)
+
+
+@pytest.mark.parametrize("key", ALGORITHMS)
+def test_every_row_runs_beside_its_truth(key):
+    session = ExactSession.start(spec_of(key))
+    drawn = {name for panel in ALGORITHMS[key].panels for name in PANELS[panel].metrics
+             if METRICS[name].about == "training"} - AT_TIMES
+    if "reference" not in ALGORITHMS[key].models:
+        drawn -= {"kl", "kl/k1", "kl/k2"}  # not estimated, but known
+    for record in records(session):
+        assert drawn <= record.metrics.keys() <= set(METRICS)
+        assert all(math.isfinite(value) for value in record.metrics.values())
+        assert 0 <= record.metrics["exact/reward"] <= record.metrics["exact/best"] + record.metrics["exact/kl"] * 10
+    assert len(session.enumerated.texts) == 7
+
+
+@pytest.mark.parametrize("model", ["table", "tiny"])
+@pytest.mark.parametrize("task", TASKS)
+def test_the_estimate_is_of_the_truth(task, model):
+    """The first batch of many completions has the mean reward that is exact for the policy which wrote it."""
+    session = ExactSession.start(spec_of(task=task, model=model, steps=1, vocabulary=3, prompts_per_step=64,
+                                         group_size=16, max_new_tokens=3))
+    metrics = records(session)[0].metrics
+    error = metrics["reward_std"] / math.sqrt(1024)
+    assert abs(metrics["reward"] - metrics["exact/reward"]) < 5 * error + 1e-9
+    assert metrics["exact/kl"] == pytest.approx(0, abs=1e-6) and metrics["exact/kl_reverse"] == pytest.approx(0, abs=1e-6)
+    assert abs(metrics["entropy"] - metrics["exact/entropy"]) < 0.05
+    shown = session.measured.truth
+    assert float(shown.best - shown.objective) == pytest.approx(BETA * float(shown.distance))
+
+
+def test_flipped_rewards_have_their_mean():
+    plain, noisy = (ExactSession.start(spec_of(steps=1, **given)) for given in (
+        {}, {"reward_source": "noisy_verifier", "reward_noise": 0.25}))
+    records(plain), records(noisy)
+    flipped = 0.75 * plain.enumerated.rewards + 0.25 * (1 - plain.enumerated.rewards)
+    torch.testing.assert_close(noisy.enumerated.rewards, flipped)
+
+
+@pytest.mark.parametrize("row", ["rloo", "dpo"])
+def test_dpo_and_rlhf_come_to_the_same_optimum(row):
+    session = ExactSession.start(spec_of(row, steps=40, prompts_per_step=32, group_size=8, pairs_per_step=128,
+                                         learning_rate=1e-2, eval_every=100, beta=0.5))
+    found = [record.metrics["exact/distance"] for record in records(session)]
+    assert found[-1] < 0.2 * found[0], found
+
+
+def test_all_seeds_have_one_reference_and_one_optimum():
+    first, second = (ExactSession.start(spec_of(steps=1, seed=seed)) for seed in (0, 7))
+    records(first), records(second)
+    assert torch.equal(first.measured.truth.optimum, second.measured.truth.optimum)
+
+
+@pytest.mark.parametrize("row, model", [("ppo", "table"), ("simpo", "table"), ("grpo", "tiny")])
+def test_a_resumed_run_and_a_twin_go_on_bit_for_bit(row, model, tmp_path):
+    session, found = ExactSession.start(spec_of(row, model=model, steps=4)), []
+    for record in (each for each in session.run() if each is not None):
+        found.append(record.metrics)
+        if record.step == 2:
+            (tmp_path / "two").mkdir()
+            session.save(tmp_path / "two")
+    again = ExactSession.start(spec_of(row, model=model, steps=4), None, tmp_path / "two")
+    assert [record.metrics for record in records(again)] == found[2:]
+    twin = replace(spec_of(row, model=model, steps=4), parent=("parent", 2))
+    forked = ExactSession.start(spec_of(row, model=model, steps=4), None, tmp_path / "two").fork(twin)
+    metrics = []
+    for record in (each for each in forked.run() if each is not None):
+        metrics.append(record.metrics)
+        if record.step == 3:  # a fork's checkpoint holds what its parent held
+            (tmp_path / "three").mkdir()
+            forked.save(tmp_path / "three")
+    assert metrics == found[2:]
+    assert records(ExactSession.start(twin, None, tmp_path / "three"))[0].metrics == found[3]
+
+
+def test_the_picture_has_the_likeliest_and_all_others_together():
+    session = ExactSession.start(spec_of(steps=1, vocabulary=3, max_new_tokens=3))
+    record = records(session)[0]
+    for samples in (record.samples, record.look()[0] or record.samples):
+        shown = json.loads(json.dumps(samples))["exact"]
+        assert shown["completions"] == 40 and [each["prompt"] for each in shown["prompts"]] == ["a", "b"]
+        for each in shown["prompts"]:
+            assert len(each["rows"]) == 24 and each["rest"]["count"] == 16
+            for column in ("policy", "reference", "optimum"):
+                assert sum(row[column] for row in each["rows"]) + each["rest"][column] == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"vocabulary": 6, "max_new_tokens": 6}, "make 55,987 completions, and at most 10,000"),
+    ({"vocabulary": 2, "prompt_count": 3}, r"3 prompts \(prompt_count\) do not go with 2 letters"),
+    ({"reward_source": "order_only"}, "is not known with the reward source 'order_only'"),
+    ({"max_new_tokens": 7}, "max_new_tokens is 7, outside its bounds")])
+def test_what_cannot_be_enumerated_is_refused_before_it_starts(given, words):
+    with pytest.raises(LabError, match=words):
+        spec_of(**given)
+
+
+def test_a_model_of_other_letters_is_refused(tmp_path):
+    session = ExactSession.start(spec_of())
+    session.export(tmp_path)
+    spec = replace(spec_of(vocabulary=3), model=str(tmp_path))
+    with pytest.raises(LabError, match="has 3 tokens, and this problem is written in the letters a, b, c and the end"):
+        ExactSession.start(spec)
