@@ -133,7 +133,8 @@ def _likelihoods(session: LlmSession, world: World, whose: Tensor, sides: Tensor
         return None
     space = world.space
     logits = completion_outputs(session.policy, world.prompts, space.carriers.repeat(len(world), 1)).double()
-    squares = log_square_sum(logits).view(len(world), len(space.carriers), -1)[:, space.carrier]
+    squares = log_square_sum(logits).view(len(world), *space.carriers.shape)
+    squares = squares[:, space.carrier, torch.arange(squares.shape[2])]
     tokens = token_logprobs(session.policy, world.prompts, space)
     return likelihood(tokens[whose, sides], squares[whose, sides], space.completions.mask[sides])
 

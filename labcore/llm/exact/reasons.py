@@ -36,7 +36,7 @@ _KL = {
           "completions.",
     "k3": "Direction: k3 in the loss has the gradient of the other KL, KL(π_ref‖π).",
     "ratio_k3": "Direction: ratio × k3 gives the KL of single tokens with their prefixes held fixed, unless the ratio is "
-                "that of the whole sequence.",
+                "that of the whole sequence and tokens are summed.",
 }
 _SELECTION = {
     "informative": "Scale: groups without signal are sampled again, which puts more completions with signal in a batch. "
@@ -92,7 +92,7 @@ def _of_kl(knobs: Knobs, ratio: str) -> str:
     if knobs["kl_placement"] == "reward":
         return "" if estimator == "k1" else (f"Direction: {estimator} in the reward is not log π/π_ref, so what is "
                                              "subtracted is not the KL.")
-    if estimator == "ratio_k3" and ratio == "sequence_sum":
+    if estimator == "ratio_k3" and ratio == "sequence_sum" and knobs["aggregation"] == "sequence_mean_token_sum":
         return ""
     return _KL[estimator]
 

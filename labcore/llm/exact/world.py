@@ -94,9 +94,7 @@ class World:
         found = torch.zeros_like(self.logps)
         for at in range(self.logps.shape[2]):
             rows = self.space.completions.mask[:, at].nonzero()[:, 0]
-            # One column more than the prefix, the same for all: there is no prefix before the first token.
-            begun = torch.nn.functional.pad(self.space.completions.ids[rows, :at], (1, 0))
-            _, prefix = torch.unique(begun, dim=0, return_inverse=True)
+            prefix = self.space.carrier[rows, at]  # one row for one prefix
             weight = likely[:, rows]
             total, mass = (torch.zeros(len(self), int(prefix.max()) + 1).double().index_add(1, prefix, each)
                            for each in (weight * to_come[:, rows, at], weight))
