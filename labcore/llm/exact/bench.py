@@ -22,6 +22,7 @@ from torch import Tensor
 
 from labcore.catalog import choices, kinds
 from labcore.errors import LabError
+from labcore.jobs.bench import CRITICS, PROGRESS
 from labcore.llm import preference_objective
 from labcore.llm.exact.draws import drawn, estimate, valued
 from labcore.llm.exact.enumeration import logprobs
@@ -41,7 +42,6 @@ from labcore.spec.run_spec import RunSpec, knobs_of, make
 KIND = "exact"
 MOST_DRAWS, MOST_NUMBERS = 50_000, 5e7  # batches in all; and numbers of the gradients of one row, for the memory
 CLIMB, CLIMB_RATE = 1000, 0.01  # steps of exact ascent at most, and their rate
-CRITICS = ("untrained", "exact")
 # What a batch is made of where nobody says so: the same for all rows, and one update, which finds the frozen policy.
 SIZES = {"online": {"prompts_per_step": 4, "group_size": 8, "updates_per_batch": 1, "mini_batches": 1},
          "preference": {"pairs_per_step": 16, "group_size": 2}}
@@ -63,7 +63,7 @@ def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: a setting is out of bounds, or the problem cannot be enumerated.
     """
     batches, seed = whole(spec, "batches", 10, 2000), whole(spec, "seed", 0, 2**31 - 1)
-    critic, progress = str(spec.get("critic", CRITICS[0])), _share(spec.get("progress", 0.3))
+    critic, progress = str(spec.get("critic", CRITICS[0])), _share(spec.get("progress", PROGRESS))
     if critic not in CRITICS:
         raise LabError(f"There is no critic {critic!r}: choose {' or '.join(CRITICS)}.")
     settings = settings_of(spec, seed)
