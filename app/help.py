@@ -28,6 +28,8 @@ PAGES = (
      "PPO."),
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
     ("llm", "LLM lab", "Train a language model by SFT, DPO or reinforcement, and turn its knobs while it learns."),
+    ("exact", "Exact", "The same algorithms on problems so small that every completion is known: estimates beside the "
+     "truth, and the way to the optimum π*."),
     ("compare", "Compare", "Runs over each other: which is better, at what cost, with what evidence. Sweeps, too."),
     ("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes."),
     ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),

@@ -19,6 +19,7 @@ pages = [
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
+    st.Page("../pages/exact.py", title="Exact", url_path="exact"),
     st.Page("../pages/compare.py", title="Compare", url_path="compare"),
     st.Page("../pages/playground.py", title="Playground", url_path="playground"),
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),

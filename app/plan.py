@@ -14,7 +14,8 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Value
 from labcore.spec.run_spec import RunSpec
 
-FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "maze": ["q_learning", "sarsa", "expected_sarsa"],
+FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "grpo", "reinforce", "dpo"],
+         "maze": ["q_learning", "sarsa", "expected_sarsa"],
          "cartpole": ["dqn", "reinforce", "a2c", "ppo"]}
 
 

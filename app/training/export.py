@@ -29,6 +29,7 @@ from labcore.store.rows import RunRow
 # What a kind's checkpoint is, and how to use it: language and text.
 HOLDS = {
     "llm": "a Hugging Face folder that loads without any code of ours",
+    "exact": "a Hugging Face folder; a table needs the lab to be loaded, a transformer does not",
     "maze": "the tables (safetensors and CSV) and the maze (JSON)",
     "cartpole": "the newest and the best network (safetensors) and what they were made for (JSON)",
 }
@@ -37,6 +38,9 @@ LOADS = {
 
 model = AutoModelForCausalLM.from_pretrained("{run}/checkpoint")
 tokenizer = AutoTokenizer.from_pretrained("{run}/checkpoint")"""),
+    "exact": ("python", """from labcore.llm.nets.model import load
+
+model, tokenizer = load("{run}/checkpoint")"""),
     "maze": ("bash", "python -m labcore play {run}"),
     "cartpole": ("bash", "python -m labcore play {run} --best"),
 }

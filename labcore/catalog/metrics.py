@@ -95,7 +95,7 @@ _ALL = (
     Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "
            "completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher", short="exact"),
     Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion: what a "
-           "run with a KL penalty maximises.", r"J-\beta\,KL", "Rises to the largest possible.", better="higher",
+           "run with a KL penalty maximises.", r"J-\beta KL", "Rises to the largest possible.", better="higher",
            short="policy"),
     Metric("exact/best", "Largest objective", "reward", "The largest value that any policy can give the objective: "
            "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z", short="π*"),
@@ -116,19 +116,19 @@ _ALL = (
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
            scale="symlog", better="lower"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
-           "completion, divided by the policy's mean length.", r"KL(\pi\Vert\pi_{ref})", better="lower",
+           "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact"),
     Metric("exact/kl_reverse", "Reverse KL, exact", "nats/token", "KL(reference ‖ policy) of a completion, divided by "
            "the reference's mean length: grows where the policy gives up what the reference writes.",
-           r"KL(\pi_{ref}\Vert\pi)", better="lower", short="reverse"),
+           r"KL(\pi_{ref},\pi)", better="lower", short="reverse"),
     Metric("exact/distance", "Distance to π*", "nats/completion", "KL(policy ‖ π*), π* ∝ π_ref exp(R/β) at the "
-           "current β; there is none at β = 0.", r"KL(\pi\Vert\pi^*)", "Falls towards 0.", scale="symlog",
+           "current β; there is none at β = 0.", r"KL(\pi,\pi^*)", "Falls towards 0.", scale="symlog",
            better="lower"),
     Metric("exact/entropy", "Entropy, exact", "nats/token", "Entropy of a completion, over every completion, divided "
            "by the policy's mean length.", r"H[\pi]", short="exact"),
     Metric("exact/gradient_cosine", "Gradient against the exact one", "cosine", "Cosine between the step that the "
            "batch's first gradient asks for and the exact gradient of E[R] − β KL; 1: the same direction.",
-           r"\cos(-\nabla L,\nabla(J-\beta KL))", "Above 0. Noise makes it smaller, with fewer samples more.",
+           r"\cos", "Above 0. Noise makes it smaller, with fewer samples more.",
            better="higher"),
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "

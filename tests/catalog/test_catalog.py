@@ -28,6 +28,7 @@ from labcore.spec.run_spec import RunSpec, knobs_of, make
 from tests.llm.tools import SOMETIMES as NOT_IN_ALL
 from tests.llm.tools import records, session
 
+LANGUAGE = ("llm", "exact")  # kinds whose rows are choices
 FAMILY = {family.key: family for family in FAMILIES}
 ROWS = [(key, row) for key, of in KINDS.items() for row in of.algorithms]
 WORK = [(key, work) for key, of in KINDS.items() for work in of.tasks]
@@ -79,7 +80,7 @@ def test_a_kind_is_wholly_declared(key):
     assert all(callable(named(target)) for target in (row.check, row.replay, *row.loops.values()) if target)
 
 
-@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] != "llm"])
+@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] not in LANGUAGE])
 def test_a_classic_row_names_its_method_and_what_its_session_holds(key, name):
     row, of = algorithm(name, key), KINDS[key]
     assert [other.key for other in of.algorithms.values() if other.method == row.method] == [name], "one method a row"
@@ -134,7 +135,7 @@ def test_a_row_says_what_it_is(key, name):
 def test_a_row_names_functions_that_there_are(key, name):
     """They stand beside the equation, so they say what they compute and where it is from."""
     row = algorithm(name, key)
-    assert row.source or key == "llm"  # a language model's row names its functions by its choices
+    assert row.source or key in LANGUAGE  # a language model's row names its functions by its choices
     for target in row.source:
         function = named(target)
         assert function.__module__ == target.split(":")[0] and function.__doc__
@@ -182,7 +183,7 @@ SOMETIMES = {
     "cartpole": {"episode_return": "no episode ended", "episode_length": "no episode ended"}}
 
 
-@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] != "llm"])
+@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] not in LANGUAGE])
 def test_a_tiny_classic_run_logs_every_number_that_its_charts_show(key, name):
     row, given = algorithm(name, key), {"pace": 0} if key == "maze" else {
         **SMALL[name], "eval_every": 1, "eval_episodes": 1, "rollout_steps": 40}
@@ -259,7 +260,7 @@ def test_a_knob_is_called_the_same_everywhere():
 
 # Live knobs with a letter that the equation of what is learnt does without.
 BESIDE = {
-    "llm": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"},
+    **dict.fromkeys(LANGUAGE, {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"}),
     "maze": {"epsilon": "how it walks", "epsilon_end": "how it walks", "alpha_decay": "what α falls by"},
     "cartpole": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's",
                  "kl_target": "what β follows", "value_clip": "the critic's loss", "epsilon_start": "how it acts",

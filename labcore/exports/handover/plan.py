@@ -122,7 +122,7 @@ def plan_of(store: Store, run_id: str) -> Plan:
 
 def fits(spec: RunSpec) -> bool:
     """Whether other tools train what this run trains."""
-    return spec.row.loop in _BATCHES
+    return spec.kind == "llm" and spec.row.loop in _BATCHES
 
 
 def lines(plan: Plan, rules: Rules) -> list[Line]:

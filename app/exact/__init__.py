@@ -1,0 +1,1 @@
+"""What the page Exact has of its own."""
