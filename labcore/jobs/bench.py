@@ -47,15 +47,16 @@ def number(interval: Sequence[float | None] | None) -> str:
 
 def notes(found: Mapping[str, Any]) -> list[str]:
     """What the table was measured on, and what its numbers are."""
-    seeded = f"{found['batches']:,} batches a row, seed {found['seed']}"
     return [
-        f"Problem {found['task']}, model {found['model']}, {found['completions']:,} completions of each prompt; {seeded}.",
+        f"Problem {found['task']}, model {found['model']}, {found['completions']:,} completions of each prompt; "
+        f"{found['batches']:,} batches a row, seed {found['seed']}.",
         f"The frozen policy earns {found['reward']:.3f}: its reference {found['reward_before']:.3f}, the best "
         f"{found['reward_best']:.3f}.",
         "∇ is the exact gradient of J − β KL; for a row of preferences that of its own loss over all pairs.",
-        "± is half an interval of 95 % (jackknife over batches). Bias² is measured on pairs of batches, so without bias "
-        "it scatters around 0, below it too.",
-        "After scaling: the bias² that no learning rate takes away. Variance and signal are those of the scaled gradient.",
+        "± is half an interval of 95 % (jackknife over batches). Bias² is measured on pairs of batches, so without "
+        "bias it scatters around 0, below it too.",
+        "After scaling: the bias² that no learning rate takes away. Variance and signal are those of the scaled "
+        "gradient.",
         "Signal/sample: |∇|² over the variance times the completions of a batch. Bias is called one from 3 standard "
         "errors on.",
     ]

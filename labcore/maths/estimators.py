@@ -1,12 +1,12 @@
 """How good an estimate of a gradient is, from draws of it and the truth.
 
-An estimate g of the truth t is judged by its bias, |E g − t|², by its variance, tr Cov g, and by how much of it is signal.
-Estimates are made on different scales: one divided by a standard deviation is longer everywhere, which a learning rate
-makes up for. So each is also judged after the best scale has been taken out: E g = s t + r with r at a right angle to t,
-and r/s is what no learning rate makes up for.
+An estimate g of the truth t is judged by its bias, |E g − t|², by its variance, tr Cov g, and by how much of it is
+signal. Estimates are made on different scales: one divided by a standard deviation is longer everywhere, which a
+learning rate makes up for. So each is also judged after the best scale has been taken out: E g = s t + r with r at a
+right angle to t, and r/s is what no learning rate makes up for.
 
-|E g|² is taken from pairs of different draws, so that the noise of the mean is not in it: an estimate without bias has a
-bias² around 0, at times below. Intervals are of the jackknife: every quantity is a function of a few sums over draws,
+|E g|² is taken from pairs of different draws, so that the noise of the mean is not in it: an estimate without bias has
+a bias² around 0, at times below. Intervals are of the jackknife: every quantity is a function of a few sums over draws,
 and each draw is left out in turn.
 """
 
@@ -54,8 +54,8 @@ class Quality:
 def quality(draws: Tensor, truth: Tensor, samples: float) -> Quality:
     """Judge `draws` (M, N) of an estimate of `truth` (N,); each was made from `samples` samples. M ≥ 3, |t| > 0.
 
-    Source: Hoeffding 1948, Annals of Mathematical Statistics 19:293 (|E g|² from pairs); Efron and Stein 1981, Annals of
-    Statistics 9:586 (the jackknife's variance).
+    Source: Hoeffding 1948, Annals of Mathematical Statistics 19:293 (|E g|² from pairs); Efron and Stein 1981, Annals
+    of Statistics 9:586 (the jackknife's variance).
     """
     draws, truth = draws.double(), truth.double()
     along, squared, total = draws @ truth, (draws**2).sum(1), draws.sum(0)
@@ -81,7 +81,7 @@ def quality(draws: Tensor, truth: Tensor, samples: float) -> Quality:
 
 def _quantities(count: Tensor, along: Tensor, along_squared: Tensor, squared: Tensor, total_squared: Tensor,
                 length: Tensor, samples: float) -> dict[str, Tensor]:
-    """The quantities of `Quality` from sums over draws: n, Σ g·t, Σ (g·t)², Σ |g|², |Σ g|², and |t|². (K,) each"""
+    """The quantities of `Quality` from sums over draws: n, Σ g·t, Σ (g·t)², Σ |g|², |Σ g|², and from |t|². (K,) each"""
     pairs = count * (count - 1)
     scale = along / (count * length)
     mean_squared = (total_squared - squared) / pairs

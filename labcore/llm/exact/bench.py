@@ -1,13 +1,13 @@
 """The estimator bench: freeze a policy, draw batches, and hold each row's gradient against the exact one.
 
 All rows see one frozen policy on one problem that can be enumerated: exact gradient ascent has taken it part of the way
-from the reference to the best reward, so that the KL to the reference has a gradient too. Each batch is collected and its
-gradient taken by the run's own code. A row of online algorithms is held against ∇(J − β KL) of its own β, temperature,
-reward and shaping, a row of preferences against the gradient of its own loss over all pairs.
+from the reference to the best reward, so that the KL to the reference has a gradient too. Each batch is collected and
+its gradient taken by the run's own code. A row of online algorithms is held against ∇(J − β KL) of its own β,
+temperature, reward and shaping, a row of preferences against the gradient of its own loss over all pairs.
 
-A step of several updates (μ > 1, or mini-batches) has a gradient for each: the policy moves between them by the run's own
-optimizer, which begins anew with each batch, and their mean is what is held against the gradient of the frozen policy.
-Gradients are those before `max_grad_norm`. Left out: the critic's gradient, and LoRA.
+A step of several updates (μ > 1, or mini-batches) has a gradient for each: the policy moves between them by the run's
+own optimizer, which begins anew with each batch, and their mean is what is held against the gradient of the frozen
+policy. Gradients are those before `max_grad_norm`. Left out: the critic's gradient, and LoRA.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
     frozen, about = climbed(ExactSession.start(settings[0].spec), progress)
     rows = [_row(setting, frozen, batches, critic) for setting in settings]
     return {"knob": str(spec.get("knob") or ""), "batches": batches, "task": settings[0].spec.task,
-            "model": settings[0].spec.model, "critic": critic, "progress": progress, "seed": seed, **about, "rows": rows}
+            "model": settings[0].spec.model, "critic": critic, "progress": progress, "seed": seed,
+            **about, "rows": rows}
 
 
 def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
@@ -95,8 +96,8 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
         base = {name: value for name, value in {**SIZES[row.loop], **given}.items() if name in own}
         for value in values:
             knobs = base | ({knob: value} if knob else {})
-            made = make(kind=KIND, algorithm_key=row.key, task_key=task.key, model=str(spec.get("model") or table.model),
-                        knobs=knobs, seed=seed, device="cpu")
+            made = make(kind=KIND, algorithm_key=row.key, task_key=task.key, knobs=knobs, seed=seed, device="cpu",
+                        model=str(spec.get("model") or table.model))
             found.append(Setting(made, made.knobs[knob] if knob else None))
     if strange := sorted(set(given) - known):
         raise LabError(f"None of these algorithms has a knob {strange[0]!r}: see python -m labcore list --kind exact.")

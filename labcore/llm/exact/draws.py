@@ -1,4 +1,4 @@
-"""The gradient that a step of the online loop makes of a batch, by the loop's own code, over batches and over all of them.
+"""The gradient that a step of the online loop makes of a batch, by the loop's own code: of batches, and of all batches.
 
 A step of several updates has several gradients: the policy moves between them, by the run's own optimizer, which begins
 anew with each batch. What counts here is their mean. Gradients are those before `max_grad_norm`, and point upwards.
@@ -27,7 +27,10 @@ MOST_BATCHES = 20_000  # that are enumerated
 
 
 def estimate(session: LlmSession, rollout: Rollout) -> Tensor:
-    """Which way the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64; nothing is changed."""
+    """Which way the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64
+
+    Nothing is changed.
+    """
     parts = list(online.parts_of(session, len(rollout.prompts)))
     before = [parameter.detach().clone() for model in session.models.values() for parameter in model.parameters()]
     found = []
@@ -71,8 +74,8 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
     prompts, size, count = int(session.knobs["prompts_per_step"]), int(session.knobs["group_size"]), len(world.space)
     total = count ** (prompts * size)
     if len(world) > 1 or total > MOST_BATCHES:
-        raise LabError(f"{prompts} × {size} completions of {len(world)} prompts make {float(total):,.0f} batches, and at "
-                       f"most {MOST_BATCHES:,} of one prompt can be enumerated: take a smaller problem or group.")
+        raise LabError(f"{prompts} × {size} completions of {len(world)} prompts make {float(total):,.0f} batches, and "
+                       f"at most {MOST_BATCHES:,} of one prompt can be enumerated: take a smaller problem or group.")
     likely, found = world.probabilities[0], []
     for answers, ways in _tuples(session, count, prompts * size):
         groups = [answers[start:start + size] for start in range(0, len(answers), size)]
@@ -83,7 +86,7 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
 
 
 def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The completions of every batch, and in how many orders each comes: where the order says nothing, it comes once."""
+    """The completions of every batch, and in how many orders it comes: where the order says nothing, it comes once."""
     knobs = session.knobs
     grouped = int(knobs["prompts_per_step"]) > 1 and int(knobs["group_size"]) > 1
     if grouped or choices.SELECTION[knobs["selection"]].group or int(knobs.get("mini_batches", 1)) > 1:
@@ -120,7 +123,8 @@ def valued(world: World, rollout: Rollout, values: Tensor | None) -> Rollout:
     if values is None or rollout.old_values is None:
         return rollout
     width = rollout.ids.shape[1]
-    whose = {tuple(row.tolist()): place for place, row in enumerate(world.prompts.ids[:, -rollout.prompts.ids.shape[1]:])}
+    prompts = world.prompts.ids[:, -rollout.prompts.ids.shape[1]:]
+    whose = {tuple(row.tolist()): place for place, row in enumerate(prompts)}
     asked = torch.tensor([whose[tuple(row.tolist())] for row in rollout.prompts.ids])
     rows = asked.repeat_interleave(rollout.group_size), world.places(rollout.ids, rollout.completion_mask)
     given = values[rows][:, :width].to(rollout.old_values.dtype)

@@ -1,9 +1,9 @@
 """The gradient of a preference loss: over batches of pairs by the loop's own code, and over all pairs that there are.
 
-Two completions of a prompt make a pair where they are drawn from π_ref (or at every step from the policy) and labelled by
-the reward. The truth here is not ∇J but the gradient of the row's own loss over all such pairs: a preference loss does
-not estimate ∇J. A loss of a whole batch (its mean length, its sorted margins, its KL) is taken in the limit of a large
-batch: its gradient on a small one is biased against that.
+Two completions of a prompt make a pair where they are drawn from π_ref (or at every step from the policy) and labelled
+by the reward. The truth here is not ∇J but the gradient of the row's own loss over all such pairs: a preference loss
+does not estimate ∇J. A loss of a whole batch (its mean length, its sorted margins, its KL) is taken in the limit of a
+large batch: its gradient on a small one is biased against that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why an online row's gradient is not ∇J on average, read off its choices: sentences, the same for every row that has them.
+"""Why an online row's gradient is not ∇J on average, read off its choices, in sentences.
 
 Each names what it does to the mean gradient: another length only ("scale"), which a learning rate makes up for, or
 another direction.
@@ -16,12 +16,12 @@ Knobs = Mapping[str, Any]
 _ADVANTAGE = {
     "batch_mean": "Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
     "group_mean": "Scale: a completion's own reward is in the group mean, so the gradient is (1 − 1/G) as long.",
-    "group_standardised": "Direction: dividing by the group's standard deviation lets groups that hardly differ count as "
-                          "much as those that differ a lot.",
+    "group_standardised": "Direction: dividing by the group's standard deviation lets groups that hardly differ count "
+                          "as much as those that differ a lot.",
     "batch_standardised": "Direction: the batch's standard deviation depends on the same rewards that it divides.",
     "beta_normalised": "Direction: the density that it divides by depends on the same rewards.",
-    "parts_standardised": "Direction: every named reward is divided by its own standard deviation, so the sum is another "
-                          "objective.",
+    "parts_standardised": "Direction: every named reward is divided by its own standard deviation, so the sum is "
+                          "another objective.",
     "reward_to_go_whitened": "Direction: whitening divides by a spread, and takes off a mean, of the same rewards.",
     "one": "Direction: it imitates what was selected and never lowers what is bad; there is no baseline.",
 }
@@ -35,12 +35,12 @@ _KL = {
     "k2": "Direction: k2 in the loss gives the KL of single tokens with their prefixes held fixed, not that of whole "
           "completions.",
     "k3": "Direction: k3 in the loss has the gradient of the other KL, KL(π_ref‖π).",
-    "ratio_k3": "Direction: ratio × k3 gives the KL of single tokens with their prefixes held fixed, unless the ratio is "
-                "that of the whole sequence and tokens are summed.",
+    "ratio_k3": "Direction: ratio × k3 gives the KL of single tokens with their prefixes held fixed, unless the ratio "
+                "is that of the whole sequence and tokens are summed.",
 }
 _SELECTION = {
-    "informative": "Scale: groups without signal are sampled again, which puts more completions with signal in a batch. "
-                   "With several prompts also direction: prompts with signal count more often.",
+    "informative": "Scale: groups without signal are sampled again, which puts more completions with signal in a "
+                   "batch. With several prompts also direction: prompts with signal count more often.",
     "best_of_group": "Direction: only the best of each group is learnt from.",
     "not_truncated": "Direction: completions that were cut are left out.",
 }

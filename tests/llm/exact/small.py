@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import ClassVar
 
 import torch
 
@@ -18,7 +19,7 @@ TINY = {"vocabulary": 2, "prompt_count": 1, "max_new_tokens": 2}
 class Mixed(Enumerable):
     """Rewards that differ, tie, and go with no length: groups without a spread occur, and so do long wrong answers."""
 
-    REWARDS = {"": 0.0, "a": 1.0, "b": 0.25, "aa": 0.0, "ab": 1.0, "ba": 0.5, "bb": 0.0}
+    REWARDS: ClassVar = {"": 0.0, "a": 1.0, "b": 0.25, "aa": 0.0, "ab": 1.0, "ba": 0.5, "bb": 0.0}
 
     def answer(self, prompt):
         return "ab"

@@ -218,10 +218,7 @@ def test_all_pairs_are_those_that_the_run_makes(source):
     """Which pairs the run's own source gives, and how often: |difference| < 4 standard errors each."""
     found = session("dpo", pairs=source, group_size=2, pairs_per_step=2000, pair_prompts=4000)
     world = World.of(found)
-    if source == "reference_once":
-        made = sample_once(found)
-    else:
-        made = next_pairs(found).pairs
+    made = sample_once(found) if source == "reference_once" else next_pairs(found).pairs
     count = {}
     for pair in made:
         count[pair] = count.get(pair, 0) + 1
