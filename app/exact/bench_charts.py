@@ -49,9 +49,9 @@ def _axes(drawn: go.Figure, found: Mapping[str, Any], unit: str, ideal: float | 
                         margin={"l": 8, "r": 8, "t": 8, "b": 8})
     if found["knob"]:
         drawn.update_xaxes(title_text=found["knob"], type="category")
-        drawn.update_yaxes(title_text=unit)
+        drawn.update_yaxes(title_text=unit, rangemode="tozero" if ideal is None else "normal")
         return drawn if ideal is None else drawn.add_hline(y=ideal, line=line, opacity=0.7)
-    drawn.update_xaxes(title_text=unit, showgrid=True)
+    drawn.update_xaxes(title_text=unit, showgrid=True, rangemode="tozero" if ideal is None else "normal")
     drawn.update_yaxes(autorange="reversed", showgrid=False)
     return drawn if ideal is None else drawn.add_vline(x=ideal, line=line, opacity=0.7)
 

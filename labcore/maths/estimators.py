@@ -95,10 +95,3 @@ def _quantities(count: Tensor, along: Tensor, along_squared: Tensor, squared: Te
 
 def _seen(value: float, error: float) -> bool:
     return value > SEEN * error and value > 1e-9  # below is rounding, where draws do not differ at all
-
-
-def moments(draws: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """E g and tr Cov g of draws with known probabilities that sum to 1. (M, N), (M,) -> (N,), ()"""
-    draws, weights = draws.double(), weights.double()
-    mean = weights @ draws
-    return mean, weights @ ((draws - mean) ** 2).sum(1)
