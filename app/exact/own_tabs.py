@@ -18,8 +18,8 @@ from app.training.tabs import Tabs
 from labcore.store.rows import RunRow
 
 SIGNS = {"policy": "■", "reference": "━", "optimum": "◇"}
-NO_OPTIMUM = "At β = 0, or where the KL is only measured, the best policy is certain of the best completions: there is " \
-             "no π* of full support to draw, and no distance to it."
+NO_OPTIMUM = ("At β = 0, or where the KL is only measured, the best policy is certain of the best completions: there "
+              "is no π* of full support to draw, and no distance to it.")
 
 
 def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
@@ -48,8 +48,8 @@ def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
     at = next((row.metrics for row in reversed(feed.steps) if row.step == samples["step"]), {})
     distance = f" KL(π‖π*) = {number(at['exact/distance'])} nats/completion." if "exact/distance" in at else ""
     optimum = f" β = {exact['beta']:g}." if "optimum" in keys else f" {NO_OPTIMUM}"
-    st.caption(f"{files.of_step(samples['step'], step)}, before its updates. All {exact['completions']:,} completions of "
-               f"each prompt are enumerated: these numbers are exact.{distance}{optimum}")
+    st.caption(f"{files.of_step(samples['step'], step)}, before its updates. All {exact['completions']:,} completions "
+               f"of each prompt are enumerated: these numbers are exact.{distance}{optimum}")
 
 
 TABS: Tabs = {

@@ -13,7 +13,7 @@ from app.theme import number
 
 MOST = 12  # completions
 HEIGHT = 290
-END = "␃"  # the sign of the end token
+END = "|"  # the sign of the end token
 NAMES = {"policy": "π, the policy", "reference": "π_ref, the reference", "optimum": "π*, the optimum"}
 GREY = {"light": "#6B7280", "dark": "#9AA4B2"}
 
@@ -74,6 +74,6 @@ def words(prompt: Mapping[str, Any]) -> str:
     """The figure as a sentence, for those who do not see it."""
     rows, _ = shown(prompt)
     first = max(rows, key=lambda row: row["policy"])
-    said = f"After the prompt {prompt['prompt']} the policy's likeliest completion is {label(first)}, with probability " \
-           f"{first['policy']:.2f}"
+    said = (f"After the prompt {prompt['prompt']} the policy's likeliest completion is {label(first)}, with "
+            f"probability {first['policy']:.2f}")
     return said + (f"; under π* it has {first['optimum']:.2f}." if "optimum" in first else ".")

@@ -54,6 +54,8 @@ def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str =
           comes_with_lab: bool = False) -> str:
     """The line as a sentence. `sft` makes the base; `trained`: it will, when the run starts, at a known `cost`."""
     model = f"Base model: {naming.model(spec.model)}"
+    if spec.kind == "exact" and spec.model in spec.kind_row.models:
+        return f"Starts from: {naming.model(spec.model)}, the same first policy for every seed."
     if sft is None:
         return f"{model}, random weights." if spec.model in MODELS else f"{model}, used as it is."
     on = spec.task_row.label.lower() if spec.task_row.data else spec.task

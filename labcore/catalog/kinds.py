@@ -1,4 +1,7 @@
-"""The kinds of run: language models, the same with exact values, mazes, and Gymnasium environments. Each has its tables and what trains it."""
+"""The kinds of run: language models, the same beside exact values, mazes, and Gymnasium environments.
+
+Each has its tables and what trains it.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +58,8 @@ _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")}),
-    Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo", "sorted",
-         ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
+    Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
+         "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
          "tokens_per_second", check="labcore.tasks.enumerable:check",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",

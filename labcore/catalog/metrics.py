@@ -92,8 +92,9 @@ _ALL = (
            "texts that they were trained on.", short="spread"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
-    Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "
-           "completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher", short="exact"),
+    Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over "
+           "every completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher",
+           short="exact"),
     Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion: what a "
            "run with a KL penalty maximises.", r"J-\beta KL", "Rises to the largest possible.", better="higher",
            short="policy"),

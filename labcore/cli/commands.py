@@ -37,9 +37,9 @@ INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 
 def list_catalog(options: argparse.Namespace) -> int:
     """Print what there is to choose from."""
-    row_of_kind, own = kind(options.kind), options.kind == "llm"
+    row_of_kind = kind(options.kind)
+    models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
     if options.json:
-        models = MODELS if own else {}
         print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
             ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))},
             ensure_ascii=False, indent=2))
@@ -55,10 +55,10 @@ def list_catalog(options: argparse.Namespace) -> int:
             print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
     if row_of_kind.any_task:
         print("    or the id of any Gymnasium environment with discrete actions")
-    if own:
+    if models:
         print("\nModels")
-        for size in MODELS.values():
-            print(f"    {size.key:<14} {size.label}")
+        for key in row_of_kind.models:
+            print(f"    {key:<14} {models[key].label if key in models else 'a softmax table: a logit for each prefix'}")
         print("    or a Hugging Face folder, a hub id, or an earlier run: RUN or RUN@STEP")
     return 0
 

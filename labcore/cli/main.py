@@ -111,8 +111,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), maze, or "
-                     "cartpole (any Gymnasium environment with discrete actions)")
+    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), exact (one beside its "
+                     "exact values, on a small problem), maze, or cartpole (any Gymnasium environment with discrete "
+                     "actions)")
     sub.add_argument("--algorithm", required=True, help="see: python -m labcore list; or the name of a saved mix, see: "
                      "python -m labcore mixes")
     sub.add_argument("--mix", metavar="NAME", help="call it so: a mix of your own, with every knob of the algorithm's "

@@ -38,7 +38,9 @@ def _by_length(patient: Patient) -> dict[str, Any]:
 def truncation(patient: Patient) -> Finding | None:
     """Many completions are cut at the length limit."""
     found = patient["completions/truncated_frac"].mean()
-    if patient.supervised or not patient.above(found, CUT):
+    limit = patient.declared.get("max_new_tokens")
+    part_of_problem = limit is not None and limit.effect == "restart"
+    if patient.supervised or part_of_problem or not patient.above(found, CUT):
         return None
     return Finding("Completions are cut off", f"{share(found)} of them reach the length limit in "
                    f"{patient.when('completions/truncated_frac')}", "A higher length limit.",

@@ -1,8 +1,8 @@
 """Problems so small that every completion can be written down: a few letters, a few tokens, one letter as the prompt.
 
-How many completions there are is counted here, without torch, so that a form can say so before a run starts. Preference
-pairs are of random completions, labelled by Bradley and Terry's model on the reward itself, P(y_w ≻ y_l) = σ(R_w − R_l):
-then what DPO learns at β is the optimum of the reward less β KL, at the same β.
+How many completions there are is counted here, without torch, so that a form can say so before a run starts.
+Preference pairs are of random completions, labelled by Bradley and Terry's model on the reward itself,
+P(y_w ≻ y_l) = σ(R_w − R_l): then what DPO learns at β is the optimum of the reward less β KL, at the same β.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,7 @@ class Sorted(Enumerable):
 
     def reward(self, prompt: str, completion: str) -> float:
         whole = prompt + completion
-        return sum(left <= right for left, right in zip(whole, whole[1:], strict=False)) / self.length
+        return sum(left <= right for left, right in pairwise(whole)) / self.length
 
 
 class OneWinner(Enumerable):

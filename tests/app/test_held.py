@@ -18,7 +18,7 @@ def words(box):
     return [named.get(option, option) for option in box.options]
 
 
-@pytest.mark.parametrize("name", ["llm", "maze", "cartpole"])
+@pytest.mark.parametrize("name", ["llm", "exact", "maze", "cartpole"])
 def test_a_form_is_right_without_any_message_but_the_first(page, name):
     test = page(name)
     pairs = proto_defaults(test)

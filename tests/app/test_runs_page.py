@@ -376,5 +376,5 @@ def test_the_group_s_means_are_told_by_metric():
 
 
 def test_every_state_and_kind_has_a_name_and_sizes_are_told_in_units():
-    assert {*runs_table.NAMES} == {*runs_table.COLOURS} and set(KINDS) <= {"llm", "maze", "cartpole"}
+    assert {*runs_table.NAMES} == {*runs_table.COLOURS} and set(KINDS) <= {"llm", "exact", "maze", "cartpole"}
     assert [volume(size) for size in (0, 999_949, 2e6)] == ["0 kB", "999.9 kB", "2.0 MB"]

@@ -260,7 +260,7 @@ def test_a_knob_is_called_the_same_everywhere():
 
 # Live knobs with a letter that the equation of what is learnt does without.
 BESIDE = {
-    **dict.fromkeys(LANGUAGE, {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"}),
+    **{key: {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's"} for key in LANGUAGE},
     "maze": {"epsilon": "how it walks", "epsilon_end": "how it walks", "alpha_decay": "what α falls by"},
     "cartpole": {"learning_rate": "the optimizer's", "critic_learning_rate": "the optimizer's",
                  "kl_target": "what β follows", "value_clip": "the critic's loss", "epsilon_start": "how it acts",

@@ -104,7 +104,7 @@ def test_any_environment_of_gymnasium_with_a_few_actions(capsys):
 def test_each_kind_is_listed(capsys, key):
     listed = done(capsys, "list", "--kind", key, "--json")
     assert set(listed["algorithms"]) == set(KINDS[key].algorithms) and set(listed["tasks"]) == set(KINDS[key].tasks)
-    assert bool(listed["models"]) == (key == "llm")
+    assert bool(listed["models"]) == (key in ("llm", "exact"))
     assert main(["list", "--kind", key]) == 0
     printed = capsys.readouterr().out
     assert all(f"\n{name}  " in printed for name in KINDS[key].algorithms)

@@ -23,6 +23,7 @@ from transformers import (
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.models import MODELS, ModelSize
+from labcore.catalog.metrics import METRICS
 from labcore.llm.batch import Prompts
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
@@ -89,7 +90,8 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
 
 
 # Numbers that are logged only with shaping, with noise, with a proxy, or where a surrogate has a lower bound.
-SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/spread", "reward/steps", "clip_frac/low"}
+SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/spread", "reward/steps", "clip_frac/low",
+             *(key for key in METRICS if key.startswith("exact/"))}
 
 
 class Letters:

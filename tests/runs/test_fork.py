@@ -23,6 +23,7 @@ from tests.runs import fake
 LLM = {"sft_steps": 3, "prompts_per_step": 4, "group_size": 4}
 POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8}
 KINDS = {"llm": ("grpo", "sort", LLM), "maze": ("q_learning", "slippery", {"pace": 0}),
+         "exact": ("rloo", "sorted", {"prompts_per_step": 4, "group_size": 4}),
          "cartpole": ("ppo", "CartPole-v1", POLE)}
 
 

@@ -84,7 +84,7 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
 
 @pytest.mark.parametrize("given, words", [
     ({"kind": "mazes"}, ["'mazes'", "did you mean 'maze'"]),
-    ({"kind": "maze"}, ["algorithm 'grpo' is of the kind llm, not maze"]),
+    ({"kind": "maze"}, ["algorithm 'grpo' is of the kind llm or exact, not maze"]),
     ({"algorithm_key": "sarsa"}, ["algorithm 'sarsa' is of the kind maze, not llm"]),
     ({"kind": "maze", "algorithm_key": "sarsa"}, ["task 'sort' is of the kind llm, not maze"]),
     ({"kind": "maze", "algorithm_key": "sarsa", "task_key": "cliff", "model": "tiny"}, ["maze has no model to choose"]),

@@ -21,6 +21,7 @@ from tests.runs.fake import start
 ATTRIBUTES = typing.get_type_hints(Session)
 METHODS = [name for name, member in vars(Session).items() if not name.startswith("_") and callable(member)]
 SMALL = {"llm": {"algorithm_key": "grpo", "task_key": "sort", "knobs": {"sft_steps": 0}},
+         "exact": {"algorithm_key": "rloo", "task_key": "sorted"},
          "maze": {"algorithm_key": "q_learning", "task_key": "cliff"},
          "cartpole": {"algorithm_key": "ppo", "task_key": "CartPole-v1", "knobs": {"hidden": 8}}}
 

@@ -71,6 +71,8 @@ def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
 def start_of(specs: Sequence[RunSpec]) -> str:
     """What the runs have in common at their start, in words."""
     bases = {base.hash() if (base := base_spec(spec)) else None for spec in specs if spec.row.loop != "sft"}
+    if specs and specs[0].kind == "exact":
+        return "All start from the same policy and have one reference, whatever their seed."
     if specs and specs[0].kind != "llm":
         return "Each seed gives all of them the same world and the same first weights, where they have the same form."
     if len(bases) == 1:
@@ -129,7 +131,9 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
 def _knobs(value: Any) -> bool:
     """{"algorithm:task": {knob: value}}, of a mix "algorithm:task|name"; each value one that its knob can be."""
     for place, values in value.items():
-        (kind, *_) = [row for row in kinds.KINDS.values() if place.partition(":")[0] in row.algorithms]
+        algorithm, _, task = place.partition("|")[0].partition(":")
+        (kind, *_) = [row for row in kinds.KINDS.values()
+                      if algorithm in row.algorithms and (task in row.tasks or row.any_task)]
         known = {knob.key: knob for knob in algorithms.knobs_at(place, kind)}
         for key in values:
             values[key] = known[key].check(values[key])

@@ -1,9 +1,9 @@
 """The rows of language models on problems that can be enumerated: every online and every preference row, as it is.
 
 Left out are the rows of SFT and of the reward model: neither moves a policy by a reward, so no exact value belongs to
-them. Left out of the others are the knobs of a base that SFT makes and of adapters on it (a run starts from a table or
-random weights), and the length limit is part of the problem, so that it is fixed. All rows with a KL penalty have one β,
-so that they have one and the same optimum π*; and pairs are the task's own, with labels that depend on the reward.
+them. Left out of the others are the knobs of a base that SFT makes and of adapters on it, since a run starts from a
+table or random weights. The length limit is part of the problem, so it is fixed. All rows that hold to a reference have
+one β, so that they have one optimum π*; and pairs are the task's own, with labels that depend on the reward.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from labcore.catalog.llm.knobs import LORA, SFT_STEPS, SFT_TARGET
 
 BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sure of it as the reference
 LONGEST = 6  # tokens
+SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
 _GONE = {knob.key for knob in (*LORA, SFT_STEPS, SFT_TARGET)}
 
@@ -25,18 +26,20 @@ def _row(row: Algorithm) -> Algorithm:
     usual = {knob.key: knob.default for knob in row.knobs}
     penalised = usual.get("kl_placement", "loss") != "off"
     own: dict[str, Value] = {}
-    if penalised and (row.loop == "online" or usual["beta"] == 1.0 or row.key == "online_dpo"):
+    if penalised and "reference" in row.models:
         own["beta"] = BETA
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"
     panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
     return replace(row, panels=(*panels, *(panel for panel in row.panels if panel not in panels)), knobs=tuple(
-        _fixed(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs if knob.key not in _GONE))
+        _fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs if knob.key not in _GONE))
 
 
-def _fixed(knob: Knob) -> Knob:
-    """The length limit as a part of the problem."""
-    return replace(knob, effect="restart", high=LONGEST, advanced=False) if knob.key == "max_new_tokens" else knob
+def _fitted(knob: Knob) -> Knob:
+    """The length limit as a part of the problem, and sliders with room around what small problems take."""
+    if knob.key == "max_new_tokens":
+        return replace(knob, effect="restart", high=LONGEST, advanced=False)
+    return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob
 
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS, *preference.ROWS)}

@@ -1,7 +1,7 @@
 """A run beside its truth: a language model's session whose every record also holds the exact values.
 
-The loops are those of any language model. Before the first update of a step, where the gradient of its batch lies ready,
-the policy that wrote the batch is run over every completion once: its values, and the gradient of its objective.
+The loops are those of any language model. Before the first update of a step, where the gradient of its batch is
+ready, the policy that wrote the batch is run over every completion once: its values, and its objective's gradient.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 TABLE = "table"  # what the catalog calls it
 TYPE = "softmax_table"
 SCALE = 10.0
-PEAKS = 0.5  # standard deviation of the first logits
+PEAKS = 0.3  # standard deviation of the first logits
 
 
 class SoftmaxTableConfig(PreTrainedConfig):

@@ -1,0 +1,29 @@
+"""The page Exact, as a person uses it: run, and see π beside π*. In a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import SLOW, fits
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_run_stands_beside_its_truth(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/exact?steps=6&prompts_per_step=8")
+    expect(page.get_by_text("the same first policy for every seed")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+    status = page.locator(".rl-status").first
+    expect(status).to_contain_text("Finished 6 of 6 steps", timeout=2 * SLOW)
+    first, last = re.search(r"istance to π\* ([\d.]+) → ([\d.]+)", status.inner_text()).groups()
+    assert float(last) < float(first)
+    figures = page.get_by_role("img", name=re.compile("After the prompt [abc] the policy's likeliest completion is"))
+    expect(figures).to_have_count(3, timeout=SLOW)
+    expect(page.get_by_text("All 40 completions of each prompt are enumerated")).to_be_visible()
+    page.get_by_role("tab", name="Microscope").click()
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    fits(page, page.url, ".js-plotly-plot")
