@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from app import charts, theme
 from app.theme import number
 from labcore.jobs import bench
+from labcore.spec.run_spec import every_knob
 
 # What is drawn, with its words and the value that an ideal gradient has.
 PANELS = (("bias", "Bias²", "|E g − ∇|² / |∇|²", 0.0), ("turned", "Bias² after scaling", "|E g/s − ∇|² / |∇|²", 0.0),
@@ -48,7 +49,7 @@ def _axes(drawn: go.Figure, found: Mapping[str, Any], unit: str, ideal: float | 
     drawn.update_layout(showlegend=bool(found["knob"]), legend={"orientation": "h", "y": -0.32, "x": 0},
                         margin={"l": 8, "r": 8, "t": 8, "b": 8})
     if found["knob"]:
-        drawn.update_xaxes(title_text=found["knob"], type="category")
+        drawn.update_xaxes(title_text=called(found["knob"]), type="category")
         drawn.update_yaxes(title_text=unit, rangemode="tozero" if ideal is None else "normal")
         return drawn if ideal is None else drawn.add_hline(y=ideal, line=line, opacity=0.7)
     drawn.update_xaxes(title_text=unit, showgrid=True, rangemode="tozero" if ideal is None else "normal")
@@ -61,6 +62,16 @@ def value(row: Mapping[str, Any]) -> str:
     return f"{row['value']:g}" if isinstance(row["value"], int | float) else str(row["value"]).replace("_", " ")
 
 
+def called(knob: str) -> str:
+    """A knob as the page calls it, with its unit.
+
+    >>> called("beta"), called("group_size")
+    ('KL coefficient, reward/nat', 'Group size')
+    """
+    row = every_knob()[knob]
+    return f"{row.label}, {row.unit}" if row.unit else row.label
+
+
 def words(found: Mapping[str, Any], key: str, title: str) -> str:
     """The figure as a sentence, for those who do not see it."""
     said = [f"{row['label']}{f' at {value(row)}' if found['knob'] else ''} {number(row[key][0], 3)}"
@@ -70,7 +81,7 @@ def words(found: Mapping[str, Any], key: str, title: str) -> str:
 
 def table(found: Mapping[str, Any]) -> str:
     """All numbers with half their intervals: HTML."""
-    knob = [found["knob"]] if found["knob"] else []
+    knob = [called(found["knob"])] if found["knob"] else []
     heads = "".join(f"<th>{html.escape(head)}</th>" for head in ["algorithm", *knob, "finding",
                                                                  *(head for _, head in bench.COLUMNS)])
     rows = ""
