@@ -16,7 +16,7 @@ from tests.app.seeding import html, link, ran
 
 
 def row(label, value=None, biased=False, turns=False, **changes):
-    numbers = dict.fromkeys(bench.INTERVALS, [0.25, 0.2, 0.35])
+    numbers = {name: [0.25, 0.2, 0.35] for name in bench.INTERVALS}
     return {"algorithm": label.lower(), "label": label, "loop": "online", "value": value, "samples": 32.0, "truth": 0.4,
             "reasons": ["Scale: shorter."] if biased else [], "biased": biased, "turns": turns, **numbers, **changes}
 
