@@ -8,6 +8,7 @@ one β, so that they have one optimum π*; and pairs are the task's own, with la
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from labcore.catalog.algorithm import Algorithm
@@ -20,6 +21,7 @@ LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
 _GONE = {knob.key for knob in (*LORA, SFT_STEPS, SFT_TARGET)}
+_OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
 
 
 def _row(row: Algorithm) -> Algorithm:
@@ -31,8 +33,10 @@ def _row(row: Algorithm) -> Algorithm:
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"
     panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
-    return replace(row, panels=(*panels, *(panel for panel in row.panels if panel not in panels)), knobs=tuple(
-        _fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs if knob.key not in _GONE))
+    knobs = tuple(_fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs
+                  if knob.key not in _GONE)
+    return replace(row, knobs=knobs, watch=_OWN_BETA.sub("", row.watch),
+                   panels=(*panels, *(panel for panel in row.panels if panel not in panels)))
 
 
 def _fitted(knob: Knob) -> Knob:

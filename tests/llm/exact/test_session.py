@@ -60,8 +60,7 @@ def test_every_row_runs_beside_its_truth(key):
     assert len(session.enumerated.texts) == 7
 
 
-@pytest.mark.parametrize("model", ["table", "tiny"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task, model", zip(TASKS, ["table", "tiny", "tiny", "table"], strict=True))
 def test_the_estimate_is_of_the_truth(task, model):
     """The first batch of many completions has the mean reward that is exact for the policy which wrote it."""
     session = ExactSession.start(spec_of(task=task, model=model, steps=1, vocabulary=3, prompts_per_step=64,
@@ -97,7 +96,7 @@ def test_all_seeds_have_one_reference_and_one_optimum():
     assert torch.equal(first.measured.truth.optimum, second.measured.truth.optimum)
 
 
-@pytest.mark.parametrize("row, model", [("ppo", "table"), ("simpo", "table"), ("grpo", "tiny")])
+@pytest.mark.parametrize("row, model", [("ppo", "table"), ("simpo", "tiny")])
 def test_a_resumed_run_and_a_twin_go_on_bit_for_bit(row, model, tmp_path):
     session, found = ExactSession.start(spec_of(row, model=model, steps=4)), []
     for record in (each for each in session.run() if each is not None):
