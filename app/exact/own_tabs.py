@@ -8,6 +8,7 @@ import streamlit as st
 
 from app import charts, theme
 from app.components.figure_chart import figure_chart
+from app.exact import bench
 from app.exact.policy_figure import END, NAMES, colour, policy_figure, words
 from app.llm import own_tabs
 from app.theme import number
@@ -54,4 +55,5 @@ def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
 TABS: Tabs = {
     "Policy against π*": (_against_optimum, lambda run: True),
     **{name: own_tabs.TABS[name] for name in ("Microscope", "Surrogate")},
+    "Estimator bench": (bench.tab, lambda run: True),
 }

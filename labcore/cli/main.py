@@ -12,6 +12,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli import (
     asking,
+    benching,
     capsules,
     commands,
     comparing,
@@ -79,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in keeping, mixing, capsules, comparing, doctoring, costing, asking, labelling:
+    for commands_of in keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling:
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

@@ -36,6 +36,7 @@ JOBS = {
     "pace": "labcore.jobs.pace:pace",
     "models_held": "labcore.llm.cost:models_held",
     "cost": "labcore.llm.cost:measure",
+    "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec

@@ -147,13 +147,19 @@ def sample_round(session: LlmSession, round: int) -> Sampled:
 
 def answered(session: LlmSession, problems: list[Problem]) -> Sampled:
     """G completions of each problem, what they earn and which are kept."""
-    sampling, group_size = Sampling.of(session.knobs), int(session.knobs["group_size"])
-    generated = generate(session, session.policy, problems, group_size, sampling)
+    generated = generate(session, session.policy, problems, int(session.knobs["group_size"]),
+                         Sampling.of(session.knobs))
+    session.tokens += int(generated.completions.mask.sum())
+    return judged(session, problems, generated)
+
+
+def judged(session: LlmSession, problems: list[Problem], generated: Generated) -> Sampled:
+    """What the completions of some problems earn and which are kept, wherever they come from."""
     completions, rewards = generated.completions, reward(session, problems, generated)
-    session.tokens += int(completions.mask.sum())
+    group_size = len(completions) // len(problems)
     shaped, kept = _shape_and_select(session, rewards, completions, group_size)
     return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped, kept,
-                   _greedy_rewards(session, problems, sampling, group_size))
+                   _greedy_rewards(session, problems, Sampling.of(session.knobs), group_size))
 
 
 def _shape_and_select(session: LlmSession, rewards: Rewards, completions: Completions,

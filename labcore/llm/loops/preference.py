@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -97,8 +97,44 @@ def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, 
 
 def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """One update on pairs. Returns its metrics and the pairs for the sample view, with their tokens where it has `met`.
+    """
+    knobs = session.knobs
+    taken = gradients(session, found, met)
+    if found.sampled is None:  # else they were counted when they were sampled
+        session.tokens += taken.tokens
+    norm = session.optimise("policy", knobs["learning_rate"], taken.loss)
+    session.updates += 1
+    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"], "entropy": taken.entropy}
+    metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
+    sides, beta = taken.sides, knobs["beta"]
+    if found.singles:
+        return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
+    shown = _shown(found.pairs, sides, beta)
+    for row, side in enumerate(given(met, session, taken.completions, 2 * len(shown["pairs"])) if met else ()):
+        shown["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
+    return metrics | _pair_metrics(sides, beta), shown
 
-    Chosen and rejected share their prompt's prefix. ℓ is summed over the completion, at temperature 1.
+
+@dataclass(frozen=True)
+class Taken:
+    """What `gradients` saw on its way: the completions and their sides, without gradient; `entropy` in nats/token."""
+
+    loss: float
+    completions: Completions
+    sides: Sides
+    entropy: float
+    mismatched_kl: float | None
+
+    @property
+    def tokens(self) -> int:
+        return int(self.completions.mask.sum())
+
+
+def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
+    """Leave the gradient of the loss on pairs in the policy, before any step.
+
+    Chosen and rejected share their prompt's prefix. ℓ is summed over the completion, at temperature 1. The batch may be
+    cut into micro-batches for memory; the gradient does not depend on the cut.
     """
     knobs = session.knobs
     prompts, completions, labels = _labelled(session, found)
@@ -117,20 +153,8 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
         loss = part.item() if whole else loss + part.item()
         seen.append(replace(sides, logprobs=sides.logprobs.detach()))
         entropies += float(entropy)
-    tokens = int(completions.mask.sum())
-    if found.sampled is None:  # else they were counted when they were sampled
-        session.tokens += tokens
-    norm = session.optimise("policy", knobs["learning_rate"], loss)
-    session.updates += 1
-    metrics = {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"], "entropy": entropies / tokens}
-    metrics |= {} if kl is None else {"kl/mismatched": float(kl)}
-    sides, beta = Sides.together(seen), knobs["beta"]
-    if found.singles:
-        return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
-    shown = _shown(found.pairs, sides, beta)
-    for row, side in enumerate(given(met, session, completions, 2 * len(shown["pairs"])) if met else ()):
-        shown["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
-    return metrics | _pair_metrics(sides, beta), shown
+    return Taken(loss, completions, Sides.together(seen), entropies / int(completions.mask.sum()),
+                 None if kl is None else float(kl))
 
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,

@@ -1,0 +1,107 @@
+"""The tab of the estimator bench: gradients of a frozen policy against the exact one, measured by a job."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import streamlit as st
+
+from app import jobs, link, theme
+from app.components.figure_chart import figure_chart
+from app.exact import bench_charts as charts
+from app.exact.asked_bench import BATCHES, MOST, TABLE, VALUES, Bench, lacking, read
+from app.lab import active
+from app.link import Param
+from app.tokens import literal
+from app.training.feed import Feed
+from labcore.jobs import bench
+from labcore.spec.run_spec import RunSpec, every_knob
+from labcore.store.rows import RunRow
+
+ASKED = Param("bench", "")
+CSS = """
+<style>
+.rl-bench td{white-space:nowrap}.rl-bench :is(td,th):nth-last-child(-n+7){text-align:right}
+.rl-why{margin:.2rem 0 0;padding-left:1.1rem;font-size:14px;line-height:1.5}.rl-why li{margin:0 0 .4rem}
+.st-key-bench_stale{opacity:.45}
+</style>"""
+LEAD = ("How good an estimate of the true gradient is the gradient of one batch? A policy is frozen on this run's "
+        "problem, batches are drawn as a run draws them, and each algorithm's gradient is held against the exact one.")
+
+
+def tab(run: RunRow, feed: Feed, step: int) -> None:
+    """What is asked, and once that is measured what came out."""
+    asked, faults = read(link.get(ASKED))
+    for fault in faults:
+        st.warning(literal(fault.sentence), icon=":material/error:")
+    st.caption(LEAD)
+    _form(asked, run.spec)
+    if not asked.algorithms:
+        return
+    if others := lacking(asked.algorithms, asked.knob, run.spec):
+        st.info(f"{', '.join(others)} {'have' if len(others) > 1 else 'has'} no knob {asked.knob}: leave "
+                f"{'them' if len(others) > 1 else 'it'} out, or look at another knob.", icon=":material/info:")
+        return
+    found, fresh = jobs.result(asked.spec(run.spec), "Batches are drawn, and every algorithm takes their gradients",
+                               "bench", polled=active(run))
+    if found is not None:
+        with st.container(key="bench" if fresh else "bench_stale"):
+            _shown(found, run)
+
+
+def _form(asked: Bench, spec: RunSpec) -> None:
+    """Which rows and which knob. Nothing is measured before the button."""
+    usual = asked.algorithms or tuple(dict.fromkeys((spec.algorithm, *bench.USUAL[:4])))
+    name = f"bench:{asked.to_text()}:{spec.algorithm}"
+    with st.form("bench_form", border=False):
+        st.multiselect("Algorithms", list(TABLE.algorithms), usual, key=f"{name}:algorithms", max_selections=MOST,
+                       format_func=lambda key: TABLE.algorithms[key].label)
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+            knobs = ["", *VALUES]
+            st.selectbox("Knob", knobs, knobs.index(asked.knob), key=f"{name}:knob", width=280, format_func=_called,
+                         help="Every algorithm is measured at each of these values.")
+            st.selectbox("Batches of each", BATCHES, BATCHES.index(asked.batches), key=f"{name}:batches", width=130,
+                         help="More: narrower intervals, a longer wait.")
+            st.selectbox("Critic", bench.CRITICS, bench.CRITICS.index(asked.critic), key=f"{name}:critic", width=130,
+                         help="Of algorithms that have one: untrained, as a run begins, or with the true values.")
+            st.form_submit_button("Measure", icon=":material/straighten:", on_click=_ask, args=(name,))
+
+
+def _called(knob: str) -> str:
+    if not knob:
+        return "none: as they are"
+    said = (charts.value({"value": each}) for each in VALUES[knob])
+    return f"{every_knob()[knob].label}: {', '.join(said)}"
+
+
+def _ask(name: str) -> None:
+    state = st.session_state
+    link.put(ASKED, Bench(tuple(state[f"{name}:algorithms"]), state[f"{name}:knob"], state[f"{name}:batches"],
+                          state[f"{name}:critic"]).to_text())
+
+
+def _shown(found: dict[str, Any], run: RunRow) -> None:
+    kind, columns = theme.ground(), st.columns(2, gap="large")
+    caption = f"{found['task']}, {found['batches']:,} batches a row, 95 % intervals"
+    for place, (key, title, unit, ideal) in enumerate(charts.PANELS):
+        with columns[place % 2]:
+            st.markdown(f"**{title}**")
+            figure_chart(charts.figure(found, key, unit, ideal, kind), f"bench:{key}", title=title, caption=caption,
+                         alt=charts.words(found, key, title))
+    st.html(CSS + charts.table(found))
+    st.caption(literal(" ".join(bench.notes(found))))
+    if why := charts.reasons(found):
+        with st.expander("Why the mean gradient is another one"):
+            st.html(f'<ul class="rl-why">{why}</ul>')
+    st.download_button("Table as CSV", _csv(bench.records(found)), f"estimators_{run.spec.task}.csv", "text/csv",
+                       icon=":material/download:", key="bench:csv", on_click="ignore")
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
