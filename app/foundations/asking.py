@@ -34,13 +34,14 @@ def asked(doing: str) -> tuple[str, str] | None:
         return None
     name = link.get(MODEL) or runs[0].id
     first = next(iter(presets(parse(name).run)))[0]
-    _run(name, [run.id for run in runs])
-    _stage(name)
     prompt = link.get(PROMPT)
     typed = held("foundations:prompt", prompt or first)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        _run(name, [run.id for run in runs])
         st.text_input("Prompt", typed.value, key=typed.key, width="stretch",
                       on_change=lambda: link.put(PROMPT, typed.taken()))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        _stage(name)
         if not prompt:
             st.button(doing, type="primary", key="foundations:ask",
                       on_click=lambda: link.put(PROMPT, typed.taken() or first))
@@ -51,7 +52,8 @@ def _run(name: str, ids: list[str]) -> None:
     run = parse(name).run
     ids = ids if run in ids else [*ids, run]
     shown = held("foundations:run", run, tuple(ids))
-    st.selectbox("Run", ids, ids.index(run), key=shown.key, on_change=lambda: link.put(MODEL, shown.taken()))
+    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260,
+                 on_change=lambda: link.put(MODEL, shown.taken()))
 
 
 def _stage(name: str) -> None:

@@ -11,7 +11,7 @@ SECTION = Section(
     sentence="A language model has too many outcomes to add them all up, so its KL is estimated from what it samples; "
              "which estimator you take decides the bias, the noise and, in a loss, even the direction of learning.",
     latex=r"\begin{gathered} r = \frac{q(x)}{p(x)} = \frac{\pi_{\mathrm{ref}}(x)}{\pi(x)}, \quad x \sim \pi \\"
-          r" k_1 = -\log r \qquad k_2 = \tfrac12(\log r)^2 \qquad k_3 = r - 1 - \log r \end{gathered}",
+          r" k_1 = -\log r \qquad k_2 = \tfrac12(\log r)^2 \\ k_3 = r - 1 - \log r \end{gathered}",
     symbols=(
         ("x", "an outcome drawn from P; $x \\sim \\pi$ says that it is drawn by the policy."),
         (r"\pi", "the policy: the model that learns. It is P here; $\\pi(x)$ is $p_i$ of the outcome drawn."),

@@ -59,7 +59,7 @@ function drawSpread(one, all, exact, draws, n) {
 }
 
 function showTable(node, all, exact, draws) {
-  const head = ["", `mean, estimate from ${draws.toLocaleString("en-US")}`, "mean, exact", "bias, exact", "spread, estimate", "spread, exact"];
+  const head = ["", `mean, estimate from ${draws.toLocaleString("en-US")}`, "mean, exact", "bias, exact", `spread, estimate from ${draws.toLocaleString("en-US")}`, "spread, exact"];
   const rows = all.map(({ name, words, here, truth }) => {
     const cells = [here.mean, truth.mean, truth.mean - exact, here.deviation, truth.deviation].map((each, i) =>
       `<td>${i === 2 && Math.abs(each) < 1e-9 ? "0" : fixed(each, 3)}</td>`).join("");
@@ -83,7 +83,7 @@ function drawPulls(pulls, p, q, truth) {
   const of = pulls.map(([name]) => gradientOf(name, p, q));
   const most = Math.max(0.02, ...truth.map(Math.abs), ...of.slice(0, 4).flat().map(Math.abs)) * 1.15;
   pulls.forEach(([name, one], i) => {
-    one.fit({ x: { label: "logit of outcome", names: p.map((_, j) => String.fromCodePoint(65 + j)) }, y: { label: "nats", low: -most, high: most, count: 2 } });
+    one.fit({ x: { label: "logit of outcome", names: p.map((_, j) => String.fromCodePoint(65 + j)) }, y: { label: "nats", low: -most, high: most, count: 3 } });
     of[i].forEach((each, j) => {
       const at = one.x(j), half = one.x.band * 0.3, inside = clamp(each, -most, most);
       column(one, at - half, at + half, 0, inside, { class: COLOURS[name] });
