@@ -1,0 +1,9 @@
+"""The pictures of the page Foundations: each computes in the browser, so that it follows the hand."""
+
+from app.components.foundations.picture import Picture
+
+ENTROPY = Picture("entropy")
+NEXT_TOKEN = Picture("next_token")
+KL = Picture("kl")
+KL_SAMPLES = Picture("kl_samples")
+MONTE_CARLO = Picture("monte_carlo")
