@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.foundations import entropy
+from app.foundations import action_space, decision, entropy, importance, variance
 
-SECTIONS = (entropy.SECTION,)
+SECTIONS = (entropy.SECTION, variance.SECTION, importance.SECTION, decision.SECTION, action_space.SECTION)
 BY_KEY = {section.key: section for section in SECTIONS}

@@ -19,7 +19,8 @@ def column(model, *rows, vocabulary=6):
 
 def found(base="base:a", own="a@6"):
     return {"top": [1, 2, 4, 8, 16], "least": 8, "columns": [
-        column(base, row(10, 0.4, 0.6, 0.9, 1.0, 1.0), row(10, 0.5, 0.7, 0.95, 1.0, 1.0), row(8, 0.8, 0.9, 1.0, 1.0, 1.0)),
+        column(base, row(10, 0.4, 0.6, 0.9, 1.0, 1.0), row(10, 0.5, 0.7, 0.95, 1.0, 1.0),
+               row(8, 0.8, 0.9, 1.0, 1.0, 1.0)),
         column(own, row(10, 0.7, 0.9, 1.0, 1.0, 1.0), row(10, 0.9, 0.95, 1.0, 1.0, 1.0))]}
 
 

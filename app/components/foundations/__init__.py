@@ -3,3 +3,7 @@
 from app.components.foundations.picture import Picture
 
 ENTROPY = Picture("entropy")
+VARIANCE = Picture("variance")
+IMPORTANCE = Picture("importance")
+DECISION = Picture("decision")
+ACTION_SPACE = Picture("action_space")
