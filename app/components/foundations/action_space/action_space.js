@@ -46,7 +46,7 @@ function drawMass(chart, positions, across) {
     line(chart, positions.map(({ mass }, at) => [at + 1, mass[place]]), { class: `rl-s${place + 1}` });
     positions.forEach(({ mass }, at) => draw(chart, "circle", { cx: chart.x(at + 1), cy: chart.y(mass[place]), r: 2.5, class: `rl-f${place + 1}` }));
     ceiling = Math.max(ceiling + 13, chart.y(positions.at(-1).mass[place]) + 4);
-    note(chart, chart.width - chart.right + 6, ceiling, `top ${k}`, { class: `rl-f${place + 1}` });
+    note(chart, chart.width - chart.right + 6, ceiling, `top ${k}`, { style: `fill:var(--f${place + 1})` });
   });
 }
 

@@ -10,7 +10,7 @@ const heightOf = (node) => { // leaves are at 7.5 … 0.5
 };
 
 function treePlot(picture, state) {
-  const chart = plot(picture, picture.root, { title: "Drag probabilities (blue) and rewards (ochre)", height: TREE_HEIGHT, left: 46, right: 10, top: 18, bottom: 40 });
+  const chart = plot(picture, picture.root, { title: "Drag the probability of a (blue, up: likelier) and the rewards (ochre)", height: TREE_HEIGHT, left: 46, right: 10, top: 18, bottom: 40 });
   const shares = state.first.map((_, node) => knob(picture, chart, { label: `Probability of token a after ${stateOf(node)}`, low: 0.02, high: 0.98,
     step: 0.02, class: "rl-s1", read: () => state.first[node], text: () => state.first[node].toFixed(2), write: (to) => { state.first[node] = to; },
     at: (event) => 0.5 + (chart.at(event).y - heightOf(node)) / (2 * railOf(node)) }));
