@@ -3,7 +3,7 @@
 // `made` are [title, build(picture)]; what `build` returns has draw(), which gives the words of its part.
 const inParts = (...made) => (picture) => {
   const parts = made.map(([title, build]) => {
-    picture.root.append(el("h4", { class: "rl-f-part" }, title));
+    picture.root.append(el("h4", {}, title));
     const { draw } = build(picture), words = el("p", { class: "rl-f-words" });
     picture.root.append(words);
     return () => { words.textContent = draw(); return words.textContent; };

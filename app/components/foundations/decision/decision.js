@@ -41,6 +41,7 @@ function buildDecision(picture) {
   const tree = treePlot(picture, state);
   const found = table(picture.root, "Credit of each token of the completion", ["Credit of each token", "Token 1", "Token 2", "Token 3"]);
   const chart = plot(picture, picture.root, { title: "", height: 190, left: 52 });
+  legend(picture.root, [["rl-f1", "bandit: one action"], ["rl-f2", "MDP: token by token"]]);
   const both = table(picture.root, "The gradient over all completions", ["Over all completions, exact", "Mean off ∇J by", "Variance"]);
   const sum = equation(picture, "The credit of the first token with these numbers");
   return { draw() {
@@ -76,7 +77,7 @@ function creditRows(credit, all) {
 function drawGradients(chart, row, { states }) {
   const pairs = states.map((state) => [row.bandit[state], row.steps[state]]);
   const reach = 1.4 * Math.max(0.1, ...pairs.flat().map(Math.abs));
-  chart.fit({ x: { label: "state, what is written so far: bandit blue, MDP vermilion", names: states.map(stateOf) },
+  chart.fit({ x: { label: "state: what is written so far", names: states.map(stateOf) },
     y: { label: "∂ / ∂ logit of a", low: -reach, high: reach } });
   line(chart, [[-0.5, 0], [states.length - 0.5, 0]], { stroke: "currentColor", "stroke-opacity": 0.5 });
   pairs.forEach((pair, place) => pair.forEach((value, way) => {

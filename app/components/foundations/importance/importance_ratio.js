@@ -24,14 +24,14 @@ function ratioPart(picture) {
   const row = el("div", { class: "rl-f-row" });
   picture.root.append(row);
   const left = plot(picture, row, { title: "Drag π_ref, π_old and π", height: 220 });
-  const least = (p) => normalised(p.map((each) => Math.max(each, SMALLEST)));
   const sets = [["ref", "rl-f6", [0.06, 0.34], "reference"], ["old", "rl-f1", [0.36, 0.64], "old policy"], ["pi", "rl-f2", [0.66, 0.94], "policy"]]
     .map(([name, css, inset, words]) => bars(picture, left, { class: css, inset, read: () => state[name],
       label: (k) => `Probability of answer ${ANSWERS[k]} under the ${words}`, write: (k, value) => {
-        state[name] = least(moved(state[name], k, value));
+        state[name] = kept(moved(state[name], k, value), SMALLEST);
         if (name !== "ref") state.step = null;
       } }));
   const right = plot(picture, row, { title: "", height: 220, left: 52 });
+  legend(picture.root, [["rl-f6", "π_ref, the reference"], ["rl-f1", "π_old, which wrote the answers"], ["rl-f2", "π, being updated"]]);
   const paid = plot(picture, picture.root, { title: "Drag the rewards", height: 130, top: 18, bottom: 38 });
   const earned = bars(picture, paid, { class: "rl-f5", inset: [0.3, 0.7], read: () => state.rewards, label: (k) => `Reward of answer ${ANSWERS[k]}`,
     write: (k, value) => {
@@ -44,7 +44,7 @@ function ratioPart(picture) {
   return { draw() {
     const truth = ratioTruth(state.pi, state.old, state.ref, state.rewards, state.epsilon);
     top.forEach(({ show }) => show());
-    left.fit({ x: { label: "answer: π_ref light blue, π_old blue, π vermilion", names: Array.from(ANSWERS) }, y: { label: "probability", high: 1 } });
+    left.fit({ x: { label: "answer", names: Array.from(ANSWERS) }, y: { label: "probability", high: 1 } });
     sets.forEach((each) => each.show());
     paid.fit({ x: { label: "answer", names: Array.from(ANSWERS) }, y: { label: "reward", high: 1, ticks: [0, 0.5, 1] } });
     earned.show();

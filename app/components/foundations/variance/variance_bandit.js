@@ -18,13 +18,15 @@ function banditPart(picture) {
   picture.root.append(row);
   const left = plot(picture, row, { title: "Drag the policy π and the rewards R", height: 220 });
   const policy = bars(picture, left, { class: "rl-f1", inset: [0.12, 0.49], read: () => state.pi,
-    label: (k) => `Probability of answer ${LETTER[k]}`, write: (k, value) => { state.pi = within(moved(state.pi, k, value)); } });
+    label: (k) => `Probability of answer ${LETTER[k]}`, write: (k, value) => { state.pi = kept(moved(state.pi, k, value), LEAST_SHARE); } });
   const earned = bars(picture, left, { class: "rl-f2", inset: [0.51, 0.88], read: () => state.rewards,
     label: (k) => `Reward of answer ${LETTER[k]}`,
     write: (k, value) => { state.rewards = state.rewards.map((each, at) => (at === k ? value : each)); } });
   const right = plot(picture, row, { title: "Variance of the gradient against a constant b: drag b", height: 220, left: 52 });
   const own = knob(picture, right, { label: "Constant baseline b", low: -3, high: 4, step: 0.02, class: "rl-s5", read: () => state.b,
     text: () => `${state.b.toFixed(2)} reward`, write: (to) => { state.b = to; }, at: (event) => right.at(event).x });
+  legend(picture.root, [["rl-f1", "π, probability"], ["rl-f2", "R, reward"], ["rl-f5", "variance with a constant b"],
+    ["rl-f3", "with leave one out"], ["rl-f4", "with the group's mean"]]);
   const found = table(picture.root, "Baselines of the policy gradient", ["Baseline", "Mean ÷ ∇J, exact", "Variance, exact",
     "Variance, measured", "÷ none, exact"]);
   const sum = equation(picture, "The best constant baseline with these numbers");
@@ -34,7 +36,7 @@ function banditPart(picture) {
     const now = rewards(), truth = banditTruth(state.pi, now), repeats = picture.busy ? 300 : 4000;
     const moments = exact(state.pi, now, state.size), drawn = measured(state.pi, now, state.size, repeats);
     top.forEach(({ show }) => show());
-    left.fit({ x: { label: "answer: π blue, R vermilion", names: Array.from(LETTER.slice(0, now.length)) },
+    left.fit({ x: { label: "answer", names: Array.from(LETTER.slice(0, now.length)) },
       y: { label: state.shift ? `probability; reward less ${format(state.shift, 1)}` : "probability; reward", high: 1 } });
     policy.show();
     earned.show();
@@ -59,13 +61,11 @@ function writtenBest(pi, rewards, best) {
 const LETTER = "ABCDE";
 const LEAST_SHARE = 0.01; // so that every answer can be drawn
 
-function within(pi) { return normalised(pi.map((each) => Math.max(each, LEAST_SHARE))); }
-
 function resizeBandit(state, count) {
   state.pi = state.pi.slice(0, count);
   state.rewards = state.rewards.slice(0, count);
   while (state.pi.length < count) { state.pi.push(0.2); state.rewards.push(0.1 + 0.3 * (state.pi.length - 4)); }
-  state.pi = within(normalised(state.pi));
+  state.pi = kept(normalised(state.pi), LEAST_SHARE);
 }
 
 // Three constants at which the parabola is marked, and the two baselines of a group, which are no constants.
