@@ -16,13 +16,16 @@ SECTION = Section(
         (r"f(u),\ n", "part 1: a curve at a random place $u$, and the number of samples. The plain estimate is the "
                       "mean of $n$ values $f(u)$."),
         (r"c", "the coefficient of a control variate: you subtract $c\\,(u-\\tfrac12)$, whose mean is known to be 0. "
-               "The best $c$ is the covariance of $f(u)$ and $u$ over the variance of $u$."),
+               "The best $c$ is the slope of the straight line that fits the curve best. Antithetic samples come in "
+               "pairs: each $u$ with its mirror $1-u$."),
+        (r"\rho_{f,u}", "the correlation of $f(u)$ and $u$: 1 or $-1$ if one is a straight line of the other, 0 if "
+                        "neither rises with the other. $\\rho_{\\text{mirror}}$ is that of $f(u)$ and $f(1-u)$."),
         (r"\pi(y)", "part 2: the policy, the probability that the model gives answer $y$. It is the softmax of one "
                     "number per answer, its logit: $\\pi(y) = e^{z_y} / \\sum_k e^{z_k}$."),
         (r"y_i,\ R_i,\ G", "the $i$-th of $G$ sampled answers, and its reward."),
         (r"b", "the baseline: what the reward is compared with. $R_i - b$ is the advantage of answer $i$."),
         (r"\nabla\log\pi(y)", "how the logits must move to make answer $y$ likelier: 1 for its own logit and 0 for the "
-                              "others, less $\\pi$."),
+                              "others, less $\\pi$. $\\lVert\\ldots\\rVert^2$ is the sum of its squares."),
         (r"\hat g", "the estimated gradient: the direction in which the mean reward $J = \\mathbb E\\,R$ rises. "
                     "$\\mathbb E$ is the mean over all that could be drawn."),
     ),

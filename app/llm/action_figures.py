@@ -14,6 +14,7 @@ from app.theme import number
 
 DASHES = ("dash", "solid")  # the base, then the run's own checkpoint; where there is one model it is the base
 BAND = 0.14
+HEIGHT = 340
 Rows = Sequence[dict[str, Any]]
 
 
@@ -36,8 +37,9 @@ def mass_figure(found: dict[str, Any], titles: Sequence[str], kind: str) -> go.F
     longest = max((len(column["positions"]) for column in columns), default=1)
     for place, y in _ends(found):
         name_end(figure, longest, y, f"top {found['top'][place]}", colours[place])
-    return finished(figure, kind, "position of the token in its completion", "probability mass, 0 to 1",
-                    {"range": [0.8, longest + 0.05], "dtick": max(1, longest // 12)}, {"range": [0, 1.03]}, right=62)
+    drawn = finished(figure, kind, "position of the token in its completion", "probability mass, 0 to 1",
+                     {"range": [0.8, longest + 0.05], "dtick": max(1, longest // 12)}, {"range": [0, 1.03]}, right=62)
+    return drawn.update_layout(height=HEIGHT)
 
 
 def _line(figure: go.Figure, rows: Rows, place: int, name: str, colour: str, dash: str) -> None:

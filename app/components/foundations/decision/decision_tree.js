@@ -10,7 +10,7 @@ const heightOf = (node) => { // leaves are at 7.5 … 0.5
 };
 
 function treePlot(picture, state) {
-  const chart = plot(picture, picture.root, { title: "Drag the probability of a (blue, up: likelier) and the rewards (ochre)", height: TREE_HEIGHT, left: 46, right: 10, top: 18, bottom: 40 });
+  const chart = plot(picture, picture.root, { title: "Drag the probability of a (blue, up: likelier) and the rewards (ochre)", height: TREE_HEIGHT, left: 46, right: 44, top: 22, bottom: 40 });
   const shares = state.first.map((_, node) => knob(picture, chart, { label: `Probability of token a after ${stateOf(node)}`, low: 0.02, high: 0.98,
     step: 0.02, class: "rl-s1", read: () => state.first[node], text: () => state.first[node].toFixed(2), write: (to) => { state.first[node] = to; },
     at: (event) => 0.5 + (chart.at(event).y - heightOf(node)) / (2 * railOf(node)) }));
@@ -47,7 +47,7 @@ function drawEdge(chart, node, all, state, chosen) {
   const [x1, x2] = [chart.x(depthOf(from)), chart.x(depthOf(node))], [y1, y2] = [chart.y(heightOf(from)), chart.y(heightOf(node))];
   draw(chart, "line", { x1, x2, y1, y2, style: `stroke-width:${(1 + 9 * p).toFixed(1)}`, class: chosen ? "rl-s2" : "rl-s1", opacity: chosen ? 0.75 : 0.28 });
   const share = depthOf(node) === DEPTH ? 0.6 : 0.5;
-  note(chart, x1 + share * (x2 - x1), y1 + share * (y2 - y1) + (token ? 13 + 4 * p : -5 - 4 * p), `${TOKENS[token]} ${p.toFixed(2)}`, { "text-anchor": "middle" });
+  note(chart, x1 + share * (x2 - x1), y1 + share * (y2 - y1) + (token ? 13 + 4 * p : -5 - 4 * p), `${TOKENS[token]} ${p.toFixed(2).replace(/^0/, "")}`, { "text-anchor": "middle" });
 }
 
 // A state with the rail of its probability and its value; a completion with its text and the bar of its reward.
@@ -56,7 +56,7 @@ function drawNode(chart, node, all, rewards, state, chosen) {
   if (node < STATES) {
     const reach = railOf(node);
     draw(chart, "line", { x1: x, x2: x, y1: chart.y(heightOf(node) - reach), y2: chart.y(heightOf(node) + reach), stroke: "currentColor", "stroke-opacity": 0.5 });
-    note(chart, x + (node ? -9 : 9), chart.y(heightOf(node) + reach) - 3, `V ${format(all.value[node], 2)}`, { "text-anchor": node ? "end" : "start" });
+    note(chart, x, chart.y(heightOf(node) + reach) - 5, `V ${format(all.value[node], 2)}`, { "text-anchor": "middle" });
     if (!node) note(chart, x - 10, y + 4, "prompt", { "text-anchor": "end" });
     if (node && state.kind === "process") payBar(chart, node, rewards[node]);
     return;

@@ -34,7 +34,7 @@ function gaussianPart(picture) {
     .map((limit) => [limit, errorsOf(clippedTruth(m, s, limit), n)]));
   return { draw() {
     const { m, s, n, limit } = state, truth = weightTruth(m, s), clipped = clippedTruth(m, s, limit);
-    const repeats = Math.max(50, Math.round((picture.busy ? 10_000 : 200_000) / n)), drawn = draws(m, s, limit, n, repeats);
+    const repeats = Math.max(50, Math.round((picture.busy ? 5_000 : 200_000) / n)), drawn = draws(m, s, limit, n, repeats);
     top.forEach(({ show }) => show());
     drawDensities(left, state);
     peak.show(left.x(m), left.y(densityOf(m, m, s)));

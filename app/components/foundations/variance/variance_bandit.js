@@ -30,11 +30,11 @@ function banditPart(picture) {
   const found = table(picture.root, "Baselines of the policy gradient", ["Baseline", "Mean ÷ ∇J, exact", "Variance, exact",
     "Variance, measured", "÷ none, exact"]);
   const sum = equation(picture, "The best constant baseline with these numbers");
-  const exact = remembered((pi, earned, size) => Object.fromEntries(BASELINES.map((kind) => [kind, batchMoments(pi, earned, size, kind)])));
   const measured = remembered((pi, earned, size, repeats) => batchEstimates(pi, earned, size, repeats, randomOf(BANDIT_SEED)));
   return { draw() {
     const now = rewards(), truth = banditTruth(state.pi, now), repeats = picture.busy ? 300 : 4000;
-    const moments = exact(state.pi, now, state.size), drawn = measured(state.pi, now, state.size, repeats);
+    const moments = Object.fromEntries(BASELINES.map((kind) => [kind, batchMoments(state.pi, now, state.size, kind)]));
+    const drawn = measured(state.pi, now, state.size, repeats);
     top.forEach(({ show }) => show());
     left.fit({ x: { label: "answer", names: Array.from(LETTER.slice(0, now.length)) },
       y: { label: state.shift ? `probability; reward less ${format(state.shift, 1)}` : "probability; reward", high: 1 } });

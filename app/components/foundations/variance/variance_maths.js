@@ -84,39 +84,29 @@ function batchGradient(pi, rewards, counts, kind, best) {
   return found;
 }
 
-// Exact mean and variance (summed over the logits) of a batch of `size` draws: over all counts, by the multinomial.
+// Exact: mean and variance (summed over the logits) of what a batch of `size` draws gives. Leave one out is the mean over
+// all pairs of h(a, b) = ½ (R_a − R_b)(∇ log π(a) − ∇ log π(b)), whose variance is Hoeffding's (1948, for U-statistics):
+// (4 (G − 2) Var E[h | a] + 2 Var h) / (G (G − 1)). The group's mean gives (G − 1)/G of leave one out, whatever is drawn.
 function batchMoments(pi, rewards, size, kind) {
-  const { gradient, best } = banditTruth(pi, rewards);
-  const mean = pi.map(() => 0);
-  let second = 0;
-  eachCount(pi, size, (counts, probability) => {
-    const one = batchGradient(pi, rewards, counts, kind, best);
-    for (let k = 0; k < pi.length; k++) mean[k] += probability * one[k];
-    second += probability * lengthOf(one);
+  const { gradient, best } = banditTruth(pi, rewards), norm = lengthOf(gradient), scale = kind === "mean" ? (size - 1) / size : 1;
+  const mean = gradient.map((each) => scale * each), bias = (1 - scale) * Math.sqrt(norm);
+  const shown = norm > 1e-18 ? scale : NaN;
+  if (kind === "none" || kind === "optimal") {
+    return { mean, bias, scale: shown, variance: constantVariance(pi, rewards, kind === "none" ? 0 : best, size) };
+  }
+  let one = 0, both = 0;
+  pi.forEach((p, a) => {
+    const given = pi.map(() => 0);
+    pi.forEach((q, b) => {
+      const half = (rewards[a] - rewards[b]) / 2; // of the two gradients π goes: e_a − e_b is left
+      given[a] += q * half;
+      given[b] -= q * half;
+      both += a === b ? 0 : p * q * 2 * half ** 2;
+    });
+    one += p * lengthOf(given);
   });
-  const off = mean.map((each, k) => each - gradient[k]), norm = lengthOf(gradient);
-  const along = norm > 0 ? dot(mean, gradient) / norm : NaN;
-  return { mean, variance: Math.max(0, second - lengthOf(mean)), bias: Math.sqrt(lengthOf(off)), scale: along };
-}
-
-// visit(counts, probability) for every way in which `size` draws can fall on the actions.
-function eachCount(pi, size, visit) {
-  const logFactorial = [0];
-  for (let n = 1; n <= size; n++) logFactorial.push(logFactorial[n - 1] + Math.log(n));
-  const counts = pi.map(() => 0);
-  const go = (action, left, logProbability) => {
-    if (action === pi.length - 1) {
-      counts[action] = left;
-      const last = logProbability + (left ? left * Math.log(pi[action]) : 0) - logFactorial[left];
-      if (last > -Infinity) visit(counts, Math.exp(last));
-      return;
-    }
-    for (let n = 0; n <= left; n++) {
-      counts[action] = n;
-      go(action + 1, left - n, logProbability + (n ? n * Math.log(pi[action]) : 0) - logFactorial[n]);
-    }
-  };
-  go(0, size, logFactorial[size]);
+  const variance = (4 * (size - 2) * (one - norm) + 2 * (both - norm)) / (size * (size - 1));
+  return { mean, bias, scale: shown, variance: scale ** 2 * Math.max(0, variance) };
 }
 
 // The same estimated: mean and variance over `repeats` batches, all baselines on the same draws.
