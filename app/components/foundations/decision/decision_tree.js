@@ -24,7 +24,7 @@ function treePlot(picture, state) {
     changed(picture);
   });
   return { draw(all, rewards) {
-    chart.fit({ x: { label: "tokens written", low: -0.06, high: DEPTH + 0.55 + PAY.leaf, ticks: [0, 1, 2, 3] }, y: { label: "", low: 0, high: LEAVES, ticks: [] } });
+    chart.fit({ x: { label: "tokens written", low: -0.06, high: DEPTH + 0.68 + PAY.leaf, ticks: [0, 1, 2, 3] }, y: { label: "", low: 0, high: LEAVES, ticks: [] } });
     const path = new Set([0, ...creditOf(state.leaf, rewards, 0, Array(STATES).fill(0), 1).states, STATES + state.leaf]);
     for (let node = 1; node < NODES; node++) drawEdge(chart, node, all, state, path.has(node));
     for (let node = 0; node < NODES; node++) drawNode(chart, node, all, rewards, state, path.has(node));
@@ -38,7 +38,7 @@ function treePlot(picture, state) {
 }
 
 const railOf = (node) => RAIL * LEAVES / 2 ** (depthOf(node) + 2); // leaves: half its height
-const payFrom = (node) => (node >= STATES ? DEPTH + 0.5 : depthOf(node) + 0.14);
+const payFrom = (node) => (node >= STATES ? DEPTH + 0.64 : depthOf(node) + 0.14);
 const payLength = (node) => (node >= STATES ? PAY.leaf : PAY.inner);
 const payAt = (node) => (node >= STATES ? heightOf(node) : heightOf(node) - 0.42);
 

@@ -110,7 +110,7 @@ function curveWords({ ratios, mean }, chosen) {
   const said = (name) => format(ratios[name], 3);
   if (chosen === "plain") return `The exact mean is ${mean.toFixed(3)}. Plain Monte Carlo is what the others are compared with.`;
   if (chosen === "control") return `Subtracting c·(u − ½), whose mean is 0, leaves ${said("control")} of the variance with the `
-    + "best c: only what is not a straight line remains. c is fitted on the same samples, which costs a little where they are few.";
+    + "best c: only what is not a straight line remains. c is fitted on the same samples: where they are few, that adds noise and a small bias.";
   return `Each u is used together with its mirror 1 − u: ${said("antithetic")} of the variance at as many evaluations. `
     + (ratios.antithetic > 1 ? "On a curve that is nearly symmetric the mirror tells nothing new, and it gets worse."
       : "Where one is too high the other is too low.");
