@@ -183,6 +183,14 @@ def settle(said: Mapping[str, str | None]) -> None:
         st.query_params.from_dict(wanted)
 
 
+def insist() -> None:
+    """Have the browser say what the page was run with.
+
+    A link from a page to itself runs it with another query, and leaves the address in the browser as it was.
+    """
+    st.query_params.from_dict(st.query_params.to_dict())
+
+
 def address(said: Mapping[str, str] | None = None) -> str:
     """A whole address, by default the present one, to be copied."""
     return f"{(st.context.url or '').split('?')[0]}?{urlencode(query() if said is None else said, safe=',/:@')}"

@@ -37,6 +37,7 @@ CSS = """<style>
 def page() -> None:
     """The whole page."""
     place, faults = link.read(Place)
+    link.insist()
     session.problem()
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
