@@ -6,7 +6,7 @@ const SMALLEST = 0.005; // of a probability: a ratio needs one above 0
 
 const uphill = (old, rewards, step) => {
   const value = total(old.map((each, k) => each * rewards[k]));
-  return normalised(old.map((each, k) => each * Math.exp(step * (rewards[k] - value))));
+  return softmax(old.map((each, k) => Math.log(each) + step * (rewards[k] - value)));
 };
 
 function ratioPart(picture) {
