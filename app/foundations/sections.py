@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.foundations import entropy, kl, kl_samples, monte_carlo
+from app.foundations import action_space, decision, entropy, importance, kl, kl_samples, monte_carlo, variance
 
-SECTIONS = (entropy.SECTION, kl.SECTION, kl_samples.SECTION, monte_carlo.SECTION)
+SECTIONS = tuple(each.SECTION for each in (entropy, kl, kl_samples, monte_carlo, variance, importance, decision,
+                                           action_space))
 BY_KEY = {section.key: section for section in SECTIONS}

@@ -33,6 +33,7 @@ JOBS = {
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "next_token": "labcore.llm.probes.next_token:next_token",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
+    "action_space": "labcore.llm.probes.action_space:action_space",
     "pairs_to_label": "labcore.llm.probes.pairs_to_label:pairs_to_label",
     "pace": "labcore.jobs.pace:pace",
     "models_held": "labcore.llm.cost:models_held",

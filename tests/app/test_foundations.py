@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.foundations.sections import SECTIONS
+from app.llm.own_tabs import TABS
 from labcore.catalog.kinds import KINDS
 from labcore.spec.run_spec import every_knob
 from tests.app.seeding import html, link, ran
@@ -33,8 +34,9 @@ def test_sections_are_told_apart_and_lead_to_places_that_are_there():
         for place in section.returns:
             known = {key for kind in KINDS.values() for key in kind.algorithms}
             assert place.query.get("algorithm", "grpo") in known
+            assert place.query.get("tab", "Surrogate") in TABS
             if place.page in KINDS:
-                assert {*place.query} - {"algorithm", "task"} <= {*knobs}, section.key
+                assert {*place.query} - {"algorithm", "task", "tab"} <= {*knobs}, section.key
 
 
 def test_a_model_is_asked_by_a_click_and_by_the_link_of_it(page, grpo, asked):
