@@ -24,6 +24,8 @@ from labcore.store.schema import shown as place
 # (page, its name, what it is for)
 PAGES = (
     ("home", "Home", "A recorded run, and where to start."),
+    ("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to grab, with the exact value "
+     "beside every estimate."),
     ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
      "PPO."),
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),

@@ -43,6 +43,11 @@ class Component:
         """What the published script is made of, in this order."""
         return [HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js"))]
 
+    @property
+    def style(self) -> str:
+        """Its CSS."""
+        return (self.folder / f"{self.name}.css").read_text(encoding="utf-8")
+
     @cached_property
     def script(self) -> str:
         """The published script's name."""
@@ -58,7 +63,7 @@ export default async function (component) {{
 }}"""
         return st.components.v2.component(
             f"rl_{self.name}", html=f'<div class="rl-{self.name.replace("_", "-")}"></div>', js=loader,
-            css=(self.folder / f"{self.name}.css").read_text(encoding="utf-8"), isolate_styles=False)
+            css=self.style, isolate_styles=False)
 
 
 def published(name: str, script: bytes) -> str:

@@ -1,0 +1,1 @@
+"""The page Foundations: one file for each of its sections."""
