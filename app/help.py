@@ -26,6 +26,8 @@ PAGES = (
     ("home", "Home", "A recorded run, and where to start."),
     ("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to grab, with the exact value "
      "beside every estimate."),
+    ("surrogate", "Surrogate explorer", "PPO's objective and its relatives against the ratio, with a run's tokens; "
+     "TRPO, PPO and a too large step on a policy where all is exact."),
     ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
      "PPO."),
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),

@@ -33,7 +33,8 @@ def page() -> None:
     st.header("Surrogate explorer", anchor=False)
     st.markdown(INTRO)
     shown = _of_run(place)
-    surrogate_explorer(payload(place, shown), key="surrogate_explorer", on_grab=grab)
+    surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",
+                       on_grab=grab)
 
 
 def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:

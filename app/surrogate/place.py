@@ -14,6 +14,8 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import CRITIC, GAMMA_WEIGHT, GATE_NEGATIVE, GATE_POSITIVE, ONLINE, RATIO_CAP
 from labcore.errors import LabError
 
+PAGE = "../pages/surrogate.py"
+
 # The knobs of all surrogates of a ratio, and β. Their defaults are those of the lab.
 _KNOBS = {knob.key: knob for knob in (*ONLINE, *CRITIC, RATIO_CAP, GATE_POSITIVE, GATE_NEGATIVE, *GAMMA_WEIGHT)}
 _WITH_RATIO = tuple(choice for choice in choices.SURROGATE.members if choice.needs_ratio)
@@ -77,10 +79,10 @@ class Place:
     gamma_rate_positive: float | None = param(None, KNOBS["gamma_rate_positive"].parse)
     gamma_power_negative: float | None = param(None, KNOBS["gamma_power_negative"].parse)
     gamma_rate_negative: float | None = param(None, KNOBS["gamma_rate_negative"].parse)
-    rewards: tuple[float, ...] = param((1.0, 0.6, 0.0), _numbers(-2, 2, TOKENS), _written)
-    pair: float = param(0.5, link.number(0, 2))
-    old: tuple[float, ...] = param((0.15, 0.35, 0.5), _policy, _written)
-    rate: float = param(2.0, link.number(0, 100))
+    rewards: tuple[float, ...] = param((0.8, 0.5, 0.2), _numbers(-2, 2, TOKENS), _written)
+    pair: float = param(1.0, link.number(0, 2))
+    old: tuple[float, ...] = param((0.3, 0.2, 0.5), _policy, _written)
+    rate: float = param(1.0, link.number(0, 100))
     epochs: int = param(10, link.whole(1, 100))
     delta: float | None = param(None, link.number(1e-4, 10))
     leap: float = param(20.0, link.number(0, 1000))
@@ -93,8 +95,7 @@ GRABBED = tuple(each.name for each in fields(Place) if each.name not in ("run", 
 def grab(changes: dict[str, Any]) -> None:
     """Put what was grabbed into the link; None for what goes back to its default."""
     known = {name: each for name, each in link.params(Place).items() if name in GRABBED}
-    said = {name: link.text([f"{part:.6g}" for part in value] if isinstance(value, list) and name not in ("shown",)
-                            else value) for name, value in changes.items() if name in known and value is not None}
+    said = {name: known[name].write(value) for name, value in changes.items() if name in known and value is not None}
     values, _ = link.parsed((known[name] for name in said), said)
     link.turn(Place, **{name: known[name].default for name in changes if name in known and name not in values},
               **values)

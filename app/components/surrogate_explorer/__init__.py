@@ -12,8 +12,25 @@ from typing import Any
 import streamlit as st
 
 from app.components.component import Component
+from app.components.foundations import picture
 
-EXPLORER = Component(Path(__file__).parent)
+HERE = Path(__file__).parent
+
+
+class Explorer(Component):
+    """Has the grips, axes and style of the pictures of Foundations."""
+
+    def __init__(self) -> None:
+        super().__init__(HERE, *sorted(picture.HERE.glob("*.js")))
+        self.name = "foundation_surrogate"
+
+    @property
+    def style(self) -> str:
+        return "\n".join(path.read_text(encoding="utf-8") for path in (
+            picture.HERE / "foundations.css", HERE / "surrogate_explorer.css"))
+
+
+EXPLORER = Explorer()
 
 
 def surrogate_explorer(data: dict[str, Any], key: str, on_grab: Callable[[dict[str, Any]], None]) -> None:

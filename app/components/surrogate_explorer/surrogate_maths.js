@@ -5,7 +5,6 @@
 // `dead`: the stretches [from, to] of ratios on which that slope is 0. Those that only weigh log π have no value of
 // their own: for them `of` is weight × A, and S is that times log π.
 
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const gate = (ratio, tau) => 1 / (1 + Math.exp(-tau * (ratio - 1)));
 const tauOf = (advantage, knobs) => (advantage > 0 ? knobs.gate_positive : knobs.gate_negative);
 const inside = (ratio, stretches) => stretches.some(([from, to]) => ratio > from && ratio < to);
@@ -54,7 +53,7 @@ const deadOf = {
     clipDead(Math.exp(-low), Math.exp(high), advantage),
 };
 
-export const SURROGATES = {
+const SURROGATES = {
   cpi: { of: (ratio, advantage) => ratio * advantage, slope: (ratio, advantage) => ratio * advantage, dead: flat },
   clip: { of: clipped, slope: unlessDead(deadOf.clip), dead: deadOf.clip },
   kl_penalised: { // the KL is k3 of π_old's own samples, ρ − 1 − log ρ: its mean is KL(π_old ‖ π)

@@ -5,14 +5,8 @@
 // `world` is { rewards, pair, old }: r, w and π_old. KL is KL(π_old ‖ π) per token, in nats.
 
 const ITERATIONS = 48; // halvings of an interval
-const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const dot = (left, right) => total(left.map((value, i) => value * right[i]));
 const along = (from, to, share) => from.map((value, i) => value + share * (to[i] - value));
-
-export function softmax(theta) {
-  const highest = Math.max(...theta), raised = theta.map((value) => Math.exp(value - highest)), sum = total(raised);
-  return raised.map((value) => value / sum);
-}
 
 const logits = (policy) => policy.map(Math.log);
 const klOf = (old, policy) => dot(old, old.map((value, i) => Math.log(value / policy[i])));
@@ -22,7 +16,7 @@ const rewardOf = ({ rewards, pair }, a, b) => (rewards[a] + rewards[b]) / 2 + (a
 const valueOf = ({ rewards, pair }, policy) => dot(policy, rewards) + pair * (1 - dot(policy, policy));
 
 // The prefixes under π_old, each with its probability and the advantages of the next token: none, then each token.
-export function prefixes(world) {
+function prefixes(world) {
   const { old } = world, tokens = [0, 1, 2];
   const values = [tokens.map((b) => total(tokens.map((c) => old[c] * rewardOf(world, b, c)))),
     ...tokens.map((a) => tokens.map((b) => rewardOf(world, a, b)))];
@@ -76,7 +70,7 @@ function within(world, step, delta, most = 1) {
 
 // TRPO: the natural gradient F⁻¹g, F = diag π − ππᵀ; F⁻¹g is g/π up to a constant, which softmax does not see.
 // `quadratic` is √(2δ / gᵀF⁻¹g) F⁻¹g, whose KL is δ to second order; `step` has exactly KL = δ.
-export function trust(world, delta) {
+function trust(world, delta) {
   const gradient = gradientOf("cpi", world, world.old, {});
   const natural = gradient.map((value, i) => value / world.old[i]), curvature = dot(gradient, natural);
   if (curvature < 1e-18) return { quadratic: [0, 0, 0], step: [0, 0, 0] };

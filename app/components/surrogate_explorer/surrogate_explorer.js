@@ -1,0 +1,84 @@
+// The surrogate explorer: the surrogates of one token above, a small exact policy below. Served as one with the grips
+// and axes of Foundations. Everything is computed here; the server only keeps in the link what was grabbed.
+
+function buildExplorer(picture) {
+  Object.assign(picture, { mine: {}, pending: {}, times: 0 });
+  settle(picture);
+  const top = el("section", { "aria-label": "Surrogates of a token" }), under = el("section", { "aria-label": "A small exact policy" });
+  picture.root.append(top, under);
+  const head = [focusChoice(picture), choice(picture, { label: "Ratios", options: [[false, "all"], [true, "close to 1"]],
+    read: () => picture.now.close, write: (value) => write(picture, "close", value) }),
+  button(picture, "Start again", () => reset(picture))];
+  top.append(el("div", { class: "rl-f-controls" }, ...head.map(({ node }) => node)));
+  const knobs = knobsOf(picture);
+  top.append(el("div", { class: "rl-su-sliders" }, ...knobs.map(({ node }) => node)));
+  const charts = el("div", { class: "rl-f-row rl-su-panels" });
+  top.append(charts);
+  const panels = [panel(picture, charts, 1), panel(picture, charts, -1)];
+  const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
+  top.append(...words);
+  const rows = table(picture, top);
+  under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
+  const small = below(picture, under);
+  return { receive: () => receive(picture), draw() {
+    head.forEach(({ show }) => show());
+    knobs.forEach((each) => {
+      each.node.hidden = !each.seen();
+      each.show();
+    });
+    panels.forEach((each) => each.draw());
+    rows.show();
+    const said = topWords(picture, words), stepped = small.draw();
+    say(picture, picture.below ? stepped : said);
+    tell(picture);
+  } };
+}
+
+const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "
+  + "two tokens' r, plus w if they differ. All is summed exactly, nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
+
+// What is explained: shading, dots and words are those of this one.
+const focusChoice = (picture) => choice(picture, { label: "Explain", options: Object.keys(SURROGATES)
+  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, METHOD_NAMES[key]]),
+read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
+
+// The knobs of the surrogates that are drawn.
+function knobsOf(picture) {
+  const of = (name, label, keys, more) => ({ ...knob(picture, name, { label, ...more }),
+    seen: () => keys.some((key) => key === picture.now.focus || picture.now.shown.includes(key)) });
+  const clips = ["clip", "bounded_clip", "geometric_clip"], { usual, said } = picture.data;
+  const most = (name, high) => ({ low: 0, high: Math.max(high, 2 * (said[name] ?? usual[name])) });
+  const epsilon = (name) => (usual[name] < NARROW ? { low: 0, high: Math.max(4 * usual[name], 0.01), step: usual[name] < 0.01 ? 1e-4 : 0.001 }
+    : { ...most(name, 1), step: 0.01 });
+  return [
+    of("a", "|A|", Object.keys(SURROGATES), { low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
+    of("clip_low", "ε_low", clips, epsilon("clip_low")), of("clip_high", "ε_high", clips, epsilon("clip_high")),
+    of("beta", "β", ["kl_penalised"], { ...most("beta", 3), step: 0.01 }),
+    of("dual_clip", "dual clip c (0: none)", ["bounded_clip"], { ...most("dual_clip", 6), step: 0.1 }),
+    of("clip_delta", "two-sided δ (0: none)", ["bounded_clip"], { ...most("clip_delta", 6), step: 0.1 }),
+    of("ratio_cap", "ε_max", ["detached_weight"], { ...most("ratio_cap", 8), step: 0.1 }),
+    of("gate_positive", "τ₊", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gate_negative", "τ₋", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gamma_power_positive", "k₊", ["gamma_weight"], { ...most("gamma_power_positive", 6), step: 0.1 }),
+    of("gamma_rate_positive", "λ₊", ["gamma_weight"], { ...most("gamma_rate_positive", 6), step: 0.1 }),
+    of("gamma_power_negative", "k₋", ["gamma_weight"], { ...most("gamma_power_negative", 6), step: 0.1 }),
+    of("gamma_rate_negative", "λ₋", ["gamma_weight"], { ...most("gamma_rate_negative", 6), step: 0.1 })];
+}
+
+function topWords(picture, [positive, negative, counted]) {
+  const { now } = picture, ratio = Math.max(now.rho, 1e-4), name = NAMES[now.focus];
+  const of = (advantage) => `${name} at ρ = ${inShort(now.rho)}, A = ${signed(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
+  positive.textContent = of(now.a);
+  negative.textContent = of(-now.a);
+  counted.textContent = tokenWords(picture);
+  return [positive, negative, counted].map(({ textContent }) => textContent).join(" ");
+}
+
+const mount = mounting(buildExplorer);
+
+export function update(component) {
+  mount(component);
+  pictures.get(component.parentElement).trigger = component.setTriggerValue;
+}
+
+export const dispose = leaving;
