@@ -20,6 +20,10 @@ from labcore.store.rows import RunRow
 
 RECENT = 60  # runs to choose from
 NONE = ""
+_SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
+# Where the page begins without a run.
+FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": "clip", "shown": list(SHOWN), "a": 1.0, "rho": 1.4, "close": False,
+                        "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
 INTRO = ("PPO and its relatives maximise a **surrogate** of each token's ratio ρ = π/π_old and its advantage A. Drag "
          "the ratio, the clip bounds or a slider: the curves are the lab's own formulas, computed here.")
 
@@ -39,20 +43,20 @@ def page() -> None:
 
 def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
     """What the component begins with: `usual`, and what the link says instead of it."""
-    usual = {**{key: float(knob.default) for key, knob in KNOBS.items()}, "beta": USUAL_BETA, "focus": "clip",
-             "shown": list(SHOWN), "a": 1.0, "close": False, "delta": 0.05}
-    if shown:
-        more = [] if shown.surrogate in SHOWN else [shown.surrogate]
-        usual |= {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
-                  "shown": [*SHOWN, *more], **({"delta": shown.delta} if shown.delta else {})}
-    said = {name: getattr(place, name) for name in usual}
-    usual |= {name: getattr(Place(), name) for name in ("rho", "rewards", "pair", "old", "rate", "epochs", "leap",
-                                                        "along")}
-    said |= {name: getattr(place, name) for name in usual if name not in said and getattr(place, name) != usual[name]}
-    return {"usual": usual, "said": {name: value for name, value in said.items() if value is not None},
-            "of": f"{place.run}@{shown.step}" if shown else "", "step": shown.step if shown else None,
+    lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
+    usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
+    said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
+    return {"usual": usual, "said": said, "step": shown.step if shown else None,
             "tokens": [[dot.ratio, dot.advantage] for dot in shown.thinned] if shown else [],
             "count": len(shown.dots) if shown else 0}
+
+
+def _of_tokens(shown: Tokens) -> dict[str, Any]:
+    """What a run says: its knobs, its surrogate, and the usual size of its advantages."""
+    more = [] if shown.surrogate in SHOWN else [shown.surrogate]
+    return {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
+            "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [*SHOWN, *more],
+            **({"delta": shown.delta} if shown.delta else {})}
 
 
 def _of_run(place: Place) -> Tokens | None:

@@ -64,7 +64,7 @@ class Place:
     at: int = param(AT.default, AT.read)
     focus: str | None = param(None, link.one_of(SURROGATES))
     shown: tuple[str, ...] | None = param(None, link.some_of(SURROGATES))
-    rho: float = param(1.4, link.number(0, 1e6))
+    rho: float | None = param(None, link.number(0, 1e6))
     a: float | None = param(None, link.number(0.01, 1e6))
     close: bool | None = param(None, link.switch)
     beta: float | None = param(None, KNOBS["beta"].parse)

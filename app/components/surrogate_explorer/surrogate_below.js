@@ -1,8 +1,8 @@
 // The small policy: what can be grabbed of it, where the methods' steps go, and J, KL and the surrogates along one.
 
-const METHOD_COLOURS = { trpo: "3", vpg: "2" };
-const METHOD_NAMES = { trpo: "TRPO", vpg: "One large step", cpi: "L^CPI", clip: "PPO", kl_penalised: "L^KLPEN",
-  bounded_clip: "Dual clip", detached_weight: "CISPO", soft_gate: "SAPO", geometric_clip: "GMPO", gamma_weight: "VESPO" };
+const STRAIGHT = { trpo: ["-ink", ""], vpg: ["-ink", "3 4"] }; // methods of one step
+const nameOf = (key) => ({ trpo: "TRPO", vpg: "One large step", clip: "PPO" })[key] ?? NAMES[key];
+const lookOf = (key) => STRAIGHT[key] ?? COLOURS[key];
 const NAMED = ["trpo", "vpg", "clip"]; // beside their steps, besides the chosen one
 const ALPHAS = Array.from({ length: 61 }, (_, i) => i / 30);
 
@@ -12,7 +12,7 @@ function below(picture, parent) {
   parent.append(grid);
   const rewards = rewardBars(picture, left);
   const sliders = [
-    knob(picture, "pair", { label: "w, for two different tokens", low: 0, high: 2, step: 0.05 }),
+    knob(picture, "pair", { label: "w, if the tokens differ", low: 0, high: 2, step: 0.05 }),
     knob(picture, "rate", { label: "Step size η", low: 0.05, high: 20, log: true }),
     knob(picture, "epochs", { label: "Epochs k", low: 1, high: 50, step: 1 }),
     knob(picture, "delta", { label: "TRPO's δ, nats/token", low: 0.001, high: 1, log: true }),
@@ -42,7 +42,7 @@ function methods({ now }) {
   return keys.map((key) => {
     const path = pathOf(key, now, now, now), policy = softmax(path.at(-1)), chosen = key === now.along;
     return { key, path, policy, chosen, value: valueOf(now, policy), gain: valueOf(now, policy) - start, kl: klOf(now.old, policy),
-      short: chosen || NAMED.includes(key) ? METHOD_NAMES[key] : "" };
+      short: chosen || NAMED.includes(key) ? nameOf(key) : "" };
   });
 }
 
@@ -80,10 +80,10 @@ function drawLine(picture, gains, kls, found) {
   const limit = 4 * Math.max(0.05, ...drawn.value.map(Math.abs));
   gains.fit({ x, y: { label: "gain over π_old, reward per completion",
     ...roundRange(["value", ...keys].flatMap((key) => drawn[key]).filter((each) => Math.abs(each) < limit)) } });
-  gains.call(`Along the line from θ_old to θ_new of ${METHOD_NAMES[now.along]}, and beyond`);
+  gains.call(`Along the line from θ_old to θ_new of ${nameOf(now.along)}, and beyond`);
   const inside = drawn.kl.filter((kl) => kl <= now.delta).length, last = ALPHAS[inside - 1];
   const reach = inside < ALPHAS.length ? last + (now.delta - drawn.kl[inside - 1]) / (drawn.kl[inside] - drawn.kl[inside - 1]) / 30 : 2;
-  kls.fit({ x, y: { label: "KL(π_old ‖ π), nats/token", ...roundRange([now.delta * 1.3, ...drawn.kl]) } });
+  kls.fit({ x, y: { label: "KL(π_old ‖ π), nats/token", high: 1.12 * Math.max(now.delta * 1.3, ...drawn.kl) } });
   for (const chart of [gains, kls]) {
     draw(chart, "rect", { class: "rl-su-trusted", x: chart.x(0), width: chart.x(reach) - chart.x(0), y: chart.top,
       height: chart.height - chart.bottom - chart.top });
@@ -99,7 +99,7 @@ function drawLine(picture, gains, kls, found) {
   const top = ALPHAS.length - 1, y = clamp(gains.y(drawn.value[top]), gains.top + 10, gains.height - gains.bottom - 4);
   note(gains, gains.x(2) - 4, y - 6, "true J", { "text-anchor": "end", class: "rl-su-name" });
   line(kls, points(drawn.kl), { class: "rl-su-true" });
-  line(kls, [[0, now.delta], [2, now.delta]], { class: "rl-s3", "stroke-dasharray": "4 4" });
+  line(kls, [[0, now.delta], [2, now.delta]], { class: "rl-s-ink", "stroke-dasharray": "4 4" });
   note(kls, kls.x(2) - 4, kls.y(now.delta) - 5, `δ = ${inShort(now.delta)}`, { "text-anchor": "end" });
 }
 
@@ -108,7 +108,7 @@ function stepTable(picture, parent) {
   node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after it</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rowOf = (key) => {
-    const [colour, dash] = COLOURS[key] ?? [METHOD_COLOURS[key], ""], cells = Array.from({ length: 5 }, () => el("td"));
+    const [colour, dash] = lookOf(key), cells = Array.from({ length: 5 }, () => el("td"));
     const swatch = shape("svg", { width: 26, height: 8, "aria-hidden": true },
       shape("line", { class: `rl-s${colour}`, x1: 0, x2: 26, y1: 4, y2: 4, "stroke-dasharray": dash }));
     const name = el("button", { type: "button" });
@@ -126,7 +126,7 @@ function stepTable(picture, parent) {
       row.dataset.key = key;
       row.toggleAttribute("data-focus", chosen);
       name.setAttribute("aria-pressed", String(chosen));
-      name.textContent = METHOD_COLOURS[key] ? METHOD_NAMES[key] : `${METHOD_NAMES[key]}, ${epochs}`;
+      name.textContent = STRAIGHT[key] ? nameOf(key) : `${nameOf(key)}, ${epochs}`;
       const inside = kl <= now.delta * (1 + 1e-6);
       [at3(value), signed(gain), at3(kl), inside ? "yes" : `no, ${(kl / now.delta).toFixed(1)} ×`, policy.map((each) => each.toFixed(3)).join(", ")]
         .forEach((text, k) => { cells[k].textContent = text; });

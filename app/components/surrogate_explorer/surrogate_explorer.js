@@ -16,8 +16,9 @@ function buildExplorer(picture) {
   top.append(charts);
   const panels = [panel(picture, charts, 1), panel(picture, charts, -1)];
   const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
-  top.append(...words);
-  const rows = table(picture, top);
+  const told = el("div", { class: "rl-su-told" }, el("div", {}, ...words));
+  top.append(told);
+  const rows = table(picture, told);
   under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
   const small = below(picture, under);
   return { receive: () => receive(picture), draw() {
@@ -39,7 +40,7 @@ const INTRO = "π = softmax(θ) over three tokens writes two of them, without a 
 
 // What is explained: shading, dots and words are those of this one.
 const focusChoice = (picture) => choice(picture, { label: "Explain", options: Object.keys(SURROGATES)
-  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, METHOD_NAMES[key]]),
+  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, NAMES[key]]),
 read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
 
 // The knobs of the surrogates that are drawn.
@@ -51,23 +52,23 @@ function knobsOf(picture) {
   const epsilon = (name) => (usual[name] < NARROW ? { low: 0, high: Math.max(4 * usual[name], 0.01), step: usual[name] < 0.01 ? 1e-4 : 0.001 }
     : { ...most(name, 1), step: 0.01 });
   return [
-    of("a", "|A|", Object.keys(SURROGATES), { low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
+    of("a", "Size of A", Object.keys(SURROGATES), { low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
     of("clip_low", "ε_low", clips, epsilon("clip_low")), of("clip_high", "ε_high", clips, epsilon("clip_high")),
-    of("beta", "β", ["kl_penalised"], { ...most("beta", 3), step: 0.01 }),
-    of("dual_clip", "dual clip c (0: none)", ["bounded_clip"], { ...most("dual_clip", 6), step: 0.1 }),
-    of("clip_delta", "two-sided δ (0: none)", ["bounded_clip"], { ...most("clip_delta", 6), step: 0.1 }),
-    of("ratio_cap", "ε_max", ["detached_weight"], { ...most("ratio_cap", 8), step: 0.1 }),
-    of("gate_positive", "τ₊", ["soft_gate"], { low: 0.1, high: 10, log: true }),
-    of("gate_negative", "τ₋", ["soft_gate"], { low: 0.1, high: 10, log: true }),
-    of("gamma_power_positive", "k₊", ["gamma_weight"], { ...most("gamma_power_positive", 6), step: 0.1 }),
-    of("gamma_rate_positive", "λ₊", ["gamma_weight"], { ...most("gamma_rate_positive", 6), step: 0.1 }),
-    of("gamma_power_negative", "k₋", ["gamma_weight"], { ...most("gamma_power_negative", 6), step: 0.1 }),
-    of("gamma_rate_negative", "λ₋", ["gamma_weight"], { ...most("gamma_rate_negative", 6), step: 0.1 })];
+    of("beta", "β of the KL penalty", ["kl_penalised"], { ...most("beta", 3), step: 0.01 }),
+    of("dual_clip", "Dual clip c, 0: none", ["bounded_clip"], { ...most("dual_clip", 6), step: 0.1 }),
+    of("clip_delta", "Two-sided δ, 0: none", ["bounded_clip"], { ...most("clip_delta", 6), step: 0.1 }),
+    of("ratio_cap", "CISPO ε_max", ["detached_weight"], { ...most("ratio_cap", 8), step: 0.1 }),
+    of("gate_positive", "SAPO τ, A > 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gate_negative", "SAPO τ, A < 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gamma_power_positive", "VESPO k, A > 0", ["gamma_weight"], { ...most("gamma_power_positive", 6), step: 0.1 }),
+    of("gamma_rate_positive", "VESPO λ, A > 0", ["gamma_weight"], { ...most("gamma_rate_positive", 6), step: 0.1 }),
+    of("gamma_power_negative", "VESPO k, A < 0", ["gamma_weight"], { ...most("gamma_power_negative", 6), step: 0.1 }),
+    of("gamma_rate_negative", "VESPO λ, A < 0", ["gamma_weight"], { ...most("gamma_rate_negative", 6), step: 0.1 })];
 }
 
 function topWords(picture, [positive, negative, counted]) {
-  const { now } = picture, ratio = Math.max(now.rho, 1e-4), name = NAMES[now.focus];
-  const of = (advantage) => `${name} at ρ = ${inShort(now.rho)}, A = ${signed(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
+  const { now } = picture, ratio = Math.max(now.rho, 1e-4);
+  const of = (advantage) => `${NAMES[now.focus]} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
   positive.textContent = of(now.a);
   negative.textContent = of(-now.a);
   counted.textContent = tokenWords(picture);

@@ -1,6 +1,7 @@
 // The surrogates against the ratio: values above, gradients below, for A > 0 and for A < 0 beside it.
 
 const POINTS = 161;
+const FROM = 0.15; // ratio from which on all curves fit in
 const NARROW = 0.12; // an ε near 0 has a slider of its own size
 
 // The ratios that are drawn: from 0 to beyond every bound, or close around 1, three ε and all tokens wide.
@@ -40,10 +41,10 @@ function panel(picture, parent, sign) {
   return { draw() {
     const { now } = picture, advantage = sign * now.a, range = rangeOf(picture), grid = gridOf(picture, advantage, range);
     const tokens = picture.data.tokens.filter(([ratio, each]) => each * sign > 0 && ratio >= range[0] && ratio <= range[1]);
-    value.call(`A = ${signed(advantage)}: objective per token`);
+    value.call(`A = ${sized(advantage)}: objective per token`);
     curves(picture, value, "of", { advantage, range, grid, tokens, unit: "S, reward units" });
     curves(picture, slope, "slope", { advantage, range, grid, tokens, unit: "∂S/∂log π, reward units per nat" });
-    slope.call(`A = ${signed(advantage)}: gradient, how hard log π of the token is pushed`);
+    slope.call(`A = ${sized(advantage)}: gradient, how hard log π of the token is pushed`);
     hand(advantage);
     edges.forEach((edge) => edge());
   } };
@@ -54,9 +55,8 @@ function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) 
   const found = new Map(drawn.map((key) => [key, grid.map((ratio) => SURROGATES[key][what](ratio, advantage, now))]));
   const dots = tokens.map(([ratio, each]) => [ratio, SURROGATES[now.focus][what](ratio, each, now),
     isCut(now.focus, ratio, each, now)]);
-  const limit = 4 * now.a; // a curve that runs away does not flatten the others
-  const kept = [...[...found.values()].flat(), ...dots.map(([, y]) => y)].filter((y) => Math.abs(y) <= Math.max(limit,
-    2.2 * Math.abs(advantage) * range[1]));
+  const first = grid.findIndex((ratio) => ratio > Math.min(FROM, range[1] / 2)); // the KL's −log ρ runs away near 0
+  const kept = [...[...found.values()].flatMap((values) => values.slice(first)), ...dots.map(([, y]) => y)];
   chart.fit({ x: { label: "ratio ρ = π/π_old", low: range[0], high: range[1] }, y: { label: unit, ...roundRange(kept) } });
   for (const [from, to] of SURROGATES[now.focus].dead(advantage, now)) shade(chart, from, to);
   for (const edge of [...bounds(now), 1]) upright(chart, edge, edge === 1 ? "rl-su-one" : "rl-su-edge");

@@ -7,7 +7,7 @@ const LETTERS3 = ["A", "B", "C"];
 const LEAST = 0.001; // probability that every token keeps
 
 function simplex(picture, parent) {
-  const figure = el("figure", { class: "rl-f-plot" }), caption = el("figcaption", {}, "All policies over the tokens A, B, C");
+  const figure = el("figure", { class: "rl-f-plot" }), caption = el("figcaption", {}, "All policies over A, B, C: lines of equal J, region KL ≤ δ");
   const ground = shape("g", { "aria-hidden": true }), drawn = shape("g", { "aria-hidden": true }), hands = shape("g");
   const svg = shape("svg", { role: "group", "aria-label": "All policies over three tokens as a triangle" }, ground, drawn, hands);
   figure.append(caption, svg);
@@ -103,11 +103,11 @@ function drawSteps(one, { now }, found) {
   const make = (name, attributes, ...children) => one.drawn.append(shape(name, attributes, ...children));
   make("path", { d: `${pathThrough(one, border(now.old, now.delta))}Z`, class: "rl-su-trust" });
   for (const { key, path, short, chosen } of found) {
-    const policies = path.map(softmax), straight = key === "trpo" || key === "vpg";
+    const policies = path.map(softmax), straight = key in STRAIGHT;
     const curve = straight ? Array.from({ length: 41 }, (_, i) => softmax(along(path[0], path[1], i / 40))) : policies;
-    const colour = METHOD_COLOURS[key] ?? COLOURS[key][0];
+    const [colour, dash] = lookOf(key);
     make("path", { d: pathThrough(one, curve), class: `rl-s${colour} rl-su-way${chosen ? " rl-su-focus" : ""}`,
-      "stroke-dasharray": COLOURS[key]?.[1] ?? "", "data-way": key });
+      "stroke-dasharray": dash, "data-way": key });
     if (!straight) {
       policies.slice(1, -1).forEach((policy) => {
         const [cx, cy] = one.at(policy);
@@ -116,7 +116,9 @@ function drawSteps(one, { now }, found) {
     }
     const [x, y] = one.at(policies.at(-1));
     make("circle", { class: `rl-f${colour} rl-su-end`, cx: x, cy: y, r: chosen ? 6 : 4.5 });
-    if (short) make("text", { class: "rl-su-name", x: x + 9, y: y + (key === "vpg" ? -8 : 4) }, short);
+    const left = key === "trpo";
+    if (short) make("text", { class: "rl-su-name", x: x + (left ? -9 : 9), y: y + (key === "vpg" ? -8 : 4),
+      "text-anchor": left ? "end" : "start" }, short);
   }
 }
 

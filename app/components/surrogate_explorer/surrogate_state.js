@@ -1,9 +1,10 @@
 // What can be grabbed, by the names of the link's fields. `usual` is where the page begins, `said` what the link holds,
 // `mine` what this hand has changed since; the server hears of it once the hand rests, and keeps it in the link.
 
-const NAMES = { cpi: "L^CPI, unclipped", clip: "L^CLIP, PPO", kl_penalised: "L^KLPEN, β KL", bounded_clip: "Dual clip",
-  detached_weight: "CISPO, its weight × A", soft_gate: "SAPO, gate", geometric_clip: "GMPO, one token",
-  gamma_weight: "VESPO, its weight × A" };
+const NAMES = { cpi: "Unclipped", clip: "PPO's clip", kl_penalised: "KL penalty", bounded_clip: "Dual clip",
+  detached_weight: "CISPO", soft_gate: "SAPO", geometric_clip: "GMPO", gamma_weight: "VESPO" };
+const NOTES = { cpi: "L<sup>CPI</sup>", clip: "L<sup>CLIP</sup>", kl_penalised: "L<sup>KLPEN</sup>", bounded_clip: "and δ",
+  detached_weight: "weight × A", soft_gate: "gate", geometric_clip: "one token", gamma_weight: "weight × A" };
 const COLOURS = { cpi: ["5", "6 4"], clip: ["1", ""], kl_penalised: ["3", ""], bounded_clip: ["2", "2 3"],
   detached_weight: ["4", "8 3"], soft_gate: ["6", ""], geometric_clip: ["4", ""], gamma_weight: ["2", "8 3 2 3"] };
 
@@ -49,4 +50,5 @@ const knob = (picture, name, { label, ...more }) => slider(picture, { label, rea
 
 const inShort = (value) => (Number.isFinite(value) ? Number(value.toPrecision(3)).toString().replace("-", "−") : "–");
 const signed = (value) => (value > 0 ? "+" : "") + (Math.abs(value) < 5e-4 ? "0" : format(value, 3));
+const sized = (value) => (value > 0 ? "+" : "") + inShort(value);
 const bounds = ({ clip_low: low, clip_high: high }) => [1 - low, 1 + high];

@@ -52,7 +52,8 @@ function table(picture, parent) {
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rows = Object.keys(SURROGATES).map((key) => {
     const box = el("input", { type: "checkbox", "aria-label": `Draw ${NAMES[key]}` });
-    const name = el("button", { type: "button" }, NAMES[key]), cells = Array.from({ length: 5 }, () => el("td"));
+    const name = el("button", { type: "button", title: `Explain ${NAMES[key]}` }), cells = Array.from({ length: 5 }, () => el("td"));
+    name.innerHTML = `${NAMES[key]} <small>${NOTES[key]}</small>`;
     box.addEventListener("change", () => {
       const { shown } = picture.now;
       write(picture, "shown", Object.keys(SURROGATES).filter((each) => (each === key ? box.checked : shown.includes(each))));
@@ -70,8 +71,8 @@ function table(picture, parent) {
   });
   return { show() {
     const { now, data } = picture;
-    head.innerHTML = `<tr><th>at ρ = ${inShort(now.rho)}</th><th>S, A = ${signed(now.a)}</th><th>gradient</th><th>S, A = ${
-      signed(-now.a)}</th><th>gradient</th><th>${data.tokens.length ? "tokens cut off" : ""}</th></tr>`;
+    head.innerHTML = `<tr><th>at ρ = ${inShort(now.rho)}</th><th>S, A = ${sized(now.a)}</th><th>gradient</th><th>S, A = ${
+      sized(-now.a)}</th><th>gradient</th><th>${data.tokens.length ? "tokens cut off" : ""}</th></tr>`;
     for (const { key, box, name, cells, row } of rows) {
       const { of, slope } = SURROGATES[key], ratio = Math.max(now.rho, 1e-4);
       box.checked = now.shown.includes(key);
@@ -100,5 +101,5 @@ function tokenWords({ now, data }) {
   const some = tokens.length < count ? ` of ${count.toLocaleString("en-US")}` : "";
   return `Dots: ${tokens.length.toLocaleString("en-US")}${some} tokens of step ${step} after its last update, each with its own advantage. `
     + `With these settings ${cut} (${(100 * cut / tokens.length).toFixed(1)} %) are cut off (open circles), ${still} have advantage 0, `
-    + `${ones} ratio 1. Their mean is ${at3(mean)}.`;
+    + `${ones} ratio 1. The mean of ${NAMES[now.focus]} over them is ${at3(mean)}.`;
 }
