@@ -12,11 +12,13 @@ import torch
 from playwright.sync_api import Page, expect
 
 from app.surrogate.place import KNOBS, SURROGATES
+from labcore.files.paths import run_folder
 from labcore.maths import surrogates
 from labcore.maths.kl import k3
 from labcore.store.store import Store
-from tests.app.seeding import seed
+from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import fits
 
 pytestmark = pytest.mark.browser
 
@@ -138,3 +140,69 @@ def test_the_small_policy_is_exact(page: Page) -> None:
     assert softmax(np.array(found["ascent"])) == close(softmax(theta), abs=1e-5)
     grid = [np.array([a, b, 60 - a - b]) / 60 for a in range(61) for b in range(61 - a)]
     assert value(np.array(found["best"])) >= max(map(value, grid)) - 1e-12
+
+
+# Moves the hand to (x, y) and returns how many ms pass until `words` say something else.
+FOLLOWS = """([words, x, y]) => new Promise((resolve) => {
+    const said = document.querySelector(words), before = said.textContent, at = performance.now();
+    const watch = new MutationObserver(() => { if (said.textContent !== before) resolve(performance.now() - at); });
+    watch.observe(said, { childList: true, characterData: true, subtree: true });
+    document.activeElement.dispatchEvent(new PointerEvent("pointermove",
+        { pointerId: 1, clientX: x, clientY: y, bubbles: true }));
+})"""
+
+
+@pytest.fixture
+def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A finished run in the server's own store, whose tokens with A > 0 are all cut off."""
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    run_id = seed(Store(), "finished")
+    (run_folder(run_id) / "samples" / "step-000005.json").write_text(json.dumps(samples(1.3)))
+    return run_id
+
+
+def test_from_a_run_to_its_tokens_which_follow_the_hand_and_are_in_the_link(page: Page, server: Server,
+                                                                            run: str) -> None:
+    page.goto(f"{server.url}/llm?run={run}&tab=Surrogate")
+    page.get_by_role("link", name="Open in the surrogate explorer").click(timeout=SLOW)
+    page.wait_for_url(re.compile(rf"/surrogate\?run={run}&at=6"), timeout=SLOW)
+    words = page.locator(".rl-su-told p")
+    expect(words.nth(2)).to_contain_text("16 tokens of step 5", timeout=SLOW)
+    expect(words.nth(2)).to_contain_text("8 (50.0 %) are cut off")
+    expect(page.get_by_role("slider", name="β of the KL penalty")).to_have_attribute("aria-valuetext", "0.04")
+    positive, negative = page.locator(".rl-su-panel").all()
+    expect(positive.locator(".rl-su-open")).to_have_count(2)  # value and gradient
+    expect(negative.locator(".rl-su-open")).to_have_count(0)
+
+    bound = positive.locator("[data-hand=clip_high] .rl-f-hit")
+    bound.scroll_into_view_if_needed()
+    box = bound.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    took = [page.evaluate(FOLLOWS, [".rl-su-told p:nth-child(3)", x + by, y]) for by in (60, 20, 90, 120)]
+    assert min(took) < 100
+    page.mouse.move(x + 150, y)
+    expect(words.nth(2)).to_contain_text("0 (0.0 %) are cut off")
+    assert "clip_high" not in page.url  # the server hears of it when the hand rests
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"clip_high=0\.[3-9]"), timeout=SLOW)
+
+    ratio = page.get_by_role("slider", name="Ratio ρ, A > 0")
+    ratio.focus()
+    ratio.press("Home")
+    expect(words.nth(0)).to_contain_text("below 1 − ε_low")
+    expect(page.locator(".rl-f-live")).to_contain_text("below 1 − ε_low", timeout=SLOW)
+    page.wait_for_url(re.compile("rho=0"), timeout=SLOW)
+    policy = page.get_by_role("slider", name=re.compile("^Old policy"))
+    policy.focus()
+    policy.press("ArrowUp")
+    page.wait_for_url(re.compile("old=0.288,0.192,0.52"), timeout=SLOW)
+    epsilon = re.search(r"clip_high=([\d.]+)", page.url)[1]
+    page.reload()
+    expect(page.get_by_role("slider", name="ε_high").first).to_have_attribute("aria-valuetext", re.compile(
+        f"{float(epsilon):.3g}"), timeout=SLOW)
+    page.get_by_role("button", name="Start again").click()
+    page.wait_for_url(re.compile(rf"surrogate\?run={run}&at=6$"), timeout=SLOW)
+    expect(words.nth(2)).to_contain_text("8 (50.0 %) are cut off")
+    fits(page, page.url, ".rl-su-table")
