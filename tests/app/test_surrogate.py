@@ -50,7 +50,8 @@ def test_a_run_brings_its_tokens_and_knobs_and_the_tab_leads_there(page, lab):
     assert found["tokens"] == [[1.3, 0.7]] * 4 + [[1.3, -0.7]] * 5 + [[1.3, 0.7]] * 4 + [[1.3, -0.7]] * 5
     assert (found["step"], found["now"]["clip_high"], found["now"]["beta"], found["now"]["a"]) == (5, 0.28, 0.04, 0.7)
     tab = page("llm", run=run, tab="Surrogate")
-    assert "Open in the surrogate explorer" in [each.proto.label for each in tab.get("page_link")]
+    there, = [each.proto for each in tab.get("page_link") if each.proto.label == "Open in the surrogate explorer"]
+    assert (there.page, there.query_string) == ("surrogate", f"run={run}&at=6")
 
 
 def test_a_step_in_the_link_is_the_one_shown(page, lab):

@@ -27,12 +27,29 @@ function buildExplorer(picture) {
       each.node.hidden = !each.seen();
       each.show();
     });
-    panels.forEach((each) => each.draw());
+    if (!picture.held) picture.range = rangeOf(picture); // the axis stays where it is under the hand
+    const anew = changes(picture);
+    panels.forEach((each) => each.draw(anew.above));
     rows.show();
-    const said = topWords(picture, words), stepped = small.draw();
+    const said = topWords(picture, words), stepped = anew.below ? small.draw() : picture.stepped;
+    picture.stepped = stepped;
     say(picture, picture.below ? stepped : said);
     tell(picture);
   } };
+}
+
+// Which half is to be drawn anew: the ratio's hand alone moves over curves that stay, and the small policy over those
+// of a token.
+function changes(picture) {
+  const wide = picture.root.clientWidth;
+  const keep = (name, left, ...more) => {
+    const key = JSON.stringify([Object.entries(picture.now).filter(([each]) => !left.includes(each)), wide, ...more]);
+    const other = picture[name] !== key;
+    picture[name] = key;
+    return other;
+  };
+  return { above: keep("aboveKey", ["rho", ...BELOW], picture.range, picture.data.step),
+    below: keep("belowKey", ["rho", "a", "focus", "close"]) };
 }
 
 const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "

@@ -38,16 +38,21 @@ function panel(picture, parent, sign) {
   const hand = ratioHand(picture, value, words);
   const edges = (sign > 0 ? [["clip_high", "ε_high", 1]] : [["clip_low", "ε_low", -1], ["dual_clip", "c", 1]])
     .map((edge) => edgeHand(picture, value, edge));
-  return { draw() {
-    const { now } = picture, advantage = sign * now.a, range = rangeOf(picture), grid = gridOf(picture, advantage, range);
+  return { draw(anew) {
+    const { now, range } = picture, advantage = sign * now.a;
+    if (anew) drawCurves(advantage, range);
+    hand(advantage);
+    edges.forEach((edge) => edge());
+  } };
+
+  function drawCurves(advantage, range) {
+    const grid = gridOf(picture, advantage, range);
     const tokens = picture.data.tokens.filter(([ratio, each]) => each * sign > 0 && ratio >= range[0] && ratio <= range[1]);
     value.call(`A = ${sized(advantage)}: objective per token`);
     curves(picture, value, "of", { advantage, range, grid, tokens, unit: "S, reward units" });
     curves(picture, slope, "slope", { advantage, range, grid, tokens, unit: "∂S/∂log π, reward units per nat" });
     slope.call(`A = ${sized(advantage)}: gradient, how hard log π of the token is pushed`);
-    hand(advantage);
-    edges.forEach((edge) => edge());
-  } };
+  }
 }
 
 function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) {
@@ -69,7 +74,8 @@ function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) 
   scatter(chart, dots, advantage > 0);
 }
 
-const drawable = (value, { low, high }) => (value < low - (high - low) || value > high + (high - low) ? NaN : value);
+// Nothing is drawn beyond the axes.
+const drawable = (value, { low, high }) => (Math.abs(2 * value - low - high) > 1.02 * (high - low) ? NaN : value);
 
 // Where the gradient of the explained surrogate is 0.
 function shade(chart, from, to) {
@@ -122,7 +128,7 @@ function edgeHand(picture, chart, [name, label, sign]) {
   chart.hands.append(node);
   const tellNow = grip(picture, node, { label, low: 0, high, step: picture.data.usual[name] < NARROW ? 0.001 : 0.01,
     read: () => picture.now[name], write: (value) => write(picture, name, Number(value.toPrecision(3))),
-    at: (event) => sign * (chart.at(event).x - from), text: () => `${label} = ${inShort(picture.now[name])}` });
+    at: (event) => sign * (clamp(chart.at(event).x, chart.x.low, chart.x.high) - from), text: () => `${label} = ${inShort(picture.now[name])}` });
   return () => {
     const { now } = picture, at = from + sign * now[name], y = chart.top;
     const seen = at > chart.x.low && at < chart.x.high && (name !== "dual_clip" || (now[name] > 0 && now.shown.includes("bounded_clip")));

@@ -49,6 +49,6 @@ const knob = (picture, name, { label, ...more }) => slider(picture, { label, rea
   write: (value) => write(picture, name, Number(value.toPrecision(4))), text: () => inShort(picture.now[name]), ...more });
 
 const inShort = (value) => (Number.isFinite(value) ? Number(value.toPrecision(3)).toString().replace("-", "−") : "–");
-const signed = (value) => (value > 0 ? "+" : "") + (Math.abs(value) < 5e-4 ? "0" : format(value, 3));
+const signed = (value) => (value > 0 ? "+" : "") + at3(value);
 const sized = (value) => (value > 0 ? "+" : "") + inShort(value);
 const bounds = ({ clip_low: low, clip_high: high }) => [1 - low, 1 + high];

@@ -1,6 +1,6 @@
 // Which branch of a surrogate is active at a ratio, in words; the table of all of them; and a run's tokens counted.
 
-const at3 = (value) => format(value, 3);
+const at3 = (value) => (Number.isFinite(value) ? (Math.abs(value) < 5e-4 ? 0 : value).toFixed(3).replace("-", "−") : "–");
 
 // [where the ratio is, what follows] of the clips.
 function clipWords(key, ratio, advantage, now) {
