@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.components.foundations import ENTROPY
+from app.foundations.next_token import next_token
 from app.foundations.section import Return, Section
 
 SECTION = Section(
@@ -25,10 +26,12 @@ SECTION = Section(
         "Drag a bar up to 1: nothing is left to chance and the entropy is 0.",
         "Press **All equal**: the entropy is $\\log n$, and no other choice of bars gets there.",
         "Move the temperature: the order of the bars stays, the entropy changes.",
+        "Ask a language model: each next token is such a choice, and learning makes it more certain.",
     ),
     returns=(
         Return("Entropy of a policy while it learns", "llm", {"algorithm": "grpo"}),
         Return("Temperature when models answer", "playground"),
     ),
     picture=ENTROPY,
+    below=next_token,
 )

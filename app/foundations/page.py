@@ -18,7 +18,7 @@ CSS = """<style>
 .st-key-contents{gap:.1rem .2rem;padding-bottom:.35rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
 .st-key-contents a{padding:.15rem .55rem}
-.st-key-contents a p{font-size:14px}
+.st-key-contents a p{font-size:14px;font-weight:400}
 .st-key-contents a{background:none}
 .st-key-contents .st-key-here a{background:color-mix(in srgb,var(--st-primary-color,#0072B2) 14%,transparent)}
 .st-key-contents .st-key-here a p{font-weight:600}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.foundations import entropy
+from app.foundations import entropy, kl, kl_samples, monte_carlo
 
-SECTIONS = (entropy.SECTION,)
+SECTIONS = (entropy.SECTION, kl.SECTION, kl_samples.SECTION, monte_carlo.SECTION)
 BY_KEY = {section.key: section for section in SECTIONS}

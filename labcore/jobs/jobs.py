@@ -31,6 +31,7 @@ JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
+    "next_token": "labcore.llm.probes.next_token:next_token",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
     "pairs_to_label": "labcore.llm.probes.pairs_to_label:pairs_to_label",
     "pace": "labcore.jobs.pace:pace",

@@ -3,3 +3,7 @@
 from app.components.foundations.picture import Picture
 
 ENTROPY = Picture("entropy")
+NEXT_TOKEN = Picture("next_token")
+KL = Picture("kl")
+KL_SAMPLES = Picture("kl_samples")
+MONTE_CARLO = Picture("monte_carlo")

@@ -31,7 +31,7 @@ function one(picture, chart, of, i) {
     set(bar, { x, width, y, height: Math.max(0, floor - y) });
     set(top, { x: x + width / 2 - Math.min(14, width / 2), width: Math.min(28, width), y: y - 2, height: 4 });
     set(value, { x: x + width / 2, y: y - 7 });
-    value.textContent = width < 26 ? "" : p.toFixed(width < 34 ? 1 : 2);
+    value.textContent = width < 18 ? "" : width < 34 ? p.toFixed(2).replace(/^0/, "") : p.toFixed(2);
     set(hit, { x, width, y: Math.max(0, y - REACH), height: Math.max(0, floor - y) + REACH });
     tell();
   } };

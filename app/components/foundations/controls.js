@@ -63,3 +63,11 @@ function numbers(picture, parent = picture.root) {
     el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, value), unit && ` ${unit}`),
       ...(note ? [el("small", {}, note)] : [])))) };
 }
+
+// What the colours mean: `rows` are [class of the fill, words].
+function legend(parent, rows) {
+  parent.append(el("ul", { class: "rl-f-key" }, ...rows.map(([colour, words]) => {
+    const box = shape("svg", { width: 12, height: 12, "aria-hidden": true }, shape("rect", { width: 12, height: 12, rx: 3, class: colour }));
+    return el("li", {}, box, words);
+  })));
+}

@@ -25,3 +25,18 @@ const softmax = (logits) => {
   const most = Math.max(...logits);
   return normalised(logits.map((each) => Math.exp(each - most)));
 };
+
+// p with every outcome at about `least` or more: what is below is raised, the others pay for it.
+function kept(p, least) {
+  const low = p.map((each) => each <= least);
+  const room = 1 - least * low.filter(Boolean).length, rest = total(p.filter((_, i) => !low[i]));
+  return low.includes(true) ? p.map((each, i) => (low[i] ? least : each / rest * room)) : p;
+}
+
+const inBits = (nats) => nats / Math.LN2;
+
+// p log(p/q) of one outcome in nats: 0 where P has no mass, infinite where only Q has none.
+const klTerm = (p, q) => (p > 0 ? q > 0 ? p * Math.log(p / q) : Infinity : 0);
+
+// KL(P‖Q) = Σ p log(p/q) in nats.
+const kl = (p, q) => Math.max(0, total(p.map((each, i) => klTerm(each, q[i]))));

@@ -1,5 +1,8 @@
 // The equation with the numbers of the moment, as MathML: screen readers read it, and it wraps between its pieces.
 
+// A number with so many digits and a real minus sign.
+const fixed = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : value > 0 ? "∞" : "–");
+
 const mi = (letter) => `<mi>${letter}</mi>`;
 const mn = (value, digits = 2) => (value === Infinity ? "<mn>∞</mn>" : value === -Infinity ? "<mo>−</mo><mn>∞</mn>"
   : `${value < 0 && Number(value.toFixed(digits)) ? "<mo>−</mo>" : ""}<mn>${Math.abs(value).toFixed(digits)}</mn>`);

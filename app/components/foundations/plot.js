@@ -52,7 +52,7 @@ function tickText(value, log) {
   return TICK.format(Number(value.toPrecision(6))).replace("-", "−");
 }
 
-// A chart in `parent`. Call `fit({ x, y })` first in each draw: x and y are { label, low, high, log, names, ticks }.
+// A chart in `parent`. Call `fit({ x, y })` first in each draw: x and y are { label, low, high, log, names, ticks, count }.
 // It empties what was drawn; what can be grabbed is put into `hands` and stays.
 function plot(picture, parent, { title = "", height = 230, left = 46, right = 12, top = 24, bottom = 42 }) {
   const figure = el("figure", { class: "rl-f-plot" });
@@ -81,7 +81,7 @@ function fit(one, { x, y }) {
   set(one.svg, { width: one.width, viewBox: `0 0 ${one.width} ${one.height}` });
   one.drawn.replaceChildren();
   const floor = one.height - one.bottom, made = [];
-  for (const value of y.ticks ?? (y.log ? logTicks(one.y.low, one.y.high, 6) : ticks(one.y.low, one.y.high, 4))) {
+  for (const value of y.ticks ?? (y.log ? logTicks(one.y.low, one.y.high, 6) : ticks(one.y.low, one.y.high, y.count ?? 4))) {
     made.push(shape("line", { class: "rl-f-grid", x1: one.left, x2: one.width - one.right, y1: one.y(value), y2: one.y(value) }),
       shape("text", { x: one.left - 6, y: one.y(value) + 4, "text-anchor": "end" }, tickText(value, y.log)));
   }

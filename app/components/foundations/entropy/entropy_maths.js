@@ -5,5 +5,3 @@ const surprise = (p) => (p > 0 ? -p * Math.log(p) : 0);
 
 // H(p) = −Σ p log p in nats.
 const entropy = (p) => total(p.map(surprise));
-
-const inBits = (nats) => nats / Math.LN2;

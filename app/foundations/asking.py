@@ -1,0 +1,70 @@
+"""Which model is asked, and what: a run, a stage of its training and a prompt, all of them in the link."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import link
+from app.held import held
+from app.link import Param
+from app.playground import models
+from app.playground.page import presets
+from labcore.errors import LabError
+from labcore.jobs.models import offered
+from labcore.spec.model_names import parse
+
+
+def _model(said: str) -> str:
+    return parse(said).name
+
+
+MODEL, PROMPT = Param("model", "", _model), Param("prompt", "")
+
+
+def asked(doing: str) -> tuple[str, str] | None:
+    """The model by its name and the prompt, once the user has pressed `doing` or followed a link that has them.
+
+    Says so where there is no model yet. Raises LabError where the run of the link is not there.
+    """
+    runs = models.able()
+    if not runs and not link.get(MODEL):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown("There is no trained model yet. A first run needs no settings.")
+            st.page_link("../pages/llm.py", label="Train one in the LLM lab", icon=":material/arrow_forward:")
+        return None
+    name = link.get(MODEL) or runs[0].id
+    first = next(iter(presets(parse(name).run)))[0]
+    prompt = link.get(PROMPT)
+    typed = held("foundations:prompt", prompt or first)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        _run(name, [run.id for run in runs])
+        st.text_input("Prompt", typed.value, key=typed.key, width="stretch",
+                      on_change=lambda: link.put(PROMPT, typed.taken()))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        _stage(name)
+        if not prompt:
+            st.button(doing, type="primary", key="foundations:ask",
+                      on_click=lambda: link.put(PROMPT, typed.taken() or first))
+    return (parse(name).pinned.name, prompt) if prompt else None
+
+
+def _run(name: str, ids: list[str]) -> None:
+    run = parse(name).run
+    ids = ids if run in ids else [*ids, run]
+    shown = held("foundations:run", run, tuple(ids))
+    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260,
+                 on_change=lambda: link.put(MODEL, shown.taken()))
+
+
+def _stage(name: str) -> None:
+    """A slider from the untrained model to the newest checkpoint."""
+    stages = [each.name for each in offered(parse(name).run)]
+    model = parse(name)
+    present = model.pinned.name if model.step is None and not model.stage else model.name
+    if present not in stages:
+        raise LabError(f"The run {model.run} has no model {present} any more: choose another run.")
+    shown = held("foundations:stage", present, tuple(stages))
+    if len(stages) > 1:
+        st.select_slider("Stage of its training", stages, present, key=shown.key,
+                         on_change=lambda: link.put(MODEL, shown.taken()),
+                         format_func=lambda stage: models.short(stage, stages[-1]))
