@@ -39,6 +39,8 @@ PAGES = (
 
 FIND = Param("find", "")
 WORDS = (
+    ("Surrogate", "What is maximised in place of the reward: a function of each token's ratio to the policy that "
+     "sampled it, and of its advantage. The page Surrogate explorer draws them; a run's tab Surrogate opens it."),
     ("Marker", "A thin vertical line on every chart: here a knob was turned, such as β 0.04 → 0.2. No smoothing goes "
      "across it."),
     ("Doctor", "The line on top of a run while a rule over its metrics holds: what is wrong, by which numbers, and a "
