@@ -26,6 +26,8 @@ PAGES = (
     ("home", "Home", "A recorded run, and where to start."),
     ("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to grab, with the exact value "
      "beside every estimate."),
+    ("surrogate", "Surrogate explorer", "PPO's objective and its relatives against the ratio, with a run's tokens; "
+     "TRPO, PPO and a too large step on a policy where all is exact."),
     ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
      "PPO."),
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
@@ -39,6 +41,8 @@ PAGES = (
 
 FIND = Param("find", "")
 WORDS = (
+    ("Surrogate", "What is maximised in place of the reward: a function of each token's ratio to the policy that "
+     "sampled it, and of its advantage. The page Surrogate explorer draws them; a run's tab Surrogate opens it."),
     ("Marker", "A thin vertical line on every chart: here a knob was turned, such as β 0.04 → 0.2. No smoothing goes "
      "across it."),
     ("Doctor", "The line on top of a run while a rule over its metrics holds: what is wrong, by which numbers, and a "

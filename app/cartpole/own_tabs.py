@@ -9,6 +9,7 @@ import streamlit as st
 from app import charts, theme
 from app.cartpole import figures
 from app.cartpole.picture import film
+from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
 from labcore.store.rows import RunRow
@@ -23,6 +24,7 @@ UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy cost
 
 def surrogate(run: RunRow, feed: Feed, step: int) -> None:
     """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
+    explorer.link_to(run, step)
     objectives = feed.history.values_of("objective")
     clips = "clip" in objectives
     if objectives and not clips:

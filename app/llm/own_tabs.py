@@ -7,10 +7,10 @@ import streamlit as st
 from app import charts, theme
 from app.llm import action_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
+from app.surrogate import explorer, tokens
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
-from labcore.catalog import choices
 from labcore.store.rows import RunRow
 
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
@@ -18,6 +18,7 @@ NO_CURVE = "This surrogate is not a function of the ratio and the advantage alon
 
 def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
     kind = theme.ground()
+    explorer.link_to(run, step)
     left, right = st.columns(2, gap="large")
     with left:
         _clip_picture(run, feed, step, kind)
@@ -57,13 +58,8 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
                    "The chart Clipped counts all tokens of the batch as each update met them.")
 
 
-def _has_ratio(run: RunRow) -> bool:
-    surrogate = run.spec.knobs.get("surrogate")
-    return surrogate is not None and choices.SURROGATE[str(surrogate)].needs_ratio
-
-
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
-    "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, _has_ratio),
+    "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, tokens.has_ratio),
     action_tab.NAME: (action_tab.show, lambda run: True),
 }

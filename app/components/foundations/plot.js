@@ -42,13 +42,14 @@ function logTicks(low, high, count) {
   return made;
 }
 
+const TICK = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 }); // made once: that takes long
 const SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 function tickText(value, log) {
   const power = Math.round(Math.log10(Math.abs(value)));
   if (log && (power > 4 || power < -2)) {
     return `10${power < 0 ? "⁻" : ""}${[...String(Math.abs(power))].map((each) => SUPER[each]).join("")}`;
   }
-  return Number(value.toPrecision(6)).toLocaleString("en-US", { maximumSignificantDigits: 6 }).replace("-", "−");
+  return TICK.format(Number(value.toPrecision(6))).replace("-", "−");
 }
 
 // A chart in `parent`. Call `fit({ x, y })` first in each draw: x and y are { label, low, high, log, names, ticks, count }.

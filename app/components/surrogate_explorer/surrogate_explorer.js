@@ -1,0 +1,102 @@
+// The surrogate explorer: the surrogates of one token above, a small exact policy below. Served as one with the grips
+// and axes of Foundations. Everything is computed here; the server only keeps in the link what was grabbed.
+
+function buildExplorer(picture) {
+  Object.assign(picture, { mine: {}, pending: {}, times: 0 });
+  settle(picture);
+  const top = el("section", { "aria-label": "Surrogates of a token" }), under = el("section", { "aria-label": "A small exact policy" });
+  picture.root.append(top, under);
+  const head = [focusChoice(picture), choice(picture, { label: "Ratios", options: [[false, "all"], [true, "close to 1"]],
+    read: () => picture.now.close, write: (value) => write(picture, "close", value) }),
+  button(picture, "Start again", () => reset(picture))];
+  top.append(el("div", { class: "rl-f-controls" }, ...head.map(({ node }) => node)));
+  const knobs = knobsOf(picture);
+  top.append(el("div", { class: "rl-su-sliders" }, ...knobs.map(({ node }) => node)));
+  const charts = el("div", { class: "rl-f-row rl-su-panels" });
+  top.append(charts);
+  const panels = [panel(picture, charts, 1), panel(picture, charts, -1)];
+  const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
+  const told = el("div", { class: "rl-su-told" }, el("div", {}, ...words));
+  top.append(told);
+  const rows = table(picture, told);
+  under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
+  const small = below(picture, under);
+  return { receive: () => receive(picture), draw() {
+    head.forEach(({ show }) => show());
+    knobs.forEach((each) => {
+      each.node.hidden = !each.seen();
+      each.show();
+    });
+    if (!picture.held) picture.range = rangeOf(picture); // the axis stays where it is under the hand
+    const anew = changes(picture);
+    panels.forEach((each) => each.draw(anew.above));
+    rows.show();
+    const said = topWords(picture, words), stepped = anew.below ? small.draw() : picture.stepped;
+    picture.stepped = stepped;
+    say(picture, picture.below ? stepped : said);
+    tell(picture);
+  } };
+}
+
+// Which half is to be drawn anew: the ratio's hand alone moves over curves that stay, and the small policy over those
+// of a token.
+function changes(picture) {
+  const wide = picture.root.clientWidth;
+  const keep = (name, left, ...more) => {
+    const key = JSON.stringify([Object.entries(picture.now).filter(([each]) => !left.includes(each)), wide, ...more]);
+    const other = picture[name] !== key;
+    picture[name] = key;
+    return other;
+  };
+  return { above: keep("aboveKey", ["rho", ...BELOW], picture.range, picture.data.step),
+    below: keep("belowKey", ["rho", "a", "focus", "close"]) };
+}
+
+const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "
+  + "two tokens' r, plus w if they differ. All is summed exactly, nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
+
+// What is explained: shading, dots and words are those of this one.
+const focusChoice = (picture) => choice(picture, { label: "Explain", options: Object.keys(SURROGATES)
+  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, NAMES[key]]),
+read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
+
+// The knobs of the surrogates that are drawn.
+function knobsOf(picture) {
+  const of = (name, label, keys, more) => ({ ...knob(picture, name, { label, ...more }),
+    seen: () => keys.some((key) => key === picture.now.focus || picture.now.shown.includes(key)) });
+  const clips = ["clip", "bounded_clip", "geometric_clip"], { usual, said } = picture.data;
+  const most = (name, high) => ({ low: 0, high: Math.max(high, 2 * (said[name] ?? usual[name])) });
+  const epsilon = (name) => (usual[name] < NARROW ? { low: 0, high: Math.max(4 * usual[name], 0.01), step: usual[name] < 0.01 ? 1e-4 : 0.001 }
+    : { ...most(name, 1), step: 0.01 });
+  return [
+    of("a", "Size of A", Object.keys(SURROGATES), { low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
+    of("clip_low", "ε_low", clips, epsilon("clip_low")), of("clip_high", "ε_high", clips, epsilon("clip_high")),
+    of("beta", "β of the KL penalty", ["kl_penalised"], { ...most("beta", 3), step: 0.01 }),
+    of("dual_clip", "Dual clip c, 0: none", ["bounded_clip"], { ...most("dual_clip", 6), step: 0.1 }),
+    of("clip_delta", "Two-sided δ, 0: none", ["bounded_clip"], { ...most("clip_delta", 6), step: 0.1 }),
+    of("ratio_cap", "CISPO ε_max", ["detached_weight"], { ...most("ratio_cap", 8), step: 0.1 }),
+    of("gate_positive", "SAPO τ, A > 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gate_negative", "SAPO τ, A < 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
+    of("gamma_power_positive", "VESPO k, A > 0", ["gamma_weight"], { ...most("gamma_power_positive", 6), step: 0.1 }),
+    of("gamma_rate_positive", "VESPO λ, A > 0", ["gamma_weight"], { ...most("gamma_rate_positive", 6), step: 0.1 }),
+    of("gamma_power_negative", "VESPO k, A < 0", ["gamma_weight"], { ...most("gamma_power_negative", 6), step: 0.1 }),
+    of("gamma_rate_negative", "VESPO λ, A < 0", ["gamma_weight"], { ...most("gamma_rate_negative", 6), step: 0.1 })];
+}
+
+function topWords(picture, [positive, negative, counted]) {
+  const { now } = picture, ratio = Math.max(now.rho, 1e-4);
+  const of = (advantage) => `${NAMES[now.focus]} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
+  positive.textContent = of(now.a);
+  negative.textContent = of(-now.a);
+  counted.textContent = tokenWords(picture);
+  return [positive, negative, counted].map(({ textContent }) => textContent).join(" ");
+}
+
+const mount = mounting(buildExplorer);
+
+export function update(component) {
+  mount(component);
+  pictures.get(component.parentElement).trigger = component.setTriggerValue;
+}
+
+export const dispose = leaving;

@@ -1,0 +1,100 @@
+"""The surrogate explorer: what every surrogate makes of a ratio and an advantage, and of a policy small enough to be
+exact. The numbers are computed in the browser; here it gets where to begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app import link, session
+from app.components.surrogate_explorer import surrogate_explorer
+from app.held import held
+from app.lab import lab
+from app.surrogate import tokens
+from app.surrogate.place import KNOBS, SHOWN, USUAL_BETA, Place, grab
+from app.surrogate.tokens import Tokens
+from app.tokens import literal
+from labcore.errors import LabError
+from labcore.store.rows import RunRow
+
+RECENT = 60  # runs to choose from
+NONE = ""
+_SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
+# Where the page begins without a run.
+FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": "clip", "shown": list(SHOWN), "a": 1.0, "rho": 1.4, "close": False,
+                        "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
+INTRO = ("PPO and its relatives maximise a **surrogate** of each token's ratio ρ = π/π_old and its advantage A. Drag "
+         "the ratio, the clip bounds or a slider: the curves are the lab's own formulas, computed here.")
+
+
+def page() -> None:
+    """The whole page."""
+    place, faults = link.read(Place)
+    session.problem()
+    for fault in faults:
+        st.warning(literal(fault.sentence), icon=":material/error:")
+    st.header("Surrogate explorer", anchor=False)
+    st.markdown(INTRO)
+    shown = _of_run(place)
+    surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",
+                       on_grab=grab)
+
+
+def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
+    """What the component begins with: `usual`, and what the link says instead of it."""
+    lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
+    usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
+    said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
+    return {"usual": usual, "said": said, "step": shown.step if shown else None,
+            "tokens": [[dot.ratio, dot.advantage] for dot in shown.thinned] if shown else [],
+            "count": len(shown.dots) if shown else 0}
+
+
+def _of_tokens(shown: Tokens) -> dict[str, Any]:
+    """What a run says: its knobs, its surrogate, and the usual size of its advantages."""
+    more = [] if shown.surrogate in SHOWN else [shown.surrogate]
+    return {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
+            "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [*SHOWN, *more],
+            **({"delta": shown.delta} if shown.delta else {})}
+
+
+def _of_run(place: Place) -> Tokens | None:
+    """The choice of a run and of its step, and the tokens of it; a sentence where it has none."""
+    found = lab().find(place.run)
+    known = {run.id: run for run in (*([found] if found else ()), *lab().store.runs(limit=RECENT))
+             if tokens.has_ratio(run)}
+    if place.run and found is None:
+        st.warning(literal(session.missing(place.run)), icon=":material/error:")
+    if not known and found is None:
+        return None
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="surrogate_top"):
+        _run_of(place, known)
+        return _step_of(place, found) if found else None
+
+
+def _run_of(place: Place, known: dict[str, RunRow]) -> None:
+    chosen = held("surrogate:run", place.run if place.run in known else NONE, tuple(known))
+    options = [NONE, *known]
+    st.selectbox("Tokens of a run", options, index=options.index(chosen.value), key=chosen.key, width=320,
+                 format_func=lambda run: run or "none", on_change=lambda: _other(chosen.taken()))
+
+
+def _step_of(place: Place, run: RunRow) -> Tokens | None:
+    try:
+        shown = tokens.of_run(run, lab().store.events_after(run.id), place.at)
+    except LabError as error:
+        st.info(literal(str(error)), icon=":material/info:")
+        return None
+    if len(steps := tokens.steps_of(run)) > 1:
+        at = held("surrogate:at", shown.step, tuple(steps))
+        st.select_slider("Step", steps, at.value, key=at.key, width=260,
+                         on_change=lambda: link.turn(Place, at=at.taken()))
+    st.page_link(session.page_of(run.spec.kind), label="Open the run", icon=":material/open_in_full:",
+                 query_params={"run": run.id, "tab": "Surrogate"})
+    return shown
+
+
+def _other(run: str) -> None:
+    """Another run: what the last one's was turned to goes."""
+    link.go({link.params(Place)["run"].key: run} if run else {})

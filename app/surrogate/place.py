@@ -1,0 +1,101 @@
+"""What a link to the surrogate explorer says: whose tokens it shows, and everything that can be grabbed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from app import link
+from app.link import param
+from app.training.clock import AT
+from labcore.catalog import choices
+from labcore.catalog.knob import Knob
+from labcore.catalog.llm.knobs import CRITIC, GAMMA_WEIGHT, GATE_NEGATIVE, GATE_POSITIVE, ONLINE, RATIO_CAP
+from labcore.errors import LabError
+
+PAGE = "../pages/surrogate.py"
+
+# The knobs of all surrogates of a ratio, and β. Their defaults are those of the lab.
+_KNOBS = {knob.key: knob for knob in (*ONLINE, *CRITIC, RATIO_CAP, GATE_POSITIVE, GATE_NEGATIVE, *GAMMA_WEIGHT)}
+_WITH_RATIO = tuple(choice for choice in choices.SURROGATE.members if choice.needs_ratio)
+KNOBS: dict[str, Knob] = {key: _KNOBS[key] for key in dict.fromkeys(
+    ("beta", *(key for choice in _WITH_RATIO for key in choice.needs)))}
+USUAL_BETA = 0.5  # the lab's own default is 0, which is no penalty
+SURROGATES = ("cpi", "clip", "kl_penalised", *(choice.key for choice in _WITH_RATIO if choice.key != "clip"))
+SHOWN = ("cpi", "clip", "kl_penalised", "bounded_clip", "detached_weight", "soft_gate")
+METHODS = ("trpo", "vpg", *SURROGATES)
+TOKENS = 3  # of the small policy
+LEAST = 0.001  # probability that a token of it keeps
+
+
+def _numbers(low: float, high: float, count: int) -> Callable[[str], tuple[float, ...]]:
+    """`count` numbers with commas between, each from `low` to `high`."""
+    def read(said: str) -> tuple[float, ...]:
+        parts = said.split(",")
+        if len(parts) != count:
+            raise LabError(f"give {count} numbers, with commas")
+        return tuple(map(link.number(low, high), parts))
+    return read
+
+
+def _policy(said: str) -> tuple[float, ...]:
+    """Probabilities of all tokens, each at least LEAST, that sum to 1."""
+    found = _numbers(LEAST, 1, TOKENS)(said)
+    if abs(sum(found) - 1) > 0.01:
+        raise LabError(f"{TOKENS} probabilities sum to 1")
+    return tuple(value / sum(found) for value in found)
+
+
+def _written(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:.4g}" for value in values)
+
+
+@dataclass(frozen=True)
+class Place:
+    """None: what the run says, else the lab's default. `rho` is the ratio looked at, `a` the size of the advantage.
+
+    `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large.
+    Below: the small policy's rewards, `pair` (for two different tokens) and π_old; then the methods' step size and
+    epochs, TRPO's δ, the step of the plain policy gradient, and the method along which the line goes.
+    """
+
+    run: str = param("")
+    at: int = param(AT.default, AT.read)
+    focus: str | None = param(None, link.one_of(SURROGATES))
+    shown: tuple[str, ...] | None = param(None, link.some_of(SURROGATES))
+    rho: float | None = param(None, link.number(0, 1e6))
+    a: float | None = param(None, link.number(0.01, 1e6))
+    close: bool | None = param(None, link.switch)
+    beta: float | None = param(None, KNOBS["beta"].parse)
+    clip_low: float | None = param(None, KNOBS["clip_low"].parse)
+    clip_high: float | None = param(None, KNOBS["clip_high"].parse)
+    clip_delta: float | None = param(None, KNOBS["clip_delta"].parse)
+    dual_clip: float | None = param(None, KNOBS["dual_clip"].parse)
+    ratio_cap: float | None = param(None, KNOBS["ratio_cap"].parse)
+    gate_positive: float | None = param(None, KNOBS["gate_positive"].parse)
+    gate_negative: float | None = param(None, KNOBS["gate_negative"].parse)
+    gamma_power_positive: float | None = param(None, KNOBS["gamma_power_positive"].parse)
+    gamma_rate_positive: float | None = param(None, KNOBS["gamma_rate_positive"].parse)
+    gamma_power_negative: float | None = param(None, KNOBS["gamma_power_negative"].parse)
+    gamma_rate_negative: float | None = param(None, KNOBS["gamma_rate_negative"].parse)
+    rewards: tuple[float, ...] = param((0.8, 0.5, 0.2), _numbers(-2, 2, TOKENS), _written)
+    pair: float = param(1.0, link.number(0, 2))
+    old: tuple[float, ...] = param((0.3, 0.2, 0.5), _policy, _written)
+    rate: float = param(1.0, link.number(0, 100))
+    epochs: int = param(10, link.whole(1, 100))
+    delta: float | None = param(None, link.number(1e-4, 10))
+    leap: float = param(20.0, link.number(0, 1000))
+    along: str = param("clip", link.one_of(METHODS))
+
+
+GRABBED = tuple(each.name for each in fields(Place) if each.name not in ("run", "at"))
+
+
+def grab(changes: dict[str, Any]) -> None:
+    """Put what was grabbed into the link; None for what goes back to its default."""
+    known = {name: each for name, each in link.params(Place).items() if name in GRABBED}
+    said = {name: known[name].write(value) for name, value in changes.items() if name in known and value is not None}
+    values, _ = link.parsed((known[name] for name in said), said)
+    link.turn(Place, **{name: known[name].default for name in changes if name in known and name not in values},
+              **values)
