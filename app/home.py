@@ -29,7 +29,7 @@ which term of the equation made the curve turn.</p></div>"""
 # (title, icon, words, (page, label) of what is behind it)
 DOORS = (
     ("Learn", ":material/school:", "Values, policies and gradients in worlds you can see: paint a maze, balance a "
-     "pole.", (("maze", "Maze"), ("cartpole", "CartPole"))),
+     "pole.", (("lessons", "Lessons"), ("maze", "Maze"), ("cartpole", "CartPole"))),
     ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself.",
      (("llm", "LLM lab"), ("playground", "Playground"))),
     ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "

@@ -16,6 +16,7 @@ theme.style()
 lab.warm_up()
 pages = [
     st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
+    st.Page("../pages/lessons.py", title="Lessons", url_path="lessons"),
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),

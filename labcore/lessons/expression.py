@@ -83,14 +83,15 @@ def parse(text: str, runs: Sequence[str]) -> Check:
     """
     if len(text) > LONGEST:
         raise LabError(f"the check has {len(text)} characters: use at most {LONGEST}.")
+    text = " ".join(text.split())  # it may stand on several lines
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
         raise LabError(f"the check cannot be read{where}: write for example last(run, \"reward\") > 0.5.") from error
     reader = _Reader(tuple(runs))
     reader.truth(tree, 0)
-    return Check(text.strip(), tree, tuple(dict.fromkeys(reader.reads)))
+    return Check(text, tree, tuple(dict.fromkeys(reader.reads)))
 
 
 class _Reader:

@@ -24,7 +24,8 @@ from labcore.files.paths import LESSONS, home, made
 class Attempt:
     """One go at a lesson. `choice` is the predicted choice from 0, `curve` the drawn one ((x, y) pairs, x from 0 to 1
     of the run); one of the two is given. `sweep` names the runs, empty before they are started. `says` is the newest
-    verdict ("holds", "fails", "close" or "" where there is none yet), `right` whether the prediction came true.
+    verdict ("holds", "fails", "close" or "" where there is none yet) over so many `seeds`, `right` whether the
+    prediction came true. `closed`: the reader begins anew; it is kept, and no longer the one that goes on.
     """
 
     at: float
@@ -34,6 +35,7 @@ class Attempt:
     says: str = ""
     right: bool | None = None
     seeds: int = 0
+    closed: bool = False
 
 
 def path() -> Path:
@@ -51,31 +53,27 @@ def attempts() -> dict[str, list[Attempt]]:
 
 
 def newest(name: str) -> Attempt | None:
-    """The attempt that counts. Raises LabError as `attempts`."""
-    found = attempts().get(name, [])
-    return found[-1] if found else None
+    """The attempt that goes on; None before a prediction. Raises LabError as `attempts`."""
+    return _open([asdict(each) for each in attempts().get(name, [])])
 
 
 def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, float]] = ()) -> Attempt:
     """Begin an attempt by a prediction.
 
     Raises:
-        LabError: the newest attempt has a prediction already and no verdict, or the file cannot be written.
+        LabError: there is one already that goes on, or the file cannot be written.
     """
     with _changing() as entries:
-        before = [_attempt(each) for each in entries.get(name, [])]
-        if before and not before[-1].says:
-            raise LabError("Your prediction is made already: it counts until there is a verdict.")
-        made_now = Attempt(time.time(), choice, tuple((float(x), float(y)) for x, y in curve))
-        entries.setdefault(name, []).append(asdict(made_now))
-    return made_now
+        if _open(entries.get(name, [])):
+            raise LabError("Your prediction is made already: it cannot be changed after the runs were started.")
+        predicted = Attempt(time.time(), choice, tuple((float(x), float(y)) for x, y in curve))
+        entries.setdefault(name, []).append(asdict(predicted))
+    return predicted
 
 
-def take_back(name: str) -> None:
-    """Forget a prediction whose runs were not started, or cannot give a verdict. Others stay."""
-    with _changing() as entries:
-        if entries.get(name) and not entries[name][-1].get("says"):
-            del entries[name][-1]
+def anew(name: str) -> None:
+    """Close the attempt that goes on: the next prediction begins another one."""
+    _change(name, closed=True)
 
 
 def begin(name: str, sweep: str) -> None:
@@ -90,9 +88,15 @@ def settle(name: str, says: str, right: bool | None, seeds: int) -> None:
 
 def _change(name: str, **fields: Any) -> None:
     with _changing() as entries:
-        if not entries.get(name):
+        attempt = _open(entries.get(name, []))
+        if attempt is None:
             raise LabError("There is no prediction yet: make one first.")
-        entries[name][-1] = asdict(replace(_attempt(entries[name][-1]), **fields))
+        entries[name][-1] = asdict(replace(attempt, **fields))
+
+
+def _open(entries: Sequence[Any]) -> Attempt | None:
+    last = _attempt(entries[-1]) if entries else None
+    return None if last is None or last.closed else last
 
 
 def _attempt(entry: Any) -> Attempt:
