@@ -60,9 +60,9 @@ def specs(lesson: Lesson, seeds: Iterable[int]) -> list[RunSpec]:
     return [setup.at(seed) for seed in seeds for setup in lesson.setups]
 
 
-def start(store: Store, lesson: Lesson) -> str:
-    """Queue the lesson's runs as a sweep; return its id. Wake the launcher then."""
-    return sweep.queue(store, specs(lesson, lesson.seeds))
+def start(store: Store, lesson: Lesson, mine: bool = False) -> str:
+    """Queue the lesson's runs as a sweep; return its id. Wake the launcher then, or with `mine` drive them here."""
+    return sweep.queue(store, specs(lesson, lesson.seeds), mine)
 
 
 def one_more(store: Store, course: Course) -> int:

@@ -58,7 +58,7 @@ OVER_SEEDS: dict[str, Callable[[np.ndarray], float]] = {
     "highest": lambda values: float(values.max()), "lowest": lambda values: float(values.min()),
     "average": lambda values: float(values.mean()),
 }
-PLAIN = ("abs",)
+PLAIN: dict[str, Callable[[Any], Any]] = {"abs": np.abs, "log": np.log}
 FUNCTIONS = (*OF_RUN, *OVER_SEEDS, *PLAIN)
 ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
@@ -235,7 +235,7 @@ def _number(node: ast.expr, runs: Runs) -> Any:
     if name in OVER_SEEDS:
         return OVER_SEEDS[name](np.atleast_1d(_number(node.args[0], runs)))
     if name in PLAIN:
-        return np.abs(_number(node.args[0], runs))
+        return PLAIN[name](_number(node.args[0], runs))
     return _of_run(name, node.args, runs)
 
 
