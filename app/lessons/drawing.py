@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from app.components.draw_curve import draw_curve
+from app.lab import lab
 from app.lessons import curves
 from app.theme import number
 from labcore.catalog.metrics import METRICS
 from labcore.lessons.course import Course, logged
 from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
-from app.lab import lab
 
 
 def show(lesson: Lesson, curve: curves.Curve, fixed: bool = False) -> curves.Curve:

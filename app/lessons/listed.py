@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app.lessons import words
-from app.lessons.place import PAGE, query
-from labcore.lessons.library import VARIABLE
+from app.lessons.place import go
+from app.tokens import literal
 from labcore.lessons.lesson import Lesson
+from labcore.lessons.library import VARIABLE
 from labcore.lessons.progress import Attempt
 
 INTRO = ("Each lesson states a claim. Predict what will happen, then run it here: the verdict is computed from the "
@@ -32,7 +33,8 @@ def show(lessons: Sequence[Lesson], attempts: Mapping[str, Sequence[Attempt]]) -
 
 def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:
     colour, said = words.state(attempts)
-    st.page_link(PAGE, label=f"**{lesson.title}**", query_params=query(lesson.name))
+    st.button(f"**{literal(lesson.title)}**", key=f"lesson:{lesson.name}", type="tertiary", on_click=go,
+              args=(lesson.name,))
     own = " · your own" if lesson.own else ""
     st.html(f'<div style="font-size:14px" class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f'{html.escape(said)} <span class="rl-muted">{lesson.minutes} min{own}</span></div>')

@@ -12,7 +12,7 @@ from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
 from app.lab import lab
 from app.lessons import curves, drawing, words
-from app.lessons.place import PAGE, query
+from app.lessons.place import go
 from app.link import written
 from app.naming import run_name, settings_name
 from app.session import page_of, tell
@@ -37,7 +37,7 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     CHART.warm()
     attempt = progress.newest(lesson.name)
     found = _course(lesson, attempt)
-    st.page_link(PAGE, label="All lessons", icon=":material/arrow_back:", query_params={})
+    st.button("All lessons", icon=":material/arrow_back:", key="lesson:all", type="tertiary", on_click=go)
     st.subheader(lesson.title, anchor=False)
     left, right = st.columns([1, 1.35], gap="large")
     with left:
@@ -49,8 +49,8 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
         else:
             st.fragment(_runs, run_every=EVERY if found.active else None, key="lesson_runs")(lesson, found.active)
     if following is not None:
-        st.page_link(PAGE, label=f"Next: {following.title}", icon=":material/arrow_forward:",
-                     query_params=query(following.name))
+        st.button(f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
+                  type="tertiary", on_click=go, args=(following.name,))
 
 
 def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:

@@ -1,12 +1,12 @@
-"""What a link to the page of the lessons says: which lesson is open."""
+"""What a link to the page of the lessons says: which lesson is open. To go there from the page itself takes a button:
+Streamlit's links to the page that is open do nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app import link
 from app.link import param
-
-PAGE = "../pages/lessons.py"
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,6 @@ class Place:
     lesson: str = param("")
 
 
-def query(name: str) -> dict[str, str]:
-    """The address of a lesson."""
-    return {"lesson": name}
+def go(name: str = "") -> None:
+    """To a lesson, or to the list of all."""
+    link.go(link.written(Place(name)))

@@ -166,7 +166,8 @@ class _Reader:
 def no_metric(key: str) -> str:
     """What is said of a metric that is not there."""
     near = get_close_matches(key, METRICS, n=1)
-    return f"there is no metric {key[:60]!r}: " + (f"did you mean {near[0]!r}?" if near else "the page Help has them all.")
+    return f"there is no metric {key[:60]!r}: " + (f"did you mean {near[0]!r}?" if near else
+                                                   "the page Help has them all.")
 
 
 def _literal(node: ast.Constant) -> None:

@@ -108,8 +108,8 @@ def _attempt(entry: Any) -> Attempt:
 
 
 def _damaged() -> LabError:
-    return LabError(f"Your progress in the lessons cannot be read: {path()} is damaged. It is kept as it is; repair it, "
-                    "or move it away to begin anew.")
+    return LabError(f"Your progress in the lessons cannot be read: {path()} is damaged. It is kept as it is; repair "
+                    "it, or move it away to begin anew.")
 
 
 def _entries() -> dict[str, list[Any]]:

@@ -68,9 +68,10 @@ def test_a_prediction_is_locked_then_run_then_judged_then_one_seed_more(page, la
     button(test, "lesson:seed").click()
     assert "4 of 6 runs finished" in html(ran(test))
     finish(lab)
-    assert (found := page("lessons", lesson="both")) and progress.newest("both").seeds == 3
-    button(found, "lesson:anew").click()
-    assert not ran(found).radio[0].disabled and len(progress.attempts()["both"]) == 1
+    test = page("lessons", lesson="both")
+    assert progress.newest("both").seeds == 3
+    button(test, "lesson:anew").click()
+    assert not ran(test).radio[0].disabled and len(progress.attempts()["both"]) == 1
 
 
 def test_runs_that_are_gone_or_were_stopped_are_said(page, lab, mine):

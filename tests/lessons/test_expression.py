@@ -27,7 +27,8 @@ def value(text: str) -> list[float]:
     ('slope(b, "reward")', [0, 0]), ('at(a, "reward", 4)', [4, 5]), ('at(a, "reward", 5000)', [10, 11]),
     ('mean(a, "reward") - mean(b, "reward")', [0.5, 1.5]), ('-2 * mean(b, "reward") / 4 + 1', [-1.5, -1.5]),
     ('abs(mean(b, "reward") - 6)', [1, 1]), ('highest(mean(a, "reward"))', [6.5, 6.5]),
-    ('lowest(mean(a, "reward"))', [5.5, 5.5]), ('average(mean(a, "reward"))', [6, 6]), ("+1e3", [1000, 1000]), ('log(mean(b, "reward"))', [1.6094379] * 2)])
+    ('lowest(mean(a, "reward"))', [5.5, 5.5]), ('average(mean(a, "reward"))', [6, 6]), ("+1e3", [1000, 1000]),
+    ('log(mean(b, "reward"))', [1.6094379] * 2)])
 def test_what_it_computes_for_each_seed(text, expected):
     assert value(text) == pytest.approx(expected)
 
@@ -52,9 +53,11 @@ def test_a_check_knows_what_it_reads_and_may_stand_on_several_lines():
     ("last(a, 'rewards') > 1", "did you mean 'reward'"), ("last(a, 'zzzz') > 1", "page Help"),
     ("last(a) > 1", "has 1 arguments"), ("at(a, 'reward') > 1", "write at(run"), ("mean(a, 'reward', 3) > 1", "write"),
     ("last(a, 'reward', 0) > 1", "whole number from 1"), ("last(a, 'reward', 1.5) > 1", "whole number from 1"),
-    ("last(a, 'reward', n=3) > 1", "no named arguments"), ("last(*a) > 1", "arguments"), ("abs(1, 2) > 1", "one number"), ("log(a) > 1", "no number here"),
+    ("last(a, 'reward', n=3) > 1", "no named arguments"), ("last(*a) > 1", "arguments"), ("abs(1, 2) > 1", "one number"),
+    ("log(a) > 1", "no number here"),
     ("lst(a, 'reward') > 1", "did you mean 'last'"), ("", "cannot be read"), ("import os", "cannot be read"),
-    ("1 >", "cannot be read"), ("1 > 0\x00", "cannot be read"), ("(" * 280 + "1" + ")" * 280 + " > 0", "cannot be read"),
+    ("1 >", "cannot be read"), ("1 > 0\x00", "cannot be read"),
+    ("(" * 280 + "1" + ")" * 280 + " > 0", "cannot be read"),
     ("1" + " + 1" * 140 + " > 0", "operations deep"), ("-" * 400 + "1 > 0", "operations deep"),
     ("not " * 100 + "1 > 0", "operations deep"), ("1 > 0" + " or 1 > 0" * 100, "use at most 600")])
 def test_nothing_else_gets_through_and_it_says_why(text, said):
@@ -64,7 +67,8 @@ def test_nothing_else_gets_through_and_it_says_why(text, said):
 
 
 def test_what_is_not_finite_or_not_logged_is_said():
-    for text, said in (('1 / (mean(b, "reward") - 5)', "no finite number"), ('last(a, "kl")', "logged no"), ("log(0)", "no finite number")):
+    for text, said in (('1 / (mean(b, "reward") - 5)', "no finite number"), ('last(a, "kl")', "logged no"),
+                       ("log(0)", "no finite number")):
         with pytest.raises(LabError, match=said):
             value(text)
 
