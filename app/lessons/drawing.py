@@ -31,8 +31,8 @@ def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
     apart, scale = distance(lesson, found, attempt), lesson.drawn.high - lesson.drawn.low
     unit = METRICS[lesson.drawn.metric].unit
     near = "close to" if apart < 0.1 * scale else "some way from" if apart < 0.25 * scale else "far from"
-    return (f"Your curve is {near} what came out: **{number(apart, 2)}** {unit} apart on average, on an axis of "
-            f"{number(scale, 3)}.")
+    return (f"Your curve is {near} what came out: **{number(apart, 2)}** {unit} apart on average, on an axis from "
+            f"{lesson.drawn.low:g} to {lesson.drawn.high:g}.")
 
 
 def distance(lesson: Lesson, found: Course, attempt: Attempt) -> float:
