@@ -143,6 +143,13 @@ def _before(lesson: Lesson) -> None:
 
 def _runs(lesson: Lesson, was_active: bool) -> None:
     """Curves and state; while the runs go it is drawn again and again."""
+    try:
+        _stand(lesson, was_active)
+    except LabError as error:  # the store or the progress cannot be read or written now
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _stand(lesson: Lesson, was_active: bool) -> None:
     attempt = progress.newest(lesson.name)
     found = _course(lesson, attempt)
     if found is None or attempt is None or found.active != was_active:

@@ -66,7 +66,7 @@ def _own(faults: list[str]) -> list[Path]:
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return []
-    folder = Path(place)
+    folder = Path(place).expanduser()
     if not folder.is_dir():
         faults.append(f"{VARIABLE} is {place!r}, which is no folder: set it to the folder with your lessons, or unset "
                       "it.")
