@@ -101,7 +101,8 @@ def _question(lesson: Lesson, attempt: Attempt | None) -> None:
 
 def _ask(lesson: Lesson) -> None:
     """The choices or the sheet to draw on, and the button that locks the answer and starts the runs."""
-    choice, curve = None, ()
+    choice: int | None = None
+    curve: curves.Curve = ()
     if lesson.drawn is not None:
         curve = drawing.show(lesson, ())
     else:
