@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +19,7 @@ from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.files.paths import home, max_runs
+from labcore.lessons.library import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
 from labcore.store.schema import shown as place
 
@@ -28,6 +30,7 @@ PAGES = (
      "beside every estimate."),
     ("surrogate", "Surrogate explorer", "PPO's objective and its relatives against the ratio, with a run's tokens; "
      "TRPO, PPO and a too large step on a policy where all is exact."),
+    ("lessons", "Lessons", "A claim, your prediction, a short run, and a verdict computed from its numbers."),
     ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
      "PPO."),
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
@@ -106,6 +109,7 @@ def files() -> None:
     st.html(_table(("Setting", "Current value", "What"), [
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
+        ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_MAX_RUNS", _code(str(max_runs())), "Runs at the same time; the others wait in a queue")]))
     st.caption("Nothing leaves this machine. The page Runs makes room; Export gives a run as a zip.")
 

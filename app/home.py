@@ -28,8 +28,9 @@ which term of the equation made the curve turn.</p></div>"""
 
 # (title, icon, words, (page, label) of what is behind it)
 DOORS = (
-    ("Learn", ":material/school:", "Entropy, KL and estimators as pictures you can grab; then values and policies in "
-     "worlds you can see.", (("foundations", "Foundations"), ("maze", "Maze"), ("cartpole", "CartPole"))),
+    ("Learn", ":material/school:", "Entropy, KL and estimators as pictures you can grab; claims to predict and check; "
+     "values and policies in worlds you can see.",
+     (("foundations", "Foundations"), ("lessons", "Lessons"), ("maze", "Maze"), ("cartpole", "CartPole"))),
     ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself.",
      (("llm", "LLM lab"), ("playground", "Playground"))),
     ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "

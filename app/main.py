@@ -18,6 +18,7 @@ pages = [
     st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
     st.Page("../pages/foundations.py", title="Foundations", url_path="foundations"),
     st.Page("../pages/surrogate.py", title="Surrogate explorer", url_path="surrogate"),
+    st.Page("../pages/lessons.py", title="Lessons", url_path="lessons"),
     st.Page("../pages/maze.py", title="Maze", url_path="maze"),
     st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),

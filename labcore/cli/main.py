@@ -23,6 +23,7 @@ from labcore.cli import (
     labelling,
     mixing,
     sweeping,
+    teaching,
 )
 from labcore.errors import LabError
 from labcore.spec.run_spec import DEVICES
@@ -80,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling:
+    for commands_of in (keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling,
+                        teaching):
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

@@ -12,7 +12,8 @@ from labcore.errors import LabError
 RESERVED = frozenset({"base", "imported", "jobs", "labels", "supervisor.log", "uploads", "votes"})
 IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
-RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES)
+LESSONS = "lessons.json"  # predictions and verdicts of the lessons
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS)
 
 
 def home() -> Path:

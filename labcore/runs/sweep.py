@@ -97,8 +97,8 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
         raise LabError(f"With {', '.join(f'{key}={value}' for key, value in knobs.items())}: {error}") from error
 
 
-def queue(store: Store, specs: Sequence[RunSpec]) -> str:
-    """Queue a group of runs; return the sweep's id. Wake the launcher to have them started.
+def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False) -> str:
+    """Queue a group of runs; return the sweep's id. Wake the launcher to have them started; `mine` as in `create`.
 
     They may be of several algorithms as well: whatever is to be compared.
 
@@ -109,7 +109,7 @@ def queue(store: Store, specs: Sequence[RunSpec]) -> str:
         raise LabError(f"A sweep has from 1 to {MOST_RUNS} runs, not {len(specs)}.")
     sweep_id = f"sweep-{secrets.token_hex(3)}"
     for spec in specs:
-        store.create(spec, sweep=sweep_id)
+        store.create(spec, mine=mine, sweep=sweep_id)
     return sweep_id
 
 

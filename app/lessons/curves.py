@@ -1,0 +1,69 @@
+"""The curves of a lesson's runs while they go: one chart per metric, each run the mean over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app import theme
+from app.compare.data import reader
+from app.compare.lines import Lines, Look, lines_of
+from labcore.catalog.metrics import METRICS
+from labcore.compare.table import Group
+from labcore.compare.traces import AXES
+from labcore.lessons.course import Course
+from labcore.lessons.lesson import Lesson
+
+POINTS = 200
+HEIGHTS = {1: 300, 2: 215}
+LEAST = 180
+DASHES = ("solid", "dot", "dash", "dashdot")
+DRAWN = "Your curve"
+
+Curve = Sequence[tuple[float, float]]
+
+
+def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
+    """What `compare_chart` draws. `curve` is the one that the reader drew, (share of the run, value) pairs."""
+    lesson = course.lesson
+    groups = [Group(setup.label, tuple(reader().traces(course.of(setup), lesson.charts)), (), {})
+              for setup in lesson.setups]
+    looks = [{"label": group.label, "short": group.label, "end": group.label, "note": note(group),
+              "colour": [theme.LIGHT[place % 6], theme.DARK[place % 6]], "dash": DASHES[0], "bold": False}
+             for place, group in enumerate(groups)]
+    if curve:
+        looks.append({"label": DRAWN, "short": DRAWN, "end": DRAWN, "note": "before the run", "bold": True,
+                      "colour": ["#69727D", "#9AA4AF"], "dash": DASHES[1]})
+    panels = [_panel(lesson, key, groups, curve) for key in lesson.charts]
+    scene = f"lesson {lesson.name} {course.sweep}"
+    return {"key": f"{scene} {len(looks)}", "scene": scene, "full": True, "main": True, "legend": True, "axis": "step",
+            "groups": looks, "panels": panels}
+
+
+def note(group: Group) -> str:
+    """How many seeds a line is the mean of."""
+    begun = sum(trace.axes["step"].size > 0 for trace in group.traces)
+    return f"{begun} of {len(group.traces)} seeds" if begun < len(group.traces) else f"{begun} seeds"
+
+
+def _panel(lesson: Lesson, key: str, groups: Sequence[Group], curve: Curve) -> dict[str, Any]:
+    metric = METRICS[key]
+    lines: Lines = {}
+    for place, group in enumerate(groups):
+        lines |= lines_of(group, place, Look(key, "step", traces=False, most=POINTS), {})
+    if curve and lesson.drawn is not None and lesson.drawn.metric == key:
+        lines["drawn"] = {"kind": "line", "group": len(groups), **_curve(lesson, curve)}
+    ends = [f"{group.label} {theme.number(lines[f'{place}:line']['y'][-1], 3)}" for place, group in enumerate(groups)
+            if f"{place}:line" in lines]
+    alt = f"{metric.label} over {AXES['step']}: {', '.join(ends) or 'no values yet'}"
+    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
+            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
+            "digits": max(metric.digits, 3), "axis": AXES["step"], "names": True, "strip": "",
+            "height": HEIGHTS.get(len(lesson.charts), LEAST), "alt": alt, "caption": lesson.title,
+            "order": list(lines), "lines": lines, "marks": []}
+
+
+def _curve(lesson: Lesson, curve: Curve) -> dict[str, list[float]]:
+    """The drawn curve on the axis of steps."""
+    steps = next(setup.spec.steps for setup in lesson.setups if lesson.drawn and setup.name == lesson.drawn.run)
+    return {"x": [round(1 + share * (steps - 1), 3) for share, _ in curve], "y": [value for _, value in curve]}

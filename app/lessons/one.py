@@ -1,0 +1,245 @@
+"""One lesson: the claim and its question, the prediction, the runs, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.compare.place import Place as ComparePlace
+from app.components.compare_chart import CHART, compare_chart
+from app.lab import lab
+from app.lessons import curves, drawing, words
+from app.lessons.place import go
+from app.link import written
+from app.naming import run_name, settings_name
+from app.session import page_of, tell
+from app.status import STATES
+from app.tokens import literal
+from labcore.catalog.kinds import KINDS
+from labcore.errors import LabError
+from labcore.lessons import course as courses
+from labcore.lessons import progress
+from labcore.lessons.course import Course
+from labcore.lessons.lesson import Lesson
+from labcore.lessons.progress import Attempt
+from labcore.lessons.verdict import Verdict
+from labcore.store.rows import RESUMABLE
+
+EVERY = 1.0  # seconds between two looks at runs that go
+FOUNDATIONS = Path(__file__).parents[2] / "pages" / "foundations.py"
+
+
+def show(lesson: Lesson, following: Lesson | None) -> None:
+    """The whole lesson."""
+    CHART.warm()
+    attempt = progress.newest(lesson.name)
+    found = _course(lesson, attempt)
+    st.button("All lessons", icon=":material/arrow_back:", key="lesson:all", type="tertiary", on_click=go)
+    st.subheader(lesson.title, anchor=False)
+    left, right = st.columns([1, 1.35], gap="large")
+    with left:
+        _claim(lesson)
+        _question(lesson, attempt)
+    with right:
+        if found is None or attempt is None:
+            _before(lesson)
+        else:
+            st.fragment(_runs, run_every=EVERY if found.active else None, key="lesson_runs")(lesson, found.active)
+    if following is not None:
+        st.button(f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
+                  type="tertiary", on_click=go, args=(following.name,))
+
+
+def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:
+    """The runs of the newest attempt; None where there are none, or no longer."""
+    if attempt is None or not attempt.sweep:
+        return None
+    try:
+        return courses.course(lab().store, lesson, attempt.sweep)
+    except LabError:  # deleted, or of an earlier version of the lesson: the page offers to run it again
+        return None
+
+
+def _claim(lesson: Lesson) -> None:
+    st.markdown(f"**The claim.** {lesson.claim}")
+    st.caption(f"Source: {literal(lesson.source)} · {lesson.minutes} minutes")
+    with st.expander(f"What is run: {words.size(lesson)}"):
+        for setup in lesson.setups:
+            st.markdown(f"**{literal(setup.label)}**: {literal(settings_name(setup.spec))}, {setup.spec.steps:,} steps")
+        st.markdown("What is checked, for each seed and then over all of them:")
+        st.code(lesson.check.text, language=None, wrap_lines=True)
+
+
+# ---- the prediction --------------------------------------------------------------------------------------------
+
+
+def _question(lesson: Lesson, attempt: Attempt | None) -> None:
+    st.markdown(f"**Your prediction.** {lesson.question}")
+    if attempt is None:
+        _ask(lesson)
+        return
+    if attempt.choice is not None and 0 <= attempt.choice < len(lesson.choices):
+        st.radio("Your prediction", lesson.choices, index=attempt.choice, disabled=True, label_visibility="collapsed",
+                 key=f"predicted:{lesson.name}:{attempt.at}")
+    elif lesson.drawn is not None:
+        drawing.show(lesson, attempt.curve, fixed=True)
+    st.caption("Locked when the runs were started.")
+    if _course(lesson, attempt) is None:
+        st.info("The runs of this prediction are gone or were not started." if not attempt.says else
+                f"{words.state([attempt])[1]}. Its runs were deleted, or the lesson has changed since.",
+                icon=":material/info:")
+        if attempt.says:
+            _again(lesson)
+        else:
+            st.button("Start the runs", type="primary", icon=":material/play_arrow:", key="lesson:start",
+                      on_click=_try, args=(_start, lesson))
+            st.button("Predict again", key="lesson:back", on_click=_try, args=(_anew, lesson))
+
+
+def _ask(lesson: Lesson) -> None:
+    """The choices or the sheet to draw on, and the button that locks the answer and starts the runs."""
+    choice: int | None = None
+    curve: curves.Curve = ()
+    if lesson.drawn is not None:
+        curve = drawing.show(lesson, ())
+    else:
+        answer = st.radio("Your prediction", lesson.choices, index=None, label_visibility="collapsed",
+                          key=f"choice:{lesson.name}")
+        choice = lesson.choices.index(answer) if answer in lesson.choices else None
+    ready = choice is not None or bool(curve)
+    st.button("Lock my prediction and run", type="primary" if ready else "secondary", icon=":material/play_arrow:",
+              key="lesson:run", disabled=not ready, on_click=_try, args=(_predict, lesson, choice, curve),
+              help="The answer cannot be changed after this. The runs start at once.")
+    st.caption(words.size(lesson) + ". They are kept, and the page Runs has them.")
+
+
+def _predict(lesson: Lesson, choice: int | None, curve: curves.Curve) -> None:
+    progress.predict(lesson.name, choice, curve)
+    _start(lesson)
+
+
+def _start(lesson: Lesson) -> None:
+    progress.begin(lesson.name, courses.start(lab().store, lesson))
+    lab().launcher.wake()
+
+
+def _try(do: Callable[..., Any], *args: Any) -> None:
+    try:
+        do(*args)
+    except LabError as error:
+        tell(str(error))
+
+
+def _before(lesson: Lesson) -> None:
+    with st.container(border=True):
+        st.markdown(":material/lock: The curves and the verdict come here, after your prediction.")
+        st.caption("A guess is enough. What you expected and what happened stay side by side.")
+
+
+# ---- the runs and the verdict ----------------------------------------------------------------------------------
+
+
+def _runs(lesson: Lesson, was_active: bool) -> None:
+    """Curves and state; while the runs go it is drawn again and again."""
+    try:
+        _stand(lesson, was_active)
+    except LabError as error:  # the store or the progress cannot be read or written now
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _stand(lesson: Lesson, was_active: bool) -> None:
+    attempt = progress.newest(lesson.name)
+    found = _course(lesson, attempt)
+    if found is None or attempt is None or found.active != was_active:
+        st.rerun()
+        return
+    if found.active:
+        st.html(words.going(found))
+    elif found.broken:
+        _broken(lesson, found)
+    else:
+        _judged(lesson, found, attempt)
+    compare_chart(curves.payload(found, () if found.active else attempt.curve), "lesson_curves",
+                  on_resync=lambda: None)
+    if not found.active:
+        st.markdown(lesson.explanation)
+        _links(found)
+
+
+def _broken(lesson: Lesson, found: Course) -> None:
+    """Runs that did not finish give no verdict."""
+    first = found.broken[0]
+    st.warning(f"{run_name(first)}: {STATES[first.state][1].lower()}. {literal(first.message)}",
+               icon=":material/error:")
+    with st.container(horizontal=True, gap="small"):
+        if any(row.state in RESUMABLE for row in found.broken):
+            st.button("Resume", icon=":material/play_arrow:", key="lesson:resume", on_click=_try,
+                      args=(_resume, found))
+        st.button("Predict again", key="lesson:again", on_click=_try, args=(_anew, lesson))
+
+
+def _resume(found: Course) -> None:
+    for row in found.broken:
+        lab().launcher.resume(row.id)
+
+
+def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
+    try:
+        verdict = courses.verdict(lab().store, found)
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+        _again(lesson)
+        return
+    if verdict is None:
+        return
+    right = words.came_true(lesson, verdict, attempt)
+    if (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
+        progress.settle(lesson.name, verdict.says, right, verdict.seeds)
+    st.html(words.headline(verdict, found))
+    st.markdown(words.beside(lesson, verdict, attempt) or drawing.beside(lesson, found, attempt))
+    st.html(words.table(verdict))
+    _more(lesson, verdict, found)
+
+
+def _more(lesson: Lesson, verdict: Verdict, found: Course) -> None:
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        if found.next_seed is not None:
+            st.button("One more seed", icon=":material/add:", key="lesson:seed", on_click=_try, args=(_seed, found),
+                      type="primary" if verdict.says == "close" else "secondary",
+                      help="Every run of this lesson once more with another seed; then the verdict is computed anew.")
+        _again(lesson)
+        with st.popover("Each seed"):
+            st.html(words.seeds(verdict, found))
+            st.caption("The interval is Student's for the mean of the seeds' differences.")
+
+
+def _again(lesson: Lesson) -> None:
+    st.button("Do it again", icon=":material/restart_alt:", key="lesson:anew", on_click=_try, args=(_anew, lesson),
+              help="A new prediction and new runs. What you did before is kept.")
+
+
+def _anew(lesson: Lesson) -> None:
+    progress.anew(lesson.name)
+    st.session_state.pop(f"choice:{lesson.name}", None)
+
+
+def _seed(found: Course) -> None:
+    courses.one_more(lab().store, found)
+    lab().launcher.wake()
+
+
+def _links(found: Course) -> None:
+    """To the runs where they can be looked at more closely."""
+    with st.container(horizontal=True, gap="small"):
+        for setup in found.lesson.setups:
+            row = found.of(setup)[0]
+            st.page_link(page_of(row.spec.kind), label=f"{setup.label} in {KINDS[row.spec.kind].label}",
+                         icon=":material/open_in_full:", query_params={"run": row.id})
+        st.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:",
+                     query_params=written(ComparePlace(sweep=found.sweep, metric=found.lesson.charts[0])))
+        if found.lesson.more and FOUNDATIONS.exists():
+            st.page_link("../pages/foundations.py", label="Foundations", icon=":material/school:",
+                         query_params={"section": found.lesson.more})

@@ -1,0 +1,124 @@
+"""What the page of the lessons says: states, verdicts and predictions in plain words. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from app.theme import number
+from labcore.lessons.course import Course
+from labcore.lessons.lesson import Lesson
+from labcore.lessons.progress import Attempt
+from labcore.lessons.verdict import Compared, Verdict
+
+DIGITS = 3
+# verdict: (colour of its dot, what is said of the claim)
+SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
+        "fails": ("#D55E00", "The claim does not hold in these runs."),
+        "close": ("#E69F00", "Too close to call")}
+PART = {"holds": "holds", "fails": "does not hold", "close": "too close to call"}
+
+
+def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
+    """(colour of the dot, words) of a lesson in the list."""
+    told = [each for each in attempts if each.says or not each.closed]
+    if not told:
+        return "#8A939D", "Not started"
+    last = told[-1]
+    if not last.says:
+        return ("#56B4E9", "Runs started") if last.sweep else ("#8A939D", "Prediction made")
+    if last.says == "close":
+        return SAYS["close"][0], f"Too close to call with {last.seeds} seeds"
+    came = {True: ", you predicted it", False: ", you predicted otherwise", None: ""}[last.right]
+    return SAYS[last.says][0], f"The claim {PART[last.says]}{came}"
+
+
+def done(attempts: Sequence[Attempt]) -> bool:
+    """Whether a lesson has come to a verdict in any attempt."""
+    return any(each.says in ("holds", "fails") for each in attempts)
+
+
+def size(lesson: Lesson) -> str:
+    """What a lesson runs: "2 runs × 3 seeds, 300 steps each"."""
+    steps = sorted({setup.spec.steps for setup in lesson.setups})
+    each = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    many = f"{len(lesson.setups)} runs" if len(lesson.setups) > 1 else "1 run"
+    return f"{many} × {len(lesson.seeds)} seeds, {each} steps each"
+
+
+def headline(verdict: Verdict, course: Course) -> str:
+    """The verdict as HTML."""
+    colour, said = SAYS[verdict.says]
+    if verdict.says == "close":
+        said += f" with {verdict.seeds} seeds: " + (
+            "one more may tell." if course.next_seed is not None else "it is a tie at this scale.")
+    return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
+            f"<b>{said}</b></div>")
+
+
+def came_true(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
+    """Whether a chosen answer came true: None where the runs do not confirm the lesson's own."""
+    if verdict.says != "holds" or lesson.drawn is not None or predicted.choice is None:
+        return None
+    return predicted.choice == lesson.right
+
+
+def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
+    """The prediction beside the verdict, as Markdown."""
+    if predicted.choice is None or not 0 <= predicted.choice < len(lesson.choices):
+        return ""
+    said = f"You predicted: **{lesson.choices[predicted.choice]}**"
+    if verdict.says == "close":
+        return f"{said}. The runs cannot tell yet."
+    if verdict.says == "fails":
+        return f"{said}. These runs do not confirm the lesson's answer, so no prediction is counted."
+    if predicted.choice == lesson.right:
+        return f"{said}. That is what came out."
+    return f"{said}. What came out: **{lesson.choices[lesson.right]}**"
+
+
+def shown(value: float | None) -> str:
+    return "" if value is None else number(value, DIGITS)
+
+
+def interval(part: Compared) -> str:
+    """The mean difference with its interval: "+0.21 (0.15 to 0.27)"."""
+    if part.low is None:
+        return f"{shown(part.mean)} (one seed: no interval)"
+    return f"{shown(part.mean)} ({shown(part.low)} to {shown(part.high)})"
+
+
+def table(verdict: Verdict) -> str:
+    """The numbers of the verdict as HTML, a row for each comparison: means over the seeds, and the difference."""
+    head = "".join(f"<th>{cell}</th>" for cell in ("Comparison", "Left", "Right", "Difference, 95 % interval", ""))
+    rows = []
+    for part in verdict.parts:
+        cells = [f'<code>{html.escape(part.text)}</code>', shown(sum(part.left) / len(part.left)),
+                 shown(sum(part.right) / len(part.right)), interval(part), PART[part.says]]
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def seeds(verdict: Verdict, course: Course) -> str:
+    """Both sides of each comparison for each seed, as HTML."""
+    names = [f"seed {seed}" for seed in course.whole]
+    head = "".join(f"<th>{cell}</th>" for cell in ("", *names))
+    rows = []
+    for part in verdict.parts:
+        left, _, right = part.text.partition(f" {part.operator} ")
+        for side, values in ((left, part.left), (right, part.right)):
+            cells = "".join(f"<td>{shown(value)}</td>" for value in values)
+            rows.append(f"<tr><td><code>{html.escape(side)}</code></td>{cells}</tr>")
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def going(course: Course) -> str:
+    """How far the runs are, as HTML."""
+    rows = [*course.rows.values()]
+    finished = sum(row.state == "finished" for row in rows)
+    waiting = sum(row.state == "queued" for row in rows)
+    share = sum(min(1.0, row.step / row.spec.steps) for row in rows) / len(rows)
+    said = f"{finished} of {len(rows)} runs finished" + (f", {waiting} waiting" if waiting else "")
+    return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#009E73"></span>'
+            f"<b>Running</b> <span class=\"rl-muted\">{said}</span></div>"
+            f'<div class="rl-bar"><i style="width:{share:.1%};background:#009E73"></i></div>')

@@ -1,0 +1,94 @@
+"""All lessons: those that come with the lab, and those of the folder that `RL_LAB_LESSONS` names."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError
+from labcore.lessons.lesson import LARGEST, Lesson, parse
+
+HERE = Path(__file__).with_name("texts")
+VARIABLE = "RL_LAB_LESSONS"
+MOST = 200  # files of a folder that are read
+KEPT = 512
+
+
+def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
+    """The lessons in the order of their files' names, the lab's own first; and a sentence for each file left out.
+
+    `short`: as the tests run them.
+    """
+    found: dict[str, Lesson] = {}
+    faults: list[str] = []
+    for path in sorted(HERE.glob("*.md")):
+        found[name_of(path)] = _read(path, *_stamp(path), False, short)
+    for path in _own(faults):
+        try:
+            if name_of(path) in found:
+                raise LabError("there is a lesson of this name already: rename the file.")
+            found[name_of(path)] = _read(path, *_stamp(path), True, short)
+        except LabError as error:
+            faults.append(f"The lesson {path.name} is left out: {error}")
+        except OSError as error:
+            faults.append(f"The lesson {path.name} is left out: it cannot be read ({error.strerror}).")
+    return [*found.values()], faults
+
+
+def find(name: str) -> Lesson:
+    """The lesson of that name.
+
+    Raises:
+        LabError: there is none; where its file was left out, the sentence says why.
+    """
+    there, faults = lessons()
+    for lesson in there:
+        if lesson.name == name:
+            return lesson
+    if faulty := [fault for fault in faults if fault.startswith(f"The lesson {name}.md ")]:
+        raise LabError(faulty[0])
+    raise LabError(f"There is no lesson {name!r}: {suggestion(name, [lesson.name for lesson in there])}")
+
+
+def name_of(path: Path) -> str:
+    """The name of a lesson: that of its file, without the number that puts it in order.
+
+    >>> name_of(Path("07_one_seed.md"))
+    'one_seed'
+    """
+    return path.stem.lstrip("0123456789").lstrip("_-") or path.stem
+
+
+def _own(faults: list[str]) -> list[Path]:
+    """The files of the teacher's folder."""
+    place = os.environ.get(VARIABLE, "").strip()
+    if not place:
+        return []
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
+        faults.append(f"{VARIABLE} is {place!r}, which is no folder: set it to the folder with your lessons, or unset "
+                      "it.")
+        return []
+    found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
+    if len(found) > MOST:
+        faults.append(f"The folder {place} has {len(found)} lessons: the first {MOST} are shown.")
+    return found[:MOST]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size
+
+
+@lru_cache(maxsize=KEPT)
+def _read(path: Path, changed: int, size: int, own: bool, short: bool) -> Lesson:
+    """The lesson in a file as it was last changed; read once."""
+    if size > 4 * LARGEST:
+        raise LabError(f"it has {size} bytes: a lesson has at most {LARGEST} characters.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise LabError("it is not text in UTF-8: save it as that.") from error
+    return parse(name_of(path), text, own=own, short=short)

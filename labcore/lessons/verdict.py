@@ -1,0 +1,114 @@
+"""What the runs say of a check: it holds, it does not, or it is too close to call with these seeds.
+
+Each comparison a > b is judged by the difference a − b of each seed: its mean over the seeds with Student's 95 %
+interval. Where the interval lies on one side of zero the comparison holds or fails; where it contains zero one more
+seed may tell. With one seed there is no interval and no verdict. Of equal numbers every seed must agree. Left out: a
+correction for several comparisons in one check.
+
+Source: Student 1908. The percentile bootstrap of `labcore.compare.statistics` is too narrow for two or three seeds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from labcore.lessons.expression import COMPARED, Check, Runs, number
+
+Says = Literal["holds", "fails", "close"]
+
+FEWEST = 2
+EQUAL = 1e-9  # relative difference of numbers that count as equal
+# 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom; beyond, that of the last.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_OF_TRUTH: dict[bool | None, Says] = {True: "holds", False: "fails", None: "close"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison: its sides for each seed, and their mean difference with its interval (None with one seed)."""
+
+    text: str
+    operator: str
+    left: tuple[float, ...]
+    right: tuple[float, ...]
+    mean: float
+    low: float | None
+    high: float | None
+    says: Says
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check comes to over so many seeds, and what each of its comparisons does."""
+
+    says: Says
+    parts: tuple[Compared, ...]
+    seeds: int
+
+
+def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float | None, float | None]:
+    """(mean, low, high) of the mean of (S,) values, by Student's t; no interval for one value."""
+    found = np.asarray(values, float)
+    middle = float(found.mean())
+    if found.size < FEWEST:
+        return middle, None, None
+    half = STUDENT[min(found.size - 1, len(STUDENT)) - 1] * float(found.std(ddof=1)) / found.size ** 0.5
+    return middle, middle - half, middle + half
+
+
+def judge(check: Check, runs: Runs) -> Verdict:
+    """The verdict of a check on these runs, each with the same seeds.
+
+    Raises:
+        LabError: a run does not log what the check reads, or a number is not finite.
+    """
+    seeds = min(len(each) for each in runs.values())
+    parts: list[Compared] = []
+    truth = _truth(check.tree, runs, seeds, parts)
+    return Verdict(_OF_TRUTH[truth], tuple(parts), seeds)
+
+
+def _truth(node: ast.expr, runs: Runs, seeds: int, parts: list[Compared]) -> bool | None:
+    """True, False or None for not known, as Kleene's logic joins them."""
+    if isinstance(node, ast.BoolOp):
+        found = [_truth(part, runs, seeds, parts) for part in node.values]
+        decisive = isinstance(node.op, ast.Or)
+        return decisive if decisive in found else None if None in found else not decisive
+    if isinstance(node, ast.UnaryOp):
+        inner = _truth(node.operand, runs, seeds, parts)
+        return None if inner is None else not inner
+    assert isinstance(node, ast.Compare)
+    sides = [node.left, *node.comparators]
+    known = []
+    for place, operator in enumerate(node.ops):
+        parts.append(_compared(sides[place], operator, sides[place + 1], runs, seeds))
+        known.append({"holds": True, "fails": False, "close": None}[parts[-1].says])
+    return False if False in known else None if None in known else True
+
+
+def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, runs: Runs, seeds: int) -> Compared:
+    a, b = number(left, runs, seeds), number(right, runs, seeds)
+    sign = COMPARED[type(operator)]
+    middle, low, high = interval(a - b)
+    says: Says = "close"
+    if seeds >= FEWEST and sign in "=≠":
+        same = bool((abs(a - b) <= EQUAL * np.maximum(1, np.maximum(abs(a), abs(b)))).all())
+        says = "holds" if same == (sign == "=") else "fails"
+    elif low is not None and high is not None:
+        says = _side(sign, low, high)
+    text = f"{ast.unparse(left)} {sign} {ast.unparse(right)}"
+    return Compared(text, sign, tuple(map(float, a)), tuple(map(float, b)), middle, low, high, says)
+
+
+def _side(sign: str, low: float, high: float) -> Says:
+    """What the interval of a − b says of a `sign` b; where all seeds agree to the last digit it is a point."""
+    if sign in "<≤":
+        low, high = -high, -low
+    if low == high == 0:
+        return "holds" if sign in "≤≥" else "fails"
+    return "holds" if low > 0 else "fails" if high < 0 else "close"

@@ -1,0 +1,5 @@
+"""Lessons: predict, run, check."""
+
+from app.lessons.page import page
+
+page()

@@ -1,0 +1,118 @@
+"""The page of the lessons: the list, a prediction that is locked, the verdict, one seed more, begun anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.components.draw_curve import sound
+from app.lessons import words
+from labcore.lessons import progress
+from labcore.lessons.library import VARIABLE
+from labcore.lessons.progress import Attempt
+from labcore.workers.worker import drive
+from tests.app.seeding import html, ran
+from tests.lessons.lesson_text import TEXT
+
+
+@pytest.fixture
+def mine(tmp_path_factory, monkeypatch):
+    """A folder with one small lesson, "both"."""
+    folder = tmp_path_factory.mktemp("lessons")
+    monkeypatch.setenv(VARIABLE, str(folder))
+    (folder / "both.md").write_text(TEXT, "utf-8")
+    return folder
+
+
+def button(test, key):
+    return next((each for each in test.button if each.key == key), None)
+
+
+def finish(lab):
+    for run_id in lab.store.queued():
+        assert drive(lab.store, run_id) == "finished"
+
+
+def markdown(test) -> str:
+    return " ".join(each.value for each in test.markdown)
+
+
+def test_the_list_has_every_lesson_and_says_what_is_wrong_with_a_file(page, mine):
+    (mine / "bad.md").write_text(TEXT.replace("right = 2", "right = 5"), "utf-8")
+    progress.predict("cliff", 1)
+    progress.begin("cliff", "sweep-1")
+    progress.settle("cliff", "holds", True, 3)
+    test = page("lessons")
+    assert "**1 of 16** done" in markdown(test) and "The claim holds, you predicted it" in html(test)
+    assert len(test.warning) == 1 and "bad.md is left out: line 12" in test.warning[0].value
+    assert "No such" not in html(page("lessons", lesson="cliff"))
+    assert "did you mean" in page("lessons", lesson="clif").error[0].value
+
+
+def test_a_prediction_is_locked_then_run_then_judged_then_one_seed_more(page, lab, mine):
+    test = page("lessons", lesson="both")
+    assert button(test, "lesson:run").disabled and "matter of the maze" not in markdown(test)
+    test.radio[0].set_value("None of them")
+    button(ran(test), "lesson:run").click()
+    ran(test)
+    attempt = progress.newest("both")
+    assert attempt is not None and attempt.choice == 1 and len(lab.store.sweep_runs(attempt.sweep)) == 4
+    assert test.radio[0].disabled and test.radio[0].value == "None of them" and lab.launcher.woken == 1
+    assert "0 of 4 runs finished, 4 waiting" in html(test) and button(test, "lesson:run") is None
+
+    finish(lab)
+    test = page("lessons", lesson="both")  # another tab, or after a restart
+    assert "The claim holds in these runs" in html(test) and "That is what came out" in markdown(test)
+    assert "8.100" in html(test) and "matter of the maze" in markdown(test)
+    assert (found := progress.newest("both")) and (found.says, found.right, found.seeds) == ("holds", True, 2)
+
+    button(test, "lesson:seed").click()
+    assert "4 of 6 runs finished" in html(ran(test))
+    finish(lab)
+    test = page("lessons", lesson="both")
+    assert progress.newest("both").seeds == 3
+    button(test, "lesson:anew").click()
+    assert not ran(test).radio[0].disabled and len(progress.attempts()["both"]) == 1
+
+
+def test_runs_that_are_gone_or_were_stopped_are_said(page, lab, mine):
+    progress.predict("both", 0)
+    test = page("lessons", lesson="both")
+    assert "gone or were not started" in test.info[0].value
+    button(test, "lesson:start").click()
+    ran(test)
+    for run_id in lab.store.queued():
+        lab.store.ask(run_id, "stop")
+    test = page("lessons", lesson="both")
+    assert "stopped" in test.warning[0].value
+    button(test, "lesson:resume").click()
+    ran(test)
+    assert len(lab.launcher.resumed) == 4
+
+
+def test_damaged_progress_is_said_and_the_lessons_are_listed(page, lab, mine, tmp_path):
+    (tmp_path / "lessons.json").write_text("{", "utf-8")
+    test = page("lessons")
+    assert "is damaged" in test.error[0].value and "**0 of 16** done" in markdown(test)
+    assert "is damaged" in page("lessons", lesson="both").error[0].value
+
+
+def test_a_drawn_lesson_waits_for_the_curve(page, lab):
+    test = page("lessons", lesson="entropy")
+    assert button(test, "lesson:run").disabled and not test.radio
+
+
+@pytest.mark.parametrize("attempts, said", [
+    ([], "Not started"), ([Attempt(0, 1)], "Prediction made"), ([Attempt(0, 1, sweep="s")], "Runs started"),
+    ([Attempt(0, 1, sweep="s", says="close", seeds=3)], "Too close to call with 3 seeds"),
+    ([Attempt(0, 1, sweep="s", says="fails")], "The claim does not hold"),
+    ([Attempt(0, 1, sweep="s", says="holds", right=False, closed=True)],
+     "The claim holds, you predicted otherwise"),
+    ([Attempt(0, 1, closed=True)], "Not started")])
+def test_how_far_the_reader_is(attempts, said):
+    assert words.state(attempts)[1] == said
+    assert words.done(attempts) == (said.startswith("The claim"))
+
+
+@pytest.mark.parametrize("said", [None, "x", [], [1], [1, "2"], {"a": 1}])
+def test_what_is_no_curve_is_none(said):
+    assert sound(said, 0, 1) == ()

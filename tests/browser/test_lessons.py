@@ -1,0 +1,57 @@
+"""A lesson as a reader does it: predict, run, see the verdict; and a curve drawn by hand. In a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+from tests.browser.test_llm_lab import SLOW, fits
+
+pytestmark = pytest.mark.browser
+
+
+def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/lessons")
+    page.get_by_role("button", name="λ carries one success back").click(timeout=SLOW)
+    run = page.get_by_role("button", name="Lock my prediction and run")
+    expect(run).to_be_disabled(timeout=SLOW)
+    assert page.url.endswith("/lessons?lesson=traces")
+    page.get_by_text(re.compile("^Without traces one cell per episode, with")).click()
+    expect(run).to_be_enabled(timeout=SLOW)
+    run.click()
+    expect(page.get_by_text("The claim holds in these runs.")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("That is what came out.")).to_be_visible()
+    expect(page.locator(".rl-compare-chart .js-plotly-plot")).to_have_count(1, timeout=SLOW)
+    expect(page.get_by_role("button", name="One more seed")).to_be_visible()
+    page.reload()  # it is kept
+    expect(page.get_by_text("The claim holds in these runs.")).to_be_visible(timeout=SLOW)
+    page.get_by_role("button", name="All lessons").click()
+    expect(page.get_by_text("The claim holds, you predicted it")).to_be_visible(timeout=SLOW)
+
+
+def test_a_curve_is_drawn_by_pointer_and_by_keys(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/lessons?lesson=entropy")
+    sheet = page.locator(".rl-draw-curve svg")
+    sheet.wait_for(timeout=SLOW)
+    box = sheet.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.12 * box["width"], box["y"] + 0.1 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 0.8 * box["height"], steps=8)
+    page.mouse.up()
+    knots = page.get_by_role("slider")
+    values = [float(knots.nth(place).get_attribute("aria-valuenow") or "nan") for place in range(9)]
+    assert values == sorted(values, reverse=True) and values[0] > 1.5 > 0.5 > values[-1]
+    expect(page.get_by_role("button", name="Lock my prediction and run")).to_be_enabled(timeout=SLOW)
+    knots.nth(8).focus()
+    page.keyboard.press("ArrowUp")
+    assert float(knots.nth(8).get_attribute("aria-valuenow") or "nan") == pytest.approx(values[-1] + 0.1)
+    page.keyboard.press("ArrowLeft")
+    expect(knots.nth(7)).to_be_focused()
+
+
+def test_the_page_does_not_scroll_sideways(page: Page, server: Server) -> None:
+    fits(page, f"{server.url}/lessons?lesson=entropy", ".rl-draw-curve svg")

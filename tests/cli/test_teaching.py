@@ -1,0 +1,25 @@
+"""Lessons on the command line: the list, one run to its verdict, and a broken file in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+from labcore.cli.main import main
+from labcore.lessons.library import VARIABLE
+from labcore.store.store import Store
+from tests.lessons.lesson_text import TEXT
+
+
+def test_a_lesson_is_listed_and_run_to_its_verdict(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "both.md").write_text(TEXT, "utf-8")
+    (tmp_path / "bad.md").write_text("nothing", "utf-8")
+    assert main(["lessons"]) == 0
+    said = capsys.readouterr()
+    assert "both                 not done" in said.out and "bad.md is left out" in said.err
+    assert main(["lesson", "both", "--short", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["seeds"], len(Store().runs("finished"))) == ("holds", 2, 4)
+    assert {run.spec.steps for run in Store().runs()} == {2}
+    assert main(["lesson", "bath"]) == 1
+    assert "did you mean 'both'" in capsys.readouterr().err

@@ -1,0 +1,55 @@
+"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out. Runs that several lessons make
+alike are made once. Sessions are driven directly: no store, no files of a run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from labcore.files import bases
+from labcore.lessons import course as courses
+from labcore.lessons import library
+from labcore.lessons.expression import Logged
+from labcore.lessons.lesson import parse
+from labcore.lessons.verdict import judge
+from labcore.spec.run_spec import RunSpec, base_spec
+from labcore.workers.worker import start_session
+
+FILES = sorted(library.HERE.glob("*.md"))
+LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
+
+
+@cache
+def logged(text: str) -> Logged:
+    """The rows of the run of a spec."""
+    spec = RunSpec.from_json(text)
+    base = base_spec(spec)
+    folder = bases.SHIPPED / base.hash() / "model" if base else None
+    return courses.logged([record for record in start_session(spec, folder, None).run() if record is not None])
+
+
+@pytest.mark.parametrize("path", FILES, ids=library.name_of)
+def test_what_a_lesson_claims_comes_out(path):
+    lesson = parse(library.name_of(path), path.read_text("utf-8"), short=True)
+    runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
+    verdict = judge(lesson.check, runs)
+    assert verdict.says == "holds", verdict
+    assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
+
+
+def test_there_are_enough_and_they_are_small():
+    there, faults = library.lessons()
+    assert len(there) == len(FILES) >= 12 and faults == []
+    assert sum(lesson.drawn is not None for lesson in there) >= 2
+    for lesson in there:
+        assert len(lesson.seeds) >= 3 and lesson.minutes <= 5 and lesson.source, lesson.name
+        for setup in lesson.setups:
+            assert setup.spec.kind != "llm" or setup.spec.steps <= LONGEST, lesson.name
+            base = base_spec(setup.spec)
+            assert base is None or bases.shipped(base.hash()), "the first run must not wait for SFT"
+
+
+def test_right_answers_are_not_always_at_one_place():
+    places = [lesson.right for lesson in library.lessons()[0] if lesson.choices]
+    assert max(places.count(place) for place in set(places)) < 0.75 * len(places)
