@@ -32,17 +32,20 @@ class Measure:
         """Of the number; empty where it is a count."""
         if self.how == "step_seconds":
             return "s/step"
-        return {"models": "networks", "top_mass": "probability"}.get(self.how) or METRICS[self.metric].unit
+        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens"}
+        return own.get(self.how) or METRICS[self.metric].unit
 
     @property
     def digits(self) -> int:
-        return {"models": 0, "step_seconds": 4}.get(self.how, METRICS[self.metric].digits)
+        return {"models": 0, "step_seconds": 4, "wrong_length": 2}.get(self.how, METRICS[self.metric].digits)
 
     @property
     def words(self) -> str:
         """What is measured: "Reward, mean of the last 10 steps"."""
         if self.how == "step_seconds":
             return "Fastest step of the run, wall time"
+        if self.how == "wrong_length":
+            return f"Length of wrong completions in the samples of the last {self.rows} steps"
         if self.how == "models":
             return "Networks in memory, the reward model counted"
         if self.how == "top_mass":

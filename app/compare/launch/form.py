@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, cost, link, naming, session
-from app.compare.launch import estimate, planning
+from app.compare.launch import planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
 from app.lab import lab
@@ -23,7 +23,7 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
-from labcore.jobs import jobs, pace
+from labcore.jobs import estimate, jobs, pace
 from labcore.jobs.cost import BESIDE, beside
 from labcore.runs import sweep
 from labcore.spec.model_names import model_of_name, name_of_model
