@@ -29,6 +29,7 @@ PAGES = (
     ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
     ("llm", "LLM lab", "Train a language model by SFT, DPO or reinforcement, and turn its knobs while it learns."),
     ("compare", "Compare", "Runs over each other: which is better, at what cost, with what evidence. Sweeps, too."),
+    ("studies", "Studies", "What papers claim, tested here: ten sweeps with their cost, and a verdict by a rule."),
     ("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes."),
     ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),
 )

@@ -97,10 +97,13 @@ def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None) -> lis
             if (setting.label, seed) not in there]
 
 
-def every(study: Study) -> list[RunSpec]:
-    """All runs of a study, for an estimate of its time; where they need reward models the verifier stands in."""
-    return [*scorer_specs(study), *(_template(study, setting, seed) for seed in study.seeds
-                                    for setting in study.settings)]
+def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
+    """All runs of a study, for an estimate of its time. Where their reward models are not there yet (`scorers` are
+    those that are) the verifier stands in, which scores faster."""
+    there = len(scorers) >= study.scorers
+    settings = [setting if there else _verified(setting) for setting in study.settings]
+    first = [] if study.scorers and there else scorer_specs(study)
+    return [*first, *(spec_of(study, setting, seed, scorers) for seed in study.seeds for setting in settings)]
 
 
 def queue(store: Store, specs: Sequence[RunSpec]) -> str:
@@ -110,14 +113,20 @@ def queue(store: Store, specs: Sequence[RunSpec]) -> str:
     return sweep.queue(store, specs)
 
 
-def _template(study: Study, setting: Setting, seed: int = 0) -> RunSpec:
+def _template(study: Study, setting: Setting) -> RunSpec:
     """The run of a setting without its reward models, which `make` would look for."""
+    spec = spec_of(study, _verified(setting), 0)
     if not setting.members:
-        return spec_of(study, setting, seed)
+        return spec
     source = {"reward_source": setting.knobs["reward_source"], SCORER: ",".join([_ANY] * setting.members)}
-    plain = replace(setting, members=0, knobs={**setting.knobs, "reward_source": "verifier"})
-    spec = spec_of(study, plain, seed)
     return replace(spec, knobs={**spec.knobs, **source})
+
+
+def _verified(setting: Setting) -> Setting:
+    """The setting with the verifier's rewards, where they are a reward model's."""
+    if not setting.members:
+        return setting
+    return replace(setting, members=0, knobs={**setting.knobs, "reward_source": "verifier"})
 
 
 def _text(spec: RunSpec) -> str:

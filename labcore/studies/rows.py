@@ -5,11 +5,12 @@ A margin ("matches", "hurts little") is not in the papers: where a claim needs o
 
 from __future__ import annotations
 
+from labcore.catalog.knob import Value
 from labcore.studies.study import Contrast, Measure, Setting, Study
 
 AHMADIAN = "Ahmadian et al. 2024, arXiv:2402.14740"
-GROUPS = {"prompts_per_step": 16, "group_size": 4}  # 64 completions a step
-SINGLE = {"prompts_per_step": 64, "group_size": 1, "mini_batches": 1}  # as many, of as many prompts
+GROUPS: dict[str, Value] = {"prompts_per_step": 16, "group_size": 4}  # 64 completions a step
+SINGLE: dict[str, Value] = {"prompts_per_step": 64, "group_size": 1, "mini_batches": 1}  # as many, of as many prompts
 LAST = Measure(rows=10)
 TRUE = Measure(metric="reward/verifier", rows=10)
 
@@ -23,8 +24,9 @@ def _lambdas() -> Study:
         "variance that is worth its bias.", AHMADIAN,
         "PPO on sort, λ 0, 0.5, 0.9, 0.95 and 1, 64 completions and 2 updates a step, 40 steps.",
         [Setting(name, "ppo", {"gae_lambda": value, **SINGLE}) for name, value in zip(names, values, strict=True)],
-        [Contrast("λ 1 less the mean of the others", {"λ 1": 1.0, **{name: -0.25 for name in others}}, LAST, low=0.0),
-         *(Contrast(f"λ 1 less {name}", {"λ 1": 1.0, name: -1.0}, LAST, low=0.0, decides=False) for name in others)],
+        [Contrast("λ 1 less the mean of the others", {"λ 1": 1.0, **dict.fromkeys(others, -0.25)}, LAST, low=0.0),
+         *(Contrast(f"λ 1 less {name}", {"λ 1": 1.0, name: -1.0}, LAST, low=0.0, decides=name == others[-1])
+           for name in others)],
         winner="λ 1")
 
 
@@ -84,8 +86,8 @@ def _beta() -> Study:
 
     return Study(
         "beta", "β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
-        "RLOO (KL in the reward) and RAFT (KL in the loss, k2, since imitation has no use for a reward's size) on sort, "
-        "β 0.01, 0.1, 0.25, 0.5 and 1. 16 prompts × 4 completions a step, 30 steps.", settings,
+        "RLOO (KL in the reward) and RAFT (KL in the loss, k2, since imitation has no use for a reward's size) on "
+        "sort, β 0.01, 0.1, 0.25, 0.5 and 1. 16 prompts × 4 completions a step, 30 steps.", settings,
         [Contrast("What β 0.01 → 1 changes for RLOO less what it changes for RAFT", lost(1.0), LAST, low=0.0),
          *(Contrast(f"The same for 0.01 → {beta:g}", lost(beta), LAST, low=0.0, decides=False)
            for beta in values[1:-1])],
@@ -98,9 +100,9 @@ def _bandit() -> Study:
         Setting(f"RLOO on {task}", "rloo", {**GROUPS, **once}, task),
         Setting(f"PPO on {task}", "ppo", {**SINGLE, **once, "gae_lambda": 1.0}, task))]
     return Study(
-        "bandit", "Bandit against MDP", "With a reward for the outcome it is enough to model the whole completion as one "
-        "action.", AHMADIAN, "RLOO (a completion is one action) against PPO with λ = 1 (each token is one) on sort and "
-        "add: the same 64 completions and 2 updates a step, 40 steps.", settings,
+        "bandit", "Bandit against MDP", "With a reward for the outcome it is enough to model the whole completion as "
+        "one action.", AHMADIAN, "RLOO (a completion is one action) against PPO with λ = 1 (each token is one) on sort "
+        "and add: the same 64 completions and 2 updates a step, 40 steps.", settings,
         [Contrast(f"{task}: RLOO less PPO; enough: less than 0.05 behind",
                   {f"RLOO on {task}": 1.0, f"PPO on {task}": -1.0}, LAST, low=-0.05) for task in ("sort", "add")],
         winner="RLOO on sort")
@@ -130,15 +132,16 @@ def _action_space() -> Study:
         [Setting(f"GRPO on {task}", "grpo", GROUPS, task) for task in tasks],
         [*(Contrast(f"{task}, {name}: the likeliest token; most: more than half", {f"GRPO on {task}": 1.0},
                     Measure("top_mass", model=model), low=0.5) for task in tasks for name, model in stages.items()),
-         *(Contrast(f"{task}, {name}: the 4 likeliest", {f"GRPO on {task}": 1.0}, Measure("top_mass", model=model, top=4),
-                    low=0.5, decides=False) for task in tasks for name, model in stages.items()),
+         *(Contrast(f"{task}, {name}: the 4 likeliest", {f"GRPO on {task}": 1.0},
+                    Measure("top_mass", model=model, top=4), low=0.5, decides=False)
+           for task in tasks for name, model in stages.items()),
          *(Contrast(f"{task}, untrained: the likeliest token", {f"GRPO on {task}": 1.0},
                     Measure("top_mass", model="start"), low=0.5, decides=False) for task in tasks)],
         winner="GRPO on add")
 
 
 def _cost() -> Study:
-    batch = {"updates_per_batch": 1}
+    batch: dict[str, Value] = {"updates_per_batch": 1}
     settings = [Setting("PPO", "ppo", {**SINGLE, **batch}),
                 Setting("GRPO", "grpo", {**GROUPS, **batch}), Setting("RLOO", "rloo", {**GROUPS, **batch}),
                 Setting("REINFORCE", "reinforce", GROUPS)]
@@ -157,7 +160,7 @@ def _cost() -> Study:
 
 
 def _over_optimisation() -> Study:
-    scored = {"reward_source": "reward_model", "prompts_per_step": 8, "group_size": 4}
+    scored: dict[str, Value] = {"reward_source": "reward_model", "prompts_per_step": 8, "group_size": 4}
     settings = [*(Setting(f"β {beta:g}", "rloo", {**scored, "beta": beta}, members=1) for beta in (0.0, 0.02, 0.1)),
                 *(Setting(f"{members} reward models, β 0", "rloo", {**scored, "beta": 0.0}, members=members)
                   for members in (3, 5))]
@@ -167,8 +170,8 @@ def _over_optimisation() -> Study:
         "over_optimisation", "Over-optimisation", "Optimised against a reward model, its score rises while the gold "
         "reward falls; a KL penalty and an ensemble hold that back.",
         "Gao et al. 2022, arXiv:2210.10760; Coste et al. 2023, arXiv:2310.02743",
-        "Five reward models on film reviews, then RLOO on the score of one with β 0, 0.02 and 0.1, and on the mean of 3 "
-        "and of 5 with β 0. 8 prompts × 4 completions a step, 40 steps.", settings,
+        "Five reward models on film reviews, then RLOO on the score of one with β 0, 0.02 and 0.1, and on the mean of "
+        "3 and of 5 with β 0. 8 prompts × 4 completions a step, 40 steps.", settings,
         [Contrast("β 0: change of the reward model's score", {"β 0": 1.0}, proxy, low=0.0),
          Contrast("β 0: change of gold", {"β 0": 1.0}, fell, high=0.0),
          Contrast("Gold at the end: β 0.1 less β 0", {"β 0.1": 1.0, "β 0": -1.0}, gold, low=0.0),
@@ -181,11 +184,11 @@ def _over_optimisation() -> Study:
 
 
 def _length_bias() -> Study:
-    free = {"max_new_tokens": 32, **GROUPS, "beta": 0.0}
+    free: dict[str, Value] = {"max_new_tokens": 32, **GROUPS, "beta": 0.0}
     long = Measure("last", "completions/mean_length", 10)
     return Study(
-        "length_bias", "Length bias", "GRPO's mean over each completion's tokens favours long wrong answers: they grow, "
-        "and under Dr. GRPO they do not.", "Liu et al. 2025, arXiv:2503.20783",
+        "length_bias", "Length bias", "GRPO's mean over each completion's tokens favours long wrong answers: they "
+        "grow, and under Dr. GRPO they do not.", "Liu et al. 2025, arXiv:2503.20783",
         "GRPO and Dr. GRPO on countdown with up to 32 tokens, β 0, 16 prompts × 4 completions a step, 40 steps.",
         [Setting("GRPO", "grpo", free), Setting("Dr. GRPO", "dr_grpo", free)],
         [Contrast("Length of wrong answers: GRPO less Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0},

@@ -1,9 +1,9 @@
 """What the runs say of a claim: an interval for each contrast, and whether it lies where the claim says.
 
-The interval is Welch's: seeds are independent, and settings may differ in their spread. With three seeds it is wide, and
-it should be: the percentile bootstrap of three values, which draws the bands of Compare, is too sure of itself to decide
-a claim. The deciding contrasts of a study share 5 % of error between them (Bonferroni), so that all of their intervals
-hold together with 95 %. Left out: pairing by seed, as in `labcore.compare.statistics`.
+The interval is Welch's: seeds are independent, and settings may differ in their spread. With three seeds it is wide,
+and it should be: the percentile bootstrap of three values, which draws the bands of Compare, is too sure of itself to
+decide a claim. The deciding contrasts of a study share 5 % of error between them (Bonferroni), so that all of their
+intervals hold together with 95 %. Left out: pairing by seed, as in `labcore.compare.statistics`.
 
 Source: Welch 1947, Biometrika 34:28; Satterthwaite 1946, Biometrics Bulletin 2:110.
 """
