@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import charts, theme
-from app.llm import proxy_tab, reward_tab
+from app.llm import action_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
 from app.training import files
 from app.training.feed import Feed
@@ -65,4 +65,5 @@ def _has_ratio(run: RunRow) -> bool:
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
     "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, _has_ratio),
+    action_tab.NAME: (action_tab.show, lambda run: True),
 }

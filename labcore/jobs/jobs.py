@@ -32,6 +32,7 @@ JOBS = {
     "quiz": "labcore.llm.probes.answer:quiz",
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",
+    "action_space": "labcore.llm.probes.action_space:action_space",
     "pairs_to_label": "labcore.llm.probes.pairs_to_label:pairs_to_label",
     "pace": "labcore.jobs.pace:pace",
     "models_held": "labcore.llm.cost:models_held",

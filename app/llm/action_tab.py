@@ -1,0 +1,54 @@
+"""The tab Action space: how few tokens hold most of the probability, for the run's base and for its policy."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import jobs, theme
+from app.components.figure_chart import figure_chart
+from app.lab import active
+from app.llm import action_figures as figures
+from app.llm.proxy_tab import nearest
+from app.playground.models import title
+from app.tokens import literal
+from app.training.feed import Feed
+from labcore.jobs.models import steps
+from labcore.spec.model_names import BASE, Model
+from labcore.store.rows import RunRow
+
+NAME = "Action space"
+COUNT, SEED = 128, 0  # prompts
+MEANS = ("Before each token the model has a probability for every token of its vocabulary. How much of it do the k "
+         "likeliest tokens hold together? Near 1 the model has hardly a choice left there: its effective action space "
+         "is small, and a sampled completion can differ only where the mass is spread.")
+
+
+def show(run: RunRow, feed: Feed, step: int) -> None:
+    """The mass of the top k tokens by position, for the checkpoint nearest to a step beside the run's base."""
+    there = steps(run.id)
+    if not there:
+        st.caption("The tokens are counted on a checkpoint: the first one is made soon.")
+        return
+    at = nearest(there, step)
+    names = [Model(run.id, BASE).name, *([Model(run.id, step=at).name] if at else [])]
+    looked = step if step < feed.last_step else None
+    found, fresh = jobs.result({"job": "action_space", "models": names, "count": COUNT, "seed": SEED},
+                               f"{len(names)} models answer {COUNT} prompts" if at else f"The base answers {COUNT} "
+                               "prompts", "action_space", (run.id, looked), run.id, polled=active(run))
+    if found is None:
+        return
+    titles = [title(column["model"]) for column in found["columns"]]
+    st.caption(MEANS)
+    st.markdown(literal(figures.words(found, titles)))
+    figure_chart(figures.mass_figure(found, titles, theme.ground()), "action_space", title="Effective action space",
+                 caption=f"{run.id}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
+                 f"{figures.words(found, titles)}")
+    newer = "" if fresh else " Newer samples are on their way."
+    st.caption(f"{titles[-1]}{_nearest(at, step)}. {figures.about(found)}{newer}")
+    with st.expander("The numbers", key="action_space_numbers"):
+        st.html(figures.table(found, titles))
+
+
+def _nearest(at: int, step: int) -> str:
+    """That the checkpoint is not of the step that the page shows."""
+    return "" if at == step else f", the checkpoint nearest to step {step:,}"

@@ -1,0 +1,61 @@
+"""The tab Action space: which models it asks, its figure and its words, by hand."""
+
+import pytest
+
+from app.llm import action_figures as figures
+from tests.app.asking import trained
+from tests.app.seeding import html
+
+
+def row(samples, *mass):
+    return {"samples": samples, "mass": [*mass], "low": [each - 0.05 for each in mass],
+            "high": [min(1.0, each + 0.05) for each in mass]}
+
+
+def column(model, *rows, vocabulary=6):
+    return {"model": model, "vocabulary": vocabulary, "temperature": 1.0, "samples": 10, "longest": len(rows),
+            "positions": list(rows)}
+
+
+def found(base="base:a", own="a@6"):
+    return {"top": [1, 2, 4, 8, 16], "least": 8, "columns": [
+        column(base, row(10, 0.4, 0.6, 0.9, 1.0, 1.0), row(10, 0.5, 0.7, 0.95, 1.0, 1.0), row(8, 0.8, 0.9, 1.0, 1.0, 1.0)),
+        column(own, row(10, 0.7, 0.9, 1.0, 1.0, 1.0), row(10, 0.9, 0.95, 1.0, 1.0, 1.0))]}
+
+
+TITLES = ("Base, by SFT", "GRPO, step 6")
+
+
+def test_the_base_is_dashed_and_the_policy_solid_in_one_colour_per_k():
+    drawn = figures.mass_figure(found(), TITLES, "light")
+    lines = [trace for trace in drawn.data if trace.name]
+    assert [trace.name for trace in lines] == [f"top {k}, {title}" for k in (1, 2, 4) for title in TITLES]
+    assert [trace.line.dash for trace in lines] == ["dash", "solid"] * 3
+    assert len({trace.line.color for trace in lines}) == 3 and lines[0].line.color == lines[1].line.color
+    assert lines[0].x == (1, 2, 3) and lines[0].y == (0.4, 0.5, 0.8) and lines[1].x == (1, 2)
+    band = drawn.data[0]
+    assert band.y == pytest.approx((0.45, 0.55, 0.85, 0.75, 0.45, 0.35)) and band.fill == "toself"
+    heights = [note.y for note in drawn.layout.annotations]
+    assert all(low - high >= 0.05 for high, low in zip(heights[1:], heights, strict=False)), "no name over another"
+    alone = {**found(), "columns": found()["columns"][:1]}
+    assert {trace.line.dash for trace in figures.mass_figure(alone, TITLES[:1], "dark").data if trace.name} == {"solid"}
+
+
+def test_the_words_have_the_numbers_and_what_they_are_of():
+    assert figures.words(found(), TITLES) == (
+        "Mean probability of the likeliest token. Base, by SFT: 0.40 at the first position, 0.63 at the later ones. "
+        "GRPO, step 6: 0.70 at the first position, 0.90 at the later ones.")
+    said = figures.about(found())
+    assert "Estimated from 10 sampled completions of each model" in said and "temperature 1;" in said
+    assert "Top 8 and 16 would be 1: the vocabulary has only 6 tokens." in said
+    assert "fewer than 8 completions" not in said
+    assert figures.table(found(), TITLES).count("<tr>") == 1 + 5
+
+
+def test_the_checkpoint_nearest_to_the_step_is_asked_beside_the_base(page, asked, lab):
+    run = trained(lab.store, steps=(0, 2, 5))
+    asked.reply = lambda spec: found(*spec["models"])
+    test = page("llm", run=run, tab="Action space")
+    assert asked.asked[-1]["models"] == [f"base:{run}", f"{run}@5"]
+    assert any("GRPO, step 5, the checkpoint nearest to step 6." in each.value for each in test.caption)
+    assert "<td>GRPO, step 5</td>" in html(test)
