@@ -10,11 +10,10 @@ import html
 from collections.abc import Sequence
 from math import isfinite
 
-from app import theme
 from labcore.studies.recorded import Recorded
 from labcore.studies.result import Result
-from labcore.studies.study import Contrast, Measure, Study
-from labcore.studies.verdict import WORDS, Estimate, Verdict
+from labcore.studies.study import Contrast, Study
+from labcore.studies.verdict import WORDS, Estimate, Verdict, told
 
 CSS = """<style>
 .rl-verdict{font-size:13px;font-weight:600;padding:1px 8px;border-radius:9px;white-space:nowrap;
@@ -38,22 +37,6 @@ def badge(verdict: Verdict) -> str:
     return f'<span class="rl-verdict rl-{verdict}">{WORDS[verdict]}</span>'
 
 
-def numbers(found: Estimate, measure: Measure) -> str:
-    """"0.084 [0.065, 0.103]", the interval in brackets where there is one."""
-    said = theme.number(found.mean, measure.digits)
-    if found.low is None or found.high is None or found.low == found.high:
-        return said
-    return f"{said} [{theme.number(found.low, measure.digits)}, {theme.number(found.high, measure.digits)}]"
-
-
-def region(contrast: Contrast) -> str:
-    """Where the claim says that the number lies, in words: "above 0", "below 0.05", "between 3.5 and 4.5"."""
-    low, high = (f"{edge:g}".replace("-", "−") for edge in (contrast.low, contrast.high))
-    if isfinite(contrast.low) and isfinite(contrast.high):
-        return f"between {low} and {high}"
-    return f"above {low}" if isfinite(contrast.low) else f"below {high}"
-
-
 def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
     """The whole table."""
     mine = {each.contrast.label: (each.estimate, each.verdict) for each in own.findings} if own else {}
@@ -69,8 +52,8 @@ def _row(contrast: Contrast, own: tuple[Estimate, Verdict] | None, kept: tuple[E
     title = html.escape(contrast.label)
     aside = "" if contrast.decides else " · shown, does not decide"
     what = (f"{title}<small>{html.escape(contrast.measure.words)}; {html.escape(contrast.measure.unit)}. "
-            f"Claimed: {region(contrast)}{aside}</small>")
-    said = "".join(f'<div class="rl-{name} rl-numbers-cell">{numbers(found, contrast.measure)}</div>'
+            f"Claimed: {contrast.region}{aside}</small>")
+    said = "".join(f'<div class="rl-{name} rl-numbers-cell">{told(found, contrast.measure.digits)}</div>'
                    for name, found, _ in there)
     verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, _, verdict in there)
     shown = "" if contrast.decides else ' class="rl-shown"'
@@ -97,10 +80,10 @@ def drawing(contrast: Contrast, there: Sequence[tuple[str, Estimate]]) -> str:
               for place, (name, found) in enumerate(there)]
     parts += [f'<text x="{x(edge)}" y="42" text-anchor="middle" fill="currentColor" opacity=".72">'
               f'{f"{edge:g}".replace("-", "−")}</text>' for edge in edges]
-    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {numbers(found, contrast.measure)}"
+    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {told(found, contrast.measure.digits)}"
                       for name, found in there) or "no runs yet"
     return (f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{html.escape(contrast.label)}: '
-            f'{html.escape(words)} {html.escape(contrast.measure.unit)}; claimed {region(contrast)}">'
+            f'{html.escape(words)} {html.escape(contrast.measure.unit)}; claimed {contrast.region}">'
             f'{"".join(parts)}</svg>')
 
 

@@ -18,10 +18,11 @@ from labcore.runs import sweep
 from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
 from labcore.studies import plan, recorded
-from labcore.studies.result import Finding, Result, needed, result
+from labcore.studies.result import Result, needed, result
 from labcore.studies.rows import STUDIES
 from labcore.studies.study import Study
 from labcore.studies.verdict import WORDS
+from labcore.studies.verdict import told as interval
 from labcore.workers.launcher import Launcher
 
 EARLIER = 200  # runs that an estimate looks at
@@ -137,17 +138,9 @@ def told(chosen: Study, found: Result) -> str:
     """The result for the eye."""
     lines = [chosen.title, f"  claim    {chosen.claim} ({chosen.source})", f"  setting  {chosen.setting}",
              f"  verdict  {WORDS[found.verdict]}", ""]
-    lines += [f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: {numbers(each)} "
-              f"{each.contrast.measure.unit}: {WORDS[each.verdict]}" for each in found.findings]
+    lines += [f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: "
+              f"{interval(each.estimate, each.contrast.measure.digits)} {each.contrast.measure.unit}: {WORDS[each.verdict]}" for each in found.findings]
     return "\n".join([*lines, "", "  * decides; intervals are Welch's, those that decide hold together with 95 %."])
-
-
-def numbers(each: Finding) -> str:
-    """"0.084 [0.065, 0.103]"."""
-    digits, found = each.contrast.measure.digits, each.estimate
-    if found.low is None or found.low == found.high:
-        return f"{found.mean:.{digits}f}"
-    return f"{found.mean:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
 
 def as_json(chosen: Study, found: Result) -> dict[str, Any]:

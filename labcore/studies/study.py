@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
@@ -79,6 +79,14 @@ class Contrast:
     low: float = -inf
     high: float = inf
     decides: bool = True
+
+    @property
+    def region(self) -> str:
+        """Where the claim says that it lies: "above 0", "below 0.05", "between 3.5 and 4.5"."""
+        low, high = (f"{edge:g}".replace("-", "−") for edge in (self.low, self.high))
+        if isfinite(self.low) and isfinite(self.high):
+            return f"between {low} and {high}"
+        return f"above {low}" if isfinite(self.low) else f"below {high}"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,17 @@ class Estimate:
     seeds: int
 
 
+def told(found: Estimate, digits: int) -> str:
+    """
+    >>> told(Estimate(-0.5, -0.75, 0.25, 3), 2), told(Estimate(4.0, 4.0, 4.0, 3), 0)
+    ('−0.50 [−0.75, 0.25]', '4')
+    """
+    said = f"{found.mean:.{digits}f}"
+    if found.low is not None and found.low != found.high:
+        said += f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+    return said.replace("-", "−")
+
+
 def level_of(contrasts: int) -> float:
     """The level of each of so many deciding intervals, such that all hold together with LEVEL."""
     return 1 - (1 - LEVEL) / max(contrasts, 1)

@@ -68,4 +68,4 @@ def test_an_unknown_study_is_refused_in_a_sentence(page):
                                               (3.5, 4.5, "between 3.5 and 4.5")])
 def test_the_drawing_says_where_the_claim_lies(low, high, words):
     found = picture.drawing(Contrast("A < B", {"a": 1.0}, low=low, high=high), [("here", Estimate(0.1, 0.0, 0.2, 3))])
-    assert words in found and "A &lt; B: here 0.100 [0, 0.200]" in found
+    assert words in found and "A &lt; B: here 0.100 [0.000, 0.200]" in found
