@@ -147,7 +147,7 @@ def _result(study: Study, runs: Runs) -> None:
     if not own:
         why = (f"{len(failed)} runs did not finish: run the missing ones again." if failed and not runs.active else
                "Your own result comes here when all runs are finished.")
-        lines.append(f'<span class="rl-muted">{why}</span>')
+        lines.append(f'<span style="opacity:.75">{why}</span>')
     st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
     st.html(picture.findings(study, own, kept))
     st.caption(rule(study))

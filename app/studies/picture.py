@@ -7,7 +7,7 @@ number lies is shaded. Every row has an axis of its own, since units differ; its
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 from labcore.studies.recorded import Recorded
@@ -23,15 +23,21 @@ CSS = """<style>
 .rl-findings td{padding:7px 14px 7px 0;vertical-align:middle}.rl-findings td:first-child{min-width:13rem}
 .rl-findings small{display:block;font-size:13px;opacity:.72}
 .rl-findings .rl-shown td:first-child{padding-left:14px}
-.rl-findings svg{display:block;overflow:visible;font-size:12px;font-variant-numeric:tabular-nums}
+.rl-interval{position:relative;height:44px;width:230px;font-size:12px;font-variant-numeric:tabular-nums}
+.rl-interval u{position:absolute;top:0;height:28px;background:color-mix(in srgb,currentColor 11%,transparent)}
+.rl-interval em{position:absolute;top:0;height:28px;border-left:1px dashed currentColor;opacity:.6}
+.rl-interval span{position:absolute;top:28px;transform:translateX(-50%);opacity:.75}
+.rl-interval i{position:absolute;height:3px;border-radius:2px;background:currentColor;opacity:.6}
+.rl-interval b{position:absolute;width:9px;height:9px;margin-left:-4.5px;border-radius:50%;background:currentColor}
 .rl-numbers-cell{white-space:nowrap;font-variant-numeric:tabular-nums}
 .rl-here{color:light-dark(#0072B2,#4FA8E0)}.rl-kept{color:light-dark(#69727D,#9AA4AF)}
 .rl-claim{font-size:1.05rem;line-height:1.5;max-width:62rem;text-wrap:pretty}
 .rl-claim small{font-size:14px;opacity:.75}
+@media (max-width:640px){.rl-findings thead{display:none}.rl-findings tr{display:block;padding:8px 0;
+  border-bottom:1px solid color-mix(in srgb,currentColor 14%,transparent)}
+  .rl-table.rl-findings td{display:block;border:0;padding:3px 0}.rl-interval{width:min(300px,92%);margin-left:8px}
+  .rl-findings td:last-child,.rl-findings td:nth-child(3){display:inline-block;vertical-align:top;margin-right:12px}}
 </style>"""
-WIDTH, HEIGHT, EDGE = 230, 46, 10  # of a drawing, px; and the room beside its axis
-
-
 def badge(verdict: Verdict) -> str:
     """A verdict in words: colour is not all that tells them apart."""
     return f'<span class="rl-verdict rl-{verdict}">{WORDS[verdict]}</span>'
@@ -62,34 +68,36 @@ def _row(contrast: Contrast, own: tuple[Estimate, Verdict] | None, kept: tuple[E
 
 
 def drawing(contrast: Contrast, there: Sequence[tuple[str, Estimate]]) -> str:
-    """Intervals over the region of the claim, as SVG with its meaning as text. `there`: "here" or "kept", estimate."""
+    """Intervals over the region of the claim, as HTML with its meaning as text. `there`: "here" or "kept", estimate.
+
+    Streamlit takes SVG out of HTML, so all of it are boxes, placed in percent of the width.
+    """
     edges = [edge for edge in (contrast.low, contrast.high) if isfinite(edge)]
     values = [value for _, found in there for value in (found.mean, found.low, found.high) if value is not None]
     low, high = min([*edges, *values]), max([*edges, *values])
     span = (high - low) or max(abs(high), 1.0)
-    low, high = low - 0.12 * span, high + 0.12 * span
+    low, high = low - 0.14 * span, high + 0.14 * span
 
     def x(value: float) -> float:
-        return round(EDGE + (min(max(value, low), high) - low) / (high - low) * (WIDTH - 2 * EDGE), 1)
+        return round(100 * (min(max(value, low), high) - low) / (high - low), 1)
 
     left, right = x(contrast.low), x(contrast.high)
-    parts = [f'<rect x="{left}" y="2" width="{round(right - left, 1)}" height="26" fill="currentColor" opacity=".1"/>']
-    parts += [f'<line x1="{x(edge)}" x2="{x(edge)}" y1="2" y2="28" stroke="currentColor" opacity=".45" '
-              'stroke-dasharray="3 3"/>' for edge in edges]
-    parts += [_bar(name, found, x, 10 + 11 * place if len(there) > 1 else 15)
+    parts = [f'<u style="left:{left}%;width:{round(right - left, 1)}%"></u>']
+    parts += [f'<em style="left:{x(edge)}%"></em><span style="left:{x(edge)}%">{_edge(edge)}</span>' for edge in edges]
+    parts += [_bar(name, found, x, 5 + 12 * place if len(there) > 1 else 11)
               for place, (name, found) in enumerate(there)]
-    parts += [f'<text x="{x(edge)}" y="42" text-anchor="middle" fill="currentColor" opacity=".72">'
-              f'{f"{edge:g}".replace("-", "−")}</text>' for edge in edges]
     words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {told(found, contrast.measure.digits)}"
                       for name, found in there) or "no runs yet"
-    return (f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{html.escape(contrast.label)}: '
-            f'{html.escape(words)} {html.escape(contrast.measure.unit)}; claimed {contrast.region}">'
-            f'{"".join(parts)}</svg>')
+    return (f'<div class="rl-interval" role="img" aria-label="{html.escape(contrast.label)}: {html.escape(words)} '
+            f'{html.escape(contrast.measure.unit)}; claimed {contrast.region}">{"".join(parts)}</div>')
 
 
-def _bar(name: str, found: Estimate, x, y: float) -> str:
+def _edge(value: float) -> str:
+    return f"{value:g}".replace("-", "−")
+
+
+def _bar(name: str, found: Estimate, x: Callable[[float], float], top: int) -> str:
     line = ""
     if found.low is not None and found.high is not None:
-        line = (f'<line x1="{x(found.low)}" x2="{x(found.high)}" y1="{y}" y2="{y}" stroke="currentColor" '
-                'stroke-width="3" stroke-linecap="round" opacity=".55"/>')
-    return f'<g class="rl-{name}">{line}<circle cx="{x(found.mean)}" cy="{y}" r="4.5" fill="currentColor"/></g>'
+        line = f'<i style="left:{x(found.low)}%;width:{round(x(found.high) - x(found.low), 1)}%;top:{top + 3}px"></i>'
+    return f'<div class="rl-{name}">{line}<b style="left:{x(found.mean)}%;top:{top}px"></b></div>'

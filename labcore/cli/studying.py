@@ -138,8 +138,10 @@ def told(chosen: Study, found: Result) -> str:
     """The result for the eye."""
     lines = [chosen.title, f"  claim    {chosen.claim} ({chosen.source})", f"  setting  {chosen.setting}",
              f"  verdict  {WORDS[found.verdict]}", ""]
-    lines += [f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: "
-              f"{interval(each.estimate, each.contrast.measure.digits)} {each.contrast.measure.unit}: {WORDS[each.verdict]}" for each in found.findings]
+    for each in found.findings:
+        numbers = interval(each.estimate, each.contrast.measure.digits)
+        lines.append(f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: {numbers} "
+                     f"{each.contrast.measure.unit}: {WORDS[each.verdict]}")
     return "\n".join([*lines, "", "  * decides; intervals are Welch's, those that decide hold together with 95 %."])
 
 
