@@ -21,7 +21,7 @@ from labcore.compare.statistics import FEWEST, LEVEL
 
 Verdict = Literal["agrees", "disagrees", "unclear"]
 WORDS: dict[Verdict, str] = {"agrees": "agrees", "disagrees": "disagrees", "unclear": "cannot tell at this scale"}
-_POINTS = 40_001  # of the angle that Student's t is integrated over
+_POINTS = 10_001  # of the angle that Student's t is integrated over
 
 
 @dataclass(frozen=True)
