@@ -13,7 +13,7 @@ from labcore.studies.rows import STUDIES
 from labcore.studies.study import Contrast, Measure, Setting
 from labcore.workers.worker import drive
 
-SHORT = replace(STUDIES["samples"], steps=2, seeds=(0, 1, 2), settings=[Setting("RLOO", "rloo", {"prompts_per_step": 2})],
+SHORT = replace(STUDIES["samples"], steps=2, settings=[Setting("RLOO", "rloo", {"prompts_per_step": 2})],
                 knobs={"sft_steps": 0, "max_new_tokens": 2, "group_size": 2},
                 contrasts=[Contrast("reward", {"RLOO": 1.0}, Measure(rows=2), low=-1.0)])
 
