@@ -151,12 +151,15 @@ def _result(study: Study, runs: Runs) -> None:
     st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
     st.html(picture.findings(study, own, kept))
     st.caption(rule(study))
+    if own:
+        with st.expander("The numbers of each setting, here"):
+            st.html(picture.settings(own))
 
 
 def rule(study: Study) -> str:
     """How the verdict comes about, in words."""
     many = len(study.deciding)
-    level = f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else "It holds with 95 %"
+    level = f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else "That of the deciding one holds with 95 %"
     return (f"Intervals are Welch's, over seeds. {level}. A contrast agrees where its whole interval lies in the "
             "shaded region and disagrees where none of it does; else, and with fewer than "
             f"{FEWEST} seeds, nothing can be told at this scale. The claim agrees where all deciding contrasts do, and "

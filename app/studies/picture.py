@@ -12,7 +12,7 @@ from math import isfinite
 
 from labcore.studies.recorded import Recorded
 from labcore.studies.result import Result
-from labcore.studies.study import Contrast, Study
+from labcore.studies.study import Contrast, Measure, Study
 from labcore.studies.verdict import WORDS, Estimate, Verdict, told
 
 CSS = """<style>
@@ -57,14 +57,16 @@ def _row(contrast: Contrast, own: tuple[Estimate, Verdict] | None, kept: tuple[E
     there = [(name, *found) for name, found in (("here", own), ("kept", kept)) if found]
     title = html.escape(contrast.label)
     aside = "" if contrast.decides else " · shown, does not decide"
-    what = (f"{title}<small>{html.escape(contrast.measure.words)}; {html.escape(contrast.measure.unit)}. "
+    measured, unit = contrast.measure.words, contrast.measure.unit
+    said = measured if unit.lower() in measured.lower() else f"{measured}, in {unit}"
+    what = (f"{title}<small>{html.escape(said)}. "
             f"Claimed: {contrast.region}{aside}</small>")
-    said = "".join(f'<div class="rl-{name} rl-numbers-cell">{told(found, contrast.measure.digits)}</div>'
-                   for name, found, _ in there)
+    cells = "".join(f'<div class="rl-{name} rl-numbers-cell">{told(found, contrast.measure.digits)}</div>'
+                    for name, found, _ in there)
     verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, _, verdict in there)
     shown = "" if contrast.decides else ' class="rl-shown"'
     return (f"<tr{shown}><td>{what}</td><td>{drawing(contrast, [(name, found) for name, found, _ in there])}</td>"
-            f"<td>{said}</td><td>{verdicts}</td></tr>")
+            f"<td>{cells}</td><td>{verdicts}</td></tr>")
 
 
 def drawing(contrast: Contrast, there: Sequence[tuple[str, Estimate]]) -> str:
@@ -101,3 +103,19 @@ def _bar(name: str, found: Estimate, x: Callable[[float], float], top: int) -> s
     if found.low is not None and found.high is not None:
         line = f'<i style="left:{x(found.low)}%;width:{round(x(found.high) - x(found.low), 1)}%;top:{top + 3}px"></i>'
     return f'<div class="rl-{name}">{line}<b style="left:{x(found.mean)}%;top:{top}px"></b></div>'
+
+
+def settings(own: Result) -> str:
+    """The mean of each setting with its seeds' numbers, as a table of HTML, by what is measured."""
+    rows = "".join(
+        f"<tr><td>{html.escape(measure.words)}</td><td>{html.escape(label)}</td>"
+        f"<td>{_number(sum(values) / len(values), measure)}</td>"
+        f"<td>{', '.join(_number(value, measure) for value in values)}</td><td>{html.escape(measure.unit)}</td></tr>"
+        for (measure, label), values in own.values.items())
+    heads = "".join(f"<th>{head}</th>" for head in ("Measured", "Setting", "Mean", "Each seed", "Unit"))
+    return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
+            "</table></div>")
+
+
+def _number(value: float, measure: Measure) -> str:
+    return f"{value:.{measure.digits}f}".replace("-", "−")
