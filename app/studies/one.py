@@ -39,7 +39,8 @@ def show(study: Study) -> None:
             "The tiny model, three seeds.</div>")
     runs = _runs(study)
     st.session_state["studies:new"] = runs
-    st.fragment(_tick, run_every=EVERY if _waits(study, runs) else None, key="study")(study)
+    polled = _waits(study, runs)
+    st.fragment(_tick, run_every=EVERY if polled else None, key="study")(study, polled)
 
 
 def _runs(study: Study) -> Runs:
@@ -51,12 +52,12 @@ def _waits(study: Study, runs: Runs) -> bool:
     return runs.active or any(not jobs.ended(jobs.job_id(spec)) for spec in needed(study, runs))
 
 
-def _tick(study: Study) -> None:
+def _tick(study: Study, polled: bool) -> None:
     runs = st.session_state.pop("studies:new", None)
     if runs is None:
         runs = _runs(study)
-        if not _waits(study, runs):
-            st.rerun()  # the whole page, which then no longer polls
+        if _waits(study, runs) != polled:
+            st.rerun()  # the whole page, which then polls, or no longer does
     try:
         _start(study, runs)
         _result(study, runs)
@@ -83,7 +84,9 @@ def _start(study: Study, runs: Runs) -> None:
                       type="primary" if "seeds" not in label else "secondary")
             said = about.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
-            st.caption(literal(f"{said}{then}"), width="stretch")
+            kept = recorded.read().get(study.key)
+            whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""
+            st.caption(literal(f"{said}{then}{whole}"), width="stretch")
         if place := _compared(runs):
             st.page_link("../pages/compare.py", label="Open in Compare", icon=":material/query_stats:",
                          query_params=link.written(place))
@@ -159,7 +162,8 @@ def _result(study: Study, runs: Runs) -> None:
 def rule(study: Study) -> str:
     """How the verdict comes about, in words."""
     many = len(study.deciding)
-    level = f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else "That of the deciding one holds with 95 %"
+    level = (f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else
+             "That of the deciding one holds with 95 %")
     return (f"Intervals are Welch's, over seeds. {level}. A contrast agrees where its whole interval lies in the "
             "shaded region and disagrees where none of it does; else, and with fewer than "
             f"{FEWEST} seeds, nothing can be told at this scale. The claim agrees where all deciding contrasts do, and "
