@@ -180,7 +180,7 @@ def _own(study: Study, runs: Runs) -> Result | None:
         lab().launcher.compute(spec)
     waiting = [spec for spec in needed(study, runs) if not jobs.ended(jobs.job_id(spec))]
     if waiting:
-        st.caption(f"{len(waiting)} checkpoints are being measured …")
+        st.caption(f"{len(waiting)} measurements are under way …")
         return None
     known = st.session_state.setdefault(KNOWN, {})
     if known.get("runs") != (study.key, finished):

@@ -13,6 +13,7 @@ from labcore.compare.traces import Trace
 from labcore.errors import LabError
 from labcore.files.paths import run_folder
 from labcore.jobs import jobs
+from labcore.jobs.cost import cost_asked
 from labcore.store.rows import RunRow
 from labcore.studies.study import Measure
 
@@ -38,6 +39,8 @@ def metrics_of(measure: Measure) -> list[str]:
 
 def asked(measure: Measure, row: RunRow) -> jobs.Spec | None:
     """The job that has the number, where the run's own rows do not."""
+    if measure.how == "step_seconds":
+        return {**cost_asked(row.spec), "repeat": row.spec.seed}
     if measure.how != "top_mass":
         return None
     name = f"{measure.model}:{row.id}" if measure.model else f"{row.id}@{row.step}"
@@ -63,9 +66,9 @@ def _change(measure: Measure, row: RunRow, trace: Trace) -> float:
 
 
 def _step_seconds(measure: Measure, row: RunRow, trace: Trace) -> float:
-    """Of the fastest step: whatever else the machine does can only make one slower."""
-    seconds = trace.axes.get("seconds", np.empty(0))
-    return float(np.diff(seconds).min()) if seconds.size > 1 else np.nan
+    """Of the fastest step that the job made, processor time: what else the machine does can only make one slower."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    return min(found.result["seconds"]) if found and found.result else np.nan
 
 
 def _models(measure: Measure, row: RunRow, trace: Trace) -> float:

@@ -43,7 +43,7 @@ class Measure:
     def words(self) -> str:
         """What is measured: "Reward, mean of the last 10 steps"."""
         if self.how == "step_seconds":
-            return "Fastest step of the run, wall time"
+            return "Fastest of a few steps, processor time"
         if self.how == "wrong_length":
             return f"Length of wrong completions in the samples of the last {self.rows} steps"
         if self.how == "models":

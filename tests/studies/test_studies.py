@@ -14,7 +14,7 @@ from labcore.errors import LabError
 from labcore.exports.capsules import reading
 from labcore.files.atomic import write_text
 from labcore.files.paths import run_folder
-from labcore.jobs import estimate
+from labcore.jobs import estimate, jobs
 from labcore.jobs.estimate import Pace
 from labcore.jobs.pace import setting
 from labcore.runs.sweep import MOST_RUNS
@@ -103,8 +103,12 @@ def test_each_measure_takes_its_number(store):
     run_id = made(store, spec, [0.0, 1.0, 2.0, 3.0])
     row, columns = store.run(run_id), trace(store.run(run_id), store.steps_after(run_id))
     taken = {how: measures.of_run(Measure(how, rows=2), row, columns)
-             for how in ("last", "mean", "change", "step_seconds", "models")}
-    assert taken == {"last": 2.5, "mean": 1.5, "change": 2.0, "step_seconds": 0.5, "models": 4}
+             for how in ("last", "mean", "change", "models")}
+    assert taken == {"last": 2.5, "mean": 1.5, "change": 2.0, "models": 4}
+    jobs.put(measures.asked(Measure("step_seconds"), row))
+    write_text(jobs.folder(jobs.job_id(measures.asked(Measure("step_seconds"), row))) / "result.json", json.dumps(
+        {"seconds": [0.5, 0.25, 0.3]}))
+    assert measures.of_run(Measure("step_seconds"), row, columns) == 0.25
     completions = [{"exact": False, "tokens": ["a"] * 3}, {"exact": True, "tokens": ["a"] * 9}]
     write_text(run_folder(run_id) / "samples" / "step-000004.json", json.dumps(
         {"groups": [{"completions": completions}]}))
