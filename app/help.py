@@ -38,6 +38,7 @@ PAGES = (
     ("exact", "Exact", "The same algorithms on problems so small that every completion is known: estimates beside the "
      "truth, and the way to the optimum π*."),
     ("compare", "Compare", "Runs over each other: which is better, at what cost, with what evidence. Sweeps, too."),
+    ("studies", "Studies", "What papers claim, tested here: ten sweeps with their cost, and a verdict by a rule."),
     ("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes."),
     ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),
 )

@@ -24,6 +24,7 @@ pages = [
     st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
     st.Page("../pages/exact.py", title="Exact", url_path="exact"),
     st.Page("../pages/compare.py", title="Compare", url_path="compare"),
+    st.Page("../pages/studies.py", title="Studies", url_path="studies"),
     st.Page("../pages/playground.py", title="Playground", url_path="playground"),
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),
     st.Page("../pages/help.py", title="Help", url_path="help"),

@@ -31,6 +31,8 @@ def add_to(add) -> None:
     away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
                       "print it)")
     away.add_argument("--tensorboard", action="store_true", help="also write the metrics for TensorBoard")
+    away.add_argument("--light", action="store_true", help="with --capsule: without weights and samples, which the "
+                      "replay makes again; for runs of a built-in model that are no forks")
     instead = away.add_mutually_exclusive_group()
     instead.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
     instead.add_argument("--to", choices=list(TOOLS), help="write a script that does the same with another tool")
@@ -47,13 +49,15 @@ def export(options: argparse.Namespace) -> int:
     """Write a run's files, its capsule, or a script for another tool."""
     if options.tensorboard and (options.capsule or options.to):
         raise LabError("--tensorboard goes with a folder, not with --capsule or --to: export twice.")
+    if options.light and not options.capsule:
+        raise LabError("--light goes with --capsule: give both.")
     store = Store()
     if options.to:
         return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)
     if not options.out:
         raise LabError("Where to? Give --out a folder, or with --capsule the name of a zip file.")
     if options.capsule:
-        print(packing.write(store, options.run, options.out))
+        print(packing.write(store, options.run, options.out, options.light))
         return 0
     check_out(Path(options.out))
     print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True))

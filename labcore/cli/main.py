@@ -22,6 +22,7 @@ from labcore.cli import (
     keeping,
     labelling,
     mixing,
+    studying,
     sweeping,
     teaching,
 )
@@ -81,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in (keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling,
-                        teaching):
+    for commands_of in (keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling, teaching,
+                        studying):
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

@@ -89,7 +89,7 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
     print(f"sweep {sweep_id}", file=sys.stderr)
     launcher = Launcher(store)
     try:
-        _wait(store, sweep_id, launcher)
+        wait(store, sweep_id, launcher)
     except KeyboardInterrupt:
         engine.cancel(store, sweep_id)
         print(f"labcore: stopped; to resume: python -m labcore sweeps {sweep_id} --resume", file=sys.stderr)
@@ -100,7 +100,8 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
     return 0 if set(engine.sweep(store, sweep_id).states) == {"finished"} else 1
 
 
-def _wait(store: Store, sweep_id: str, launcher: Launcher) -> None:
+def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
+    """Wait until no run of a sweep is going any more, and say how they stand meanwhile. Returns their states."""
     printed, woken = "", 0.0
     while True:
         found = engine.sweep(store, sweep_id)
@@ -109,7 +110,7 @@ def _wait(store: Store, sweep_id: str, launcher: Launcher) -> None:
             print(f"{sweep_id}: {line}", file=sys.stderr)
             printed = line
         if not found.active:
-            return
+            return set(found.states)
         if time.monotonic() - woken > WAKE_SECONDS:
             launcher.wake()
             woken = time.monotonic()

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.compare.launch import estimate, planning
+from app.compare.launch import planning
 from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.files import bases
-from labcore.jobs import pace
+from labcore.jobs import estimate, pace
 from labcore.runs import sweep
 from labcore.spec.run_spec import base_spec, knobs_of, make
 from tests.app.asking import Answering

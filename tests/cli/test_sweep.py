@@ -58,7 +58,7 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
     def interrupted(*_given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweeping, "_wait", interrupted)
+    monkeypatch.setattr(sweeping, "wait", interrupted)
     assert main([*MAZE, "--sweep", "alpha=0.1,0.5"]) == 130
     assert "--resume" in capsys.readouterr().err
     [found] = engine.sweeps(Store())

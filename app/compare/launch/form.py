@@ -8,22 +8,19 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, cost, link, naming, session
-from app.compare.launch import estimate, planning
+from app.compare.launch import about, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
 from app.lab import lab
 from app.link import Param
 from app.plan import Plan
-from app.status import duration
 from app.tokens import literal
 from app.training.knobs import model_label, widgets_of
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob
-from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
-from labcore.jobs import jobs, pace
 from labcore.jobs.cost import BESIDE, beside, is_named
 from labcore.runs import sweep
 from labcore.spec.model_names import model_of_name, name_of_model
@@ -31,7 +28,6 @@ from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 PLAN = Param("new", {}, planning.of_link)
-EARLIER = 200  # runs that an estimate looks at
 
 
 @st.fragment
@@ -226,7 +222,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
         else:
-            st.caption(literal(f"{_about(specs, places)} {planning.start_of(specs)}"), width="stretch")
+            st.caption(literal(f"{about.about(specs, places)} {planning.start_of(specs)}"), width="stretch")
     by_algorithm = {spec.row.label: spec for spec in specs}
     if specs and specs_of is _of_algorithms:
         if changes := planning.moved(by_algorithm):
@@ -239,52 +235,6 @@ def _beside(specs: list[RunSpec]) -> list[RunSpec]:
     """The comparison's algorithms, and the one that costs are compared with."""
     with_it = [] if any(is_named(spec, BESIDE) for spec in specs) else beside(specs[0], [BESIDE])[1:]
     return [*with_it, *specs]
-
-
-def _about(specs: list[RunSpec], places: int) -> str:
-    """How many go at once, and how long all of them will take."""
-    said = f"{places} at a time, the others wait in a queue. " if len(specs) > places else ""
-    known = estimate.earlier(lab().store.runs("finished", limit=EARLIER))
-    unknown = [spec for spec in estimate.unknown(specs, known) if _quick(spec)]
-    measured = _measured([*unknown, *estimate.bases(specs)]) if unknown else {}
-    if measured is None:
-        return f"{said}Measuring this machine's speed …"
-    found = estimate.estimate(specs, known, measured, places)
-    least = f": at most {duration(found.before)}" if found.before else ""
-    before = f" The base model's SFT comes first{least}." if estimate.bases(specs) else ""
-    if found.unknown:
-        short = f"More than {duration(found.seconds)}: no" if len(found.unknown) < len({*map(_label, specs)}) else "No"
-        return f"{said}{short} earlier {', '.join(found.unknown)} run to estimate from.{before}"
-    source = f"a {pace.SECONDS:g} s measurement on this machine" if found.measured else "earlier runs here"
-    return f"{said}About {duration(found.seconds)}, estimated from {source}.{before}"
-
-
-def _label(spec: RunSpec) -> str:
-    return spec.row.label
-
-
-def _quick(spec: RunSpec) -> bool:
-    """Whether its first steps may be made unasked: a model of the user's own may take minutes to load."""
-    return spec.model in MODELS or len(spec.kind_row.models) < 2
-
-
-def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:
-    """The paces of some runs, measured once off the page; None until that is done."""
-    wanted = pace.asked(specs)
-    try:
-        job = lab().launcher.compute(wanted)
-    except LabError:  # the button will say so
-        return {}
-    found = jobs.outcome(job)
-    if found is None:
-        st.fragment(_await, run_every=0.5, key="launch:measuring")(job)
-        return None
-    return estimate.of_job(wanted["specs"], found.result) if found.result else {}
-
-
-def _await(job: str) -> None:
-    if jobs.ended(job):
-        st.rerun()
 
 
 def _launch(specs: list[RunSpec], view: str) -> None:

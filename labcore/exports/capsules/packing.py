@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from labcore.catalog.kinds import built_in
 from labcore.errors import LabError
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
 from labcore.files import adapters, atomic, sizes
@@ -45,24 +46,35 @@ manifest.json has the SHA-256 of every other file.
 """
 
 
-def write(store: Store, run_id: str, target: Path | str) -> Path:
+def write(store: Store, run_id: str, target: Path | str, light: bool = False) -> Path:
     """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
 
+    A `light` one has no checkpoints and nothing to look at: what the run begins with is made again when it is replayed.
+
     Raises:
-        LabError: there is no such run, it has a `fault`, or the file cannot be written.
+        LabError: there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
+            written.
     """
     row, target = store.run(run_id), Path(target)
+    if light and not starts_anew(row.spec):
+        raise LabError(f"The run {run_id} began with weights that only its checkpoint has: export it without --light.")
     if target.is_dir():
         raise LabError(f"{target} is a folder: give the name of a zip file.")
     if why := fault(row):
         raise LabError(why)
     try:
         with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
-            atomic.write_file(target, lambda packed: _write(store, row, Path(temporary), packed, target.name))
+            atomic.write_file(target, lambda packed: _write(store, row, Path(temporary), packed, target.name,
+                                                              0 if light else LARGEST))
     except OSError as error:
         why = "the disk is full" if disk_full(error) else error.strerror
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
     return target
+
+
+def starts_anew(spec: RunSpec) -> bool:
+    """Whether what a run begins with follows from its spec alone: from a seed, or from the SFT of a built-in model."""
+    return spec.model in built_in() and not spec.parent and not spec.knobs.get("reward_model")
 
 
 def fault(row: RunRow) -> str:
@@ -89,8 +101,9 @@ def name_of(run_id: str) -> str:
     return f"{run_id}.capsule.zip"
 
 
-def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) -> None:
-    rows, checkpoints = store.steps_after(row.id), _Checkpoints(row)
+def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, largest: int) -> None:
+    """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
+    rows, checkpoints = store.steps_after(row.id), _Checkpoints(row, largest)
     tidy = _without_places(row.spec)
     events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
     spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
@@ -102,7 +115,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str) 
     files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
         files[spec.data] = Path(row.spec.data)
-    files |= _seen(run_folder(row.id))
+    files |= _seen(run_folder(row.id)) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
@@ -124,16 +137,16 @@ class _Checkpoints:
     the model is known. Of a newest one that is too large the policy is taken, where that is small enough.
     """
 
-    def __init__(self, row: RunRow):
+    def __init__(self, row: RunRow, largest: int):
         first = dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)]
-        self.first, self.left_out = first, {}
-        if (size := sizes.size(first)) > LARGEST:
+        self.first, self.left_out, self._largest = first, {}, largest
+        if (size := sizes.size(first)) > largest:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}
             self.left_out = {"checkpoint": first.name, "bytes": size, "weights": weights}
 
     def files(self, newest: Path) -> dict[str, Path]:
         """Path in the capsule -> file, of the first checkpoint and of `newest`."""
-        taken = next((part for part in (newest, newest / "policy") if sizes.size(part) <= LARGEST), None)
+        taken = next((part for part in (newest, newest / "policy") if sizes.size(part) <= self._largest), None)
         folders = {folder for folder in (taken, None if self.left_out else self.first) if folder}
         return {f"{CHECKPOINTS}/{path.relative_to(self.first.parent).as_posix()}": path
                 for folder in folders for path in folder.rglob("*") if path.is_file()} | self._base()
@@ -141,7 +154,7 @@ class _Checkpoints:
     def _base(self) -> dict[str, Path]:
         """The same of the weights that an adapter is on, where they are a folder of this machine."""
         base = adapters.base_folder(self.first / "policy")
-        if base is None or self.left_out or sizes.size(base) > LARGEST:
+        if base is None or self.left_out or sizes.size(base) > self._largest:
             return {}
         return {f"{CHECKPOINTS}/{adapters.BESIDE}/{path.relative_to(base).as_posix()}": path
                 for path in base.rglob("*") if path.is_file()}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.errors import LabError
+from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import atomic
@@ -191,6 +192,8 @@ def _model(capsule: Capsule, given: str | None) -> str:
         raise LabError(f"The fork {capsule.run} began with a checkpoint of "
                        f"{capsule.manifest['left_out']['bytes'] / 2**30:.1f} GiB, too large for a capsule, so it "
                        "cannot be replayed: replay the run that it was forked from.")
+    if not given and packing.starts_anew(spec):  # of a light one
+        return spec.model
     if not given and "/" not in spec.model:
         raise LabError(f"The model {spec.model!r} was too large for {capsule.name}: give its folder with --model.")
     return given or spec.model

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -281,3 +282,12 @@ def test_a_run_that_cannot_be_made_here(store, tmp_path):
         with pytest.raises(LabError, match="has no mps device"):
             replay.replay(path, device="mps")
     assert not list(run_folder("x").parent.glob("*replay*"))
+
+
+def test_a_light_capsule_is_made_again_from_its_spec(store, tmp_path):
+    run_id = ran(store, make(algorithm_key="grpo", task_key="sort", steps=2, knobs=SMALL))
+    path = packing.write(store, run_id, tmp_path / "run.zip", light=True)
+    assert not [name for name in content(path) if name.startswith(("checkpoints/", "samples/"))]
+    assert path.stat().st_size < 20_000 and replay.replay(path).matches
+    fork = replace(store.run(run_id).spec, parent=(run_id, 2), steps=4)
+    assert packing.starts_anew(store.run(run_id).spec) and not packing.starts_anew(fork)

@@ -1,0 +1,190 @@
+"""One study: its claim and setting, what it costs, its runs while they go, and the result beside the recorded one."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+
+import streamlit as st
+
+from app import link, session
+from app.compare.launch import about
+from app.compare.place import Place as ComparePlace
+from app.lab import lab
+from app.status import STATES, duration
+from app.studies import picture
+from app.tokens import literal
+from labcore.errors import LabError
+from labcore.files.paths import max_runs
+from labcore.jobs import jobs
+from labcore.runs import sweep
+from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
+from labcore.studies import plan, recorded
+from labcore.studies.plan import Runs
+from labcore.studies.result import Result, needed, result
+from labcore.studies.study import Study
+from labcore.studies.verdict import FEWEST
+
+EVERY = 2.0  # seconds between two looks, while runs go
+MORE = 3  # seeds that are added at once
+KNOWN = "studies:known"
+
+
+def show(study: Study) -> None:
+    """The whole view."""
+    st.button("All studies", icon=":material/arrow_back:", type="tertiary", on_click=lambda: link.go({}))
+    st.header(study.title, anchor=False)
+    st.html(f'{picture.CSS}<div class="rl-claim"><b>Claim.</b> {html.escape(study.claim)} '
+            f"<small>{html.escape(study.source)}</small><br><b>Setting.</b> {html.escape(study.setting)} "
+            "The tiny model, three seeds.</div>")
+    runs = _runs(study)
+    st.session_state["studies:new"] = runs
+    polled = _waits(study, runs)
+    st.fragment(_tick, run_every=EVERY if polled else None, key="study")(study, polled)
+
+
+def _runs(study: Study) -> Runs:
+    return plan.found(study, reversed(lab().store.sweep_runs()))
+
+
+def _waits(study: Study, runs: Runs) -> bool:
+    """Whether there will be something else to see without a click."""
+    return runs.active or any(not jobs.ended(jobs.job_id(spec)) for spec in needed(study, runs))
+
+
+def _tick(study: Study, polled: bool) -> None:
+    runs = st.session_state.pop("studies:new", None)
+    if runs is None:
+        runs = _runs(study)
+        if _waits(study, runs) != polled:
+            st.rerun()  # the whole page, which then polls, or no longer does
+    try:
+        _start(study, runs)
+        _result(study, runs)
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+
+
+def _start(study: Study, runs: Runs) -> None:
+    """What there is, what it would cost to have the rest, and the button."""
+    todo, first = plan.missing(study, runs), len(runs.scorers) < study.scorers
+    if runs.active:
+        _going(study, runs)
+    if not todo and not runs.active:
+        seeds = max((row.spec.seed for rows in runs.of.values() for row in rows), default=-1) + 1
+        todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} seeds more"
+    elif first and todo:
+        label = f"Train the {len(todo)} reward models first"
+    else:
+        count = len(study.settings) * len(study.seeds)
+        label = f"Run this study: {len(todo)} runs" if len(todo) == count else f"Run the missing {len(todo)} of {count}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        if todo and not runs.active:
+            st.button(label, icon=":material/play_arrow:", key="study:start", on_click=_launch, args=(todo,),
+                      type="primary" if "seeds" not in label else "secondary")
+            said = about.about(todo, max_runs())
+            then = " Then the policies are trained on their scores." if first else ""
+            kept = recorded.read().get(study.key)
+            whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""
+            st.caption(literal(f"{said}{then}{whole}"), width="stretch")
+        if place := _compared(runs):
+            st.page_link("../pages/compare.py", label="Open in Compare", icon=":material/query_stats:",
+                         query_params=link.written(place))
+
+
+def _launch(specs: list) -> None:
+    try:
+        plan.queue(lab().store, specs)
+        lab().launcher.wake()
+    except LabError as error:
+        session.tell(str(error))
+
+
+def _going(study: Study, runs: Runs) -> None:
+    """How far the runs are, and a way to stop them."""
+    rows = runs.all
+    done = sum(row.state not in ACTIVE for row in rows) / len(rows)
+    states = Counter(row.state for row in rows)
+    dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
+                    f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study_going"):
+        st.html(f'<div class="rl-status" role="status"><b>{len(rows)} runs</b>{dots}</div><div class="rl-bar">'
+                f'<i style="width:{done:.1%};background:#009E73"></i></div>', width="stretch")
+        st.button("Stop", icon=":material/stop:", key="study:stop", on_click=_stop, args=(rows,))
+
+
+def _stop(rows: tuple[RunRow, ...]) -> None:
+    try:
+        for sweep_id in dict.fromkeys(row.sweep for row in rows if row.sweep and row.state in ACTIVE):
+            sweep.cancel(lab().store, sweep_id)
+    except LabError as error:
+        session.tell(str(error))
+
+
+def _compared(runs: Runs) -> ComparePlace | None:
+    """Compare with the newest sweep of the study, or with its runs where they came one by one."""
+    rows = [row for each in runs.of.values() for row in each if row.step]
+    sweeps = Counter(row.sweep for row in rows if row.sweep)
+    if not rows:
+        return None
+    most = sweeps.most_common(1)
+    if most and most[0][1] == len(rows):
+        return ComparePlace(sweep=str(most[0][0]))
+    return ComparePlace(runs=tuple(row.id for row in rows))
+
+
+def _result(study: Study, runs: Runs) -> None:
+    kept = recorded.read().get(study.key)
+    own = _own(study, runs)
+    st.subheader("Result", anchor=False)
+    lines = []
+    if own:
+        seeds = min(each.estimate.seeds for each in own.findings)
+        lines.append(f'<span class="rl-here">●</span> <b>Here:</b> {picture.badge(own.verdict)} '
+                     f'<span class="rl-muted">{seeds} seeds, {duration(own.seconds)} of training</span>')
+    if kept:
+        lines.append(f'<span class="rl-kept">●</span> <b>Recorded:</b> {picture.badge(kept.verdict)} <span class='
+                     f'"rl-muted">{html.escape(kept.date)}, {html.escape(kept.machine)}, {duration(kept.seconds)} of '
+                     "training</span>")
+    failed = [row for row in runs.all if row.state in RESUMABLE]
+    if not own:
+        why = (f"{len(failed)} runs did not finish: run the missing ones again." if failed and not runs.active else
+               "Your own result comes here when all runs are finished.")
+        lines.append(f'<span style="opacity:.75">{why}</span>')
+    st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
+    st.html(picture.findings(study, own, kept))
+    st.caption(rule(study))
+    if own:
+        with st.expander("The numbers of each setting, here"):
+            st.html(picture.settings(own))
+
+
+def rule(study: Study) -> str:
+    """How the verdict comes about, in words."""
+    many = len(study.deciding)
+    level = (f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else
+             "That of the deciding one holds with 95 %")
+    return (f"Intervals are Welch's, over seeds. {level}. A contrast agrees where its whole interval lies in the "
+            "shaded region and disagrees where none of it does; else, and with fewer than "
+            f"{FEWEST} seeds, nothing can be told at this scale. The claim agrees where all deciding contrasts do, and "
+            "disagrees where one does.")
+
+
+def _own(study: Study, runs: Runs) -> Result | None:
+    """The result of the runs here. It is kept while the same runs are finished; what checkpoints must be asked is asked
+    off the page."""
+    finished = [row.id for rows in runs.finished().values() for row in rows]
+    if not all(runs.finished().values()):
+        return None
+    for spec in needed(study, runs):
+        lab().launcher.compute(spec)
+    waiting = [spec for spec in needed(study, runs) if not jobs.ended(jobs.job_id(spec))]
+    if waiting:
+        st.caption(f"{len(waiting)} measurements are under way …")
+        return None
+    known = st.session_state.setdefault(KNOWN, {})
+    if known.get("runs") != (study.key, finished):
+        known |= {"runs": (study.key, finished), "result": result(lab().store, study, runs)}
+    return known["result"]
+
+

@@ -1,0 +1,16 @@
+"""What a link to the Studies page says: which study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app import link
+from app.link import param
+from labcore.studies.rows import STUDIES
+
+
+@dataclass(frozen=True)
+class Place:
+    """One study; all of them where `study` is empty."""
+
+    study: str = param("", link.one_of(STUDIES))

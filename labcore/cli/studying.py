@@ -1,0 +1,153 @@
+"""The commands `study` and `studies`: claims of the literature as sweeps, run here, and what came out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from labcore.catalog.knob import suggestion
+from labcore.cli.sweeping import wait
+from labcore.errors import LabError
+from labcore.files.paths import max_runs
+from labcore.jobs import estimate, jobs, pace
+from labcore.runs import sweep
+from labcore.spec.run_spec import RunSpec
+from labcore.store.store import Store
+from labcore.studies import plan, recorded
+from labcore.studies.result import Result, needed, result
+from labcore.studies.rows import STUDIES
+from labcore.studies.study import Study
+from labcore.studies.verdict import WORDS
+from labcore.studies.verdict import told as interval
+from labcore.workers.launcher import Launcher
+
+EARLIER = 200  # runs that an estimate looks at
+
+
+def add_to(add) -> None:
+    """Add both commands to the parser by its `add(name, command, help)`."""
+    one = add("study", study, "run a study that is not there yet, and say what came of its claim")
+    one.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
+    one.add_argument("--show", action="store_true", help="run nothing: the result of the runs that are there")
+    one.add_argument("--json", action="store_true", help="print JSON")
+    every = add("studies", studies, "the studies: their claims, their cost, and what came out")
+    every.add_argument("--json", action="store_true", help="print JSON")
+
+
+def studies(options: argparse.Namespace) -> int:
+    """List them, with the time that they take here where earlier runs tell, else where they were recorded."""
+    store = Store()
+    rows, kept, known = store.sweep_runs()[::-1], recorded.read(), _earlier(store)
+    if options.json:
+        print(json.dumps({key: {"title": each.title, "claim": each.claim, "source": each.source,
+                                "runs": len(plan.every(each)), "recorded": kept[key].to_json() if key in kept else None}
+                          for key, each in STUDIES.items()}, ensure_ascii=False, indent=2))
+        return 0
+    for key, each in STUDIES.items():
+        there = sum(len(found) for found in plan.found(each, rows).finished().values())
+        verdict = f"  recorded: {WORDS[kept[key].verdict]}" if key in kept else ""
+        here = f"  ({there} runs are here)" if there else ""
+        print(f"{key:<18} {each.claim}\n{'':<18} {len(plan.every(each))} runs, {_cost(each, known, kept.get(key))}"
+              f"{verdict}{here}")
+    return 0
+
+
+def study(options: argparse.Namespace) -> int:
+    """Run what is missing of a study, and print its result. Returns 0 if there is one."""
+    if options.study not in STUDIES:
+        raise LabError(f"There is no study {options.study!r}: {suggestion(options.study, list(STUDIES))}")
+    chosen, store = STUDIES[options.study], Store()
+    store.reconcile()
+    if not options.show:
+        _run(store, chosen, quiet=options.json)
+    runs = _runs(store, chosen)
+    if all(runs.finished().values()):
+        for spec in needed(chosen, runs):
+            jobs.compute(spec)
+    found = result(store, chosen, runs)
+    if found is None:
+        raise LabError(f"The study {chosen.key} has no result yet: run it without --show.")
+    if options.json:
+        print(json.dumps(as_json(chosen, found), ensure_ascii=False, indent=2))
+    else:
+        print(told(chosen, found))
+    return 0
+
+
+def _runs(store: Store, chosen: Study) -> plan.Runs:
+    return plan.found(chosen, store.sweep_runs()[::-1])
+
+
+def _run(store: Store, chosen: Study, quiet: bool) -> None:
+    """Run the reward models, if there are any to run, then the rest; in the foreground. Ctrl-C stops them all.
+
+    Raises:
+        LabError: some did not finish.
+    """
+    for _ in range(2 if chosen.scorers else 1):
+        specs = plan.missing(chosen, _runs(store, chosen))
+        if not specs:
+            return
+        if not quiet:
+            print(f"{chosen.title}: {len(specs)} runs, {_here(specs, _measured(specs, store))}", file=sys.stderr)
+        launcher, sweep_id = Launcher(store), plan.queue(store, specs)
+        try:
+            if wait(store, sweep_id, launcher) != {"finished"}:
+                raise LabError(f"Some runs of the study {chosen.key} did not finish: python -m labcore sweeps "
+                               f"{sweep_id} says why; the same command runs the missing ones.")
+        except KeyboardInterrupt:
+            sweep.cancel(store, sweep_id)
+            raise
+        finally:
+            launcher.close()
+
+
+def _earlier(store: Store) -> dict[str, estimate.Pace]:
+    return estimate.earlier(store.runs("finished", limit=EARLIER))
+
+
+def _measured(specs: Sequence[RunSpec], store: Store) -> estimate.Estimate:
+    """How long some runs will take: from earlier runs, else from a measurement made now."""
+    known = _earlier(store)
+    unknown = estimate.unknown(specs, known)
+    asked = pace.asked([*unknown, *estimate.bases(specs)]) if unknown else None
+    measured = estimate.of_job(asked["specs"], jobs.compute(asked)) if asked else {}
+    return estimate.estimate(specs, known, measured, max_runs())
+
+
+def _here(specs: Sequence[RunSpec], found: estimate.Estimate) -> str:
+    return f"{'more than' if found.unknown else 'about'} {_minutes(found.seconds + found.before)} (estimated)"
+
+
+def _cost(chosen: Study, known: dict[str, estimate.Pace], kept: recorded.Recorded | None) -> str:
+    found = estimate.estimate(plan.every(chosen), known, {}, max_runs())
+    if not found.unknown:
+        return f"about {_minutes(found.seconds)} here (estimated from earlier runs)"
+    return f"recorded: {_minutes(kept.seconds)} of training on {kept.machine}" if kept else "no time known yet"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def told(chosen: Study, found: Result) -> str:
+    """The result for the eye."""
+    lines = [chosen.title, f"  claim    {chosen.claim} ({chosen.source})", f"  setting  {chosen.setting}",
+             f"  verdict  {WORDS[found.verdict]}", ""]
+    for each in found.findings:
+        numbers = interval(each.estimate, each.contrast.measure.digits)
+        lines.append(f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: {numbers} "
+                     f"{each.contrast.measure.unit}: {WORDS[each.verdict]}")
+    return "\n".join([*lines, "", "  * decides; intervals are Welch's, those that decide hold together with 95 %."])
+
+
+def as_json(chosen: Study, found: Result) -> dict[str, Any]:
+    """The result for programs. `low` and `high` of a claim are null where it has no such edge."""
+    return {"study": chosen.key, "claim": chosen.claim, "source": chosen.source, "verdict": found.verdict,
+            "seconds": found.seconds, "findings": [
+                {"label": each.contrast.label, "decides": each.contrast.decides, "unit": each.contrast.measure.unit,
+                 **asdict(each.estimate), "verdict": each.verdict} for each in found.findings]}

@@ -1,0 +1,105 @@
+"""The numbers that studies compare, one of a run each. What a checkpoint has to be asked for is a job's affair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from labcore.catalog import choices
+from labcore.compare.traces import Trace
+from labcore.errors import LabError
+from labcore.files.paths import run_folder
+from labcore.jobs import jobs
+from labcore.jobs.cost import cost_asked
+from labcore.store.rows import RunRow
+from labcore.studies.study import Measure
+
+PROMPTS = 256  # that a checkpoint answers for "top_mass"
+
+
+def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """The number of a run.
+
+    Raises:
+        LabError: the run does not have it.
+    """
+    found = _TAKEN[measure.how](measure, row, trace)
+    if not np.isfinite(found):
+        raise LabError(f"The run {row.id} has nothing to take {measure.words!r} from: run the study again.")
+    return float(found)
+
+
+def metrics_of(measure: Measure) -> list[str]:
+    """What of a run's rows it is taken from."""
+    return [measure.metric] if measure.how in ("last", "mean", "change") else []
+
+
+def asked(measure: Measure, row: RunRow) -> jobs.Spec | None:
+    """The job that has the number, where the run's own rows do not."""
+    if measure.how == "step_seconds":
+        return {**cost_asked(row.spec), "repeat": row.spec.seed}
+    if measure.how != "top_mass":
+        return None
+    name = f"{measure.model}:{row.id}" if measure.model else f"{row.id}@{row.step}"
+    return {"job": "action_space", "models": [name], "count": PROMPTS, "seed": row.spec.seed}
+
+
+def _column(measure: Measure, trace: Trace) -> np.ndarray:
+    column = trace.column(measure.metric)[1]
+    return column if column.size else np.array([np.nan])
+
+
+def _last(measure: Measure, row: RunRow, trace: Trace) -> float:
+    return float(_column(measure, trace)[-measure.rows:].mean())
+
+
+def _mean(measure: Measure, row: RunRow, trace: Trace) -> float:
+    return float(_column(measure, trace).mean())
+
+
+def _change(measure: Measure, row: RunRow, trace: Trace) -> float:
+    column = _column(measure, trace)
+    return float(column[-measure.rows:].mean() - column[:measure.rows].mean())
+
+
+def _step_seconds(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Of the fastest step that the job made, processor time: what else the machine does can only make one slower."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    return min(found.result["seconds"]) if found and found.result else np.nan
+
+
+def _models(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Networks in memory. A verifier counts as the reward model in whose place it stands."""
+    spec = row.spec
+    scorer = choices.REWARD[str(spec.knobs["reward_source"])].scorer
+    return len(spec.row.models) + (len(str(spec.knobs["reward_model"]).split(",")) if scorer else 1)
+
+
+def _top_mass(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """The mass of the likeliest tokens, mean over the positions after the first that the job looked at."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    return mass_of(found.result, measure.top) if found and found.result else np.nan
+
+
+def mass_of(result: Mapping[str, Any], top: int) -> float:
+    """The mean of the job's masses of the `top` likeliest tokens, each position weighing as its completions."""
+    rows, place = result["columns"][0]["positions"][1:], result["top"].index(top)
+    if not rows:
+        return np.nan
+    return float(np.average([row["mass"][place] for row in rows], weights=[row["samples"] for row in rows]))
+
+
+def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Mean length in tokens of the completions that are not right, in the run's samples of its last `rows` steps."""
+    lengths = [len(completion["tokens"]) for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
+               if int(path.stem.removeprefix("step-")) > row.step - measure.rows
+               for group in json.loads(path.read_text("utf-8"))["groups"]
+               for completion in group["completions"] if completion["exact"] is False]
+    return float(np.mean(lengths)) if lengths else np.nan
+
+
+_TAKEN = {"last": _last, "mean": _mean, "change": _change, "step_seconds": _step_seconds, "models": _models,
+          "top_mass": _top_mass, "wrong_length": _wrong_length}

@@ -1,0 +1,71 @@
+"""The page Studies: all claims with what was recorded; one before its runs, while they go, and with a result."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.studies import picture
+from labcore.spec.record import Record
+from labcore.studies import plan, recorded
+from labcore.studies.rows import STUDIES
+from labcore.studies.study import Contrast
+from labcore.studies.verdict import Estimate
+from tests.app.seeding import html
+
+
+def finished(store, study, level=lambda setting, seed: 0.5) -> None:
+    """All runs of a study, with one reward throughout."""
+    for seed in study.seeds:
+        for setting in study.settings:
+            run_id = store.create(plan.spec_of(study, setting, seed), mine=True, sweep="sweep-a")
+            store.set_state(run_id, "running")
+            for step in (1, study.steps):
+                value = level(setting, seed) + 0.001 * seed
+                store.append(run_id, Record(step, step, {"reward": value, "updates": float(step)}), float(step))
+            store.set_state(run_id, "finished")
+
+
+def test_all_claims_are_listed_with_what_was_recorded(page):
+    text = html(page("studies"))
+    assert all(study.title in text and study.source in text for study in STUDIES.values())
+    assert text.count("rl-verdict rl-") == len(recorded.read())
+
+
+def test_a_study_without_runs_says_its_cost_and_starts_them_at_a_click(page, lab, asked):
+    asked.reply = lambda spec: {"paces": [{"once": 0.0, "step": 0.25}] * len(spec["specs"])}
+    test = page("studies", study="samples")
+    assert "Claim." in html(test) and "Your own result comes here" in html(test)
+    assert any("About" in caption.value for caption in test.caption)
+    start = next(button for button in test.button if button.label == "Run this study: 12 runs")
+    start.click().run()
+    assert len(lab.store.sweep_runs()) == 12 and lab.launcher.woken
+    assert "12 queued" in html(test) and not [each for each in test.button if each.label.startswith("Run this")]
+    next(button for button in test.button if button.label == "Stop").click().run()
+    assert {row.state for row in lab.store.sweep_runs()} == {"stopped"}
+
+
+def test_finished_runs_give_a_verdict_beside_the_recorded_one(page, lab):
+    study = STUDIES["samples"]
+    finished(lab.store, study, lambda setting, seed: 0.8 if setting.algorithm.startswith("rl") else 0.5)
+    test = page("studies", study="samples")
+    text = html(test)
+    assert "<b>Here:</b>" in text and "0.300 [0.2" in text and "rl-agrees" in text
+    assert "3 seeds more" in [button.label for button in test.button]
+    assert any(each.proto.label == "Open in Compare" for each in test.get("page_link"))
+
+
+def test_what_needs_reward_models_trains_them_first(page, asked):
+    asked.reply = lambda spec: {"paces": [None] * len(spec["specs"])}
+    labels = [button.label for button in page("studies", study="over_optimisation").button]
+    assert "Train the 5 reward models first" in labels
+
+
+def test_an_unknown_study_is_refused_in_a_sentence(page):
+    assert "study" in page("studies", study="nothing").warning[0].value
+
+
+@pytest.mark.parametrize("low, high, words", [(0.0, float("inf"), "above 0"), (float("-inf"), -0.05, "below −0.05"),
+                                              (3.5, 4.5, "between 3.5 and 4.5")])
+def test_the_drawing_says_where_the_claim_lies(low, high, words):
+    found = picture.drawing(Contrast("A < B", {"a": 1.0}, low=low, high=high), [("here", Estimate(0.1, 0.0, 0.2, 3))])
+    assert words in found and "A &lt; B: here 0.100 [0.000, 0.200]" in found

@@ -1,0 +1,63 @@
+"""`study` runs what is missing and says what came of the claim; `studies` lists them with their cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from labcore.cli import studying
+from labcore.cli.main import main
+from labcore.studies.rows import STUDIES
+from labcore.studies.study import Contrast, Measure, Setting
+from labcore.workers.worker import drive
+
+SHORT = replace(STUDIES["samples"], steps=2, settings=[Setting("RLOO", "rloo", {"prompts_per_step": 2})],
+                knobs={"sft_steps": 0, "max_new_tokens": 2, "group_size": 2},
+                contrasts=[Contrast("reward", {"RLOO": 1.0}, Measure(rows=2), low=-1.0)])
+
+
+class Here:
+    """A launcher that runs everything in this process."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def wake(self):
+        while queued := self.store.queued():
+            drive(self.store, queued[0])
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
+    monkeypatch.delenv("RL_LAB_STORE", raising=False)
+    monkeypatch.setattr(studying, "Launcher", Here)
+    monkeypatch.setattr(studying, "_measured", lambda specs, store: studying.estimate.Estimate(1.0, 0.0, False, ()))
+
+
+def test_a_study_is_run_once_and_its_verdict_printed(lab, monkeypatch, capsys):
+    monkeypatch.setitem(STUDIES, "samples", SHORT)
+    assert main(["study", "samples", "--show"]) == 1
+    assert "has no result yet" in capsys.readouterr().err
+    assert main(["study", "samples", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "agrees" and found["findings"][0]["seeds"] == 3
+    assert 0.0 <= found["findings"][0]["mean"] <= 1.0
+    monkeypatch.setattr(studying, "Launcher", None)  # nothing is run again
+    assert main(["study", "samples"]) == 0
+    said = capsys.readouterr().out
+    assert SHORT.claim in said and "verdict  agrees" in said and "* reward: " in said
+
+
+def test_all_studies_are_listed(lab, capsys):
+    assert main(["studies"]) == 0
+    said = capsys.readouterr().out
+    assert all(key in said and study.claim in said for key, study in STUDIES.items())
+    assert said.count(" runs, ") == len(STUDIES) and "of training on" in said
+    assert main(["study", "nothing"]) == 1
+    assert "There is no study 'nothing'" in capsys.readouterr().err
