@@ -201,7 +201,7 @@ def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, s
     policy = page.get_by_role("slider", name=re.compile("^Old policy"))
     policy.focus()
     policy.press("ArrowUp")
-    page.wait_for_url(re.compile("old=0.288,0.192,0.52"), timeout=SLOW)
+    page.wait_for_url(re.compile("old=0.288%2C0.192%2C0.52"), timeout=SLOW)
     page.reload()
     expect(policy).to_have_attribute("aria-valuetext", "A 0.288, B 0.192, C 0.520", timeout=SLOW)
     page.get_by_role("button", name="Start again").click()
