@@ -10,8 +10,8 @@ SECTION = Section(
     title="Monte Carlo",
     sentence="The mean of random samples comes ever closer to the true mean, but slowly: to halve the error you need "
              "four times the samples.",
-    latex=r"\bar x_n = \frac1n\sum_{i=1}^n x_i, \qquad \bar x_n \pm 1.96\,\frac{s}{\sqrt n}, \qquad "
-          r"\text{error} = \frac{\sigma}{\sqrt n}",
+    latex=r"\begin{gathered} \bar x_n = \frac1n\sum_{i=1}^n x_i \\ \bar x_n \pm 1.96\,\frac{s}{\sqrt n} \qquad "
+          r"\text{error} = \frac{\sigma}{\sqrt n} \end{gathered}",
     symbols=(
         ("x_i", "sample number $i$, drawn independently of the others."),
         (r"\bar x_n", "the mean of the first $n$ samples: an *estimate* of the true mean, the dashed line."),
@@ -30,7 +30,7 @@ SECTION = Section(
         "**Heavy tail**: the error does not fall as $1/\\sqrt n$, because one sample can outweigh all others.",
     ),
     returns=(
-        Return("Returns of episodes are such samples: Monte Carlo in the maze", "maze"),
+        Return("Monte Carlo returns of episodes in the maze", "maze", {"algorithm": "monte_carlo"}),
         Return("How sure is a comparison? Intervals over seeds", "compare"),
     ),
     picture=MONTE_CARLO,

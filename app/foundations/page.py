@@ -29,8 +29,8 @@ CSS = """<style>
 .st-key-section>:has(>.st-key-words){grid-area:words}
 .st-key-section :is(.st-key-head,.st-key-words) :is(p,li){font-size:15px}
 @media (max-width:900px){.st-key-section{grid-template:"head" "picture" "words"/minmax(0,1fr)}}
-@media (max-width:640px){.st-key-contents{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:thin}
-  .st-key-contents>*{flex:none}}
+.st-key-words a p{white-space:normal}
+@media (max-width:640px){.st-key-contents a{padding:0 .4rem}.st-key-contents a p{font-size:13px}}
 </style>"""
 
 

@@ -21,14 +21,17 @@ const mounting = (build) => ({ data, parentElement }) => {
   const said = JSON.stringify(data);
   if (!picture) {
     picture = { root: parentElement.querySelector('[class^="rl-foundation-"]'), data, said, frame: null, calm: null,
-      held: false, busy: false };
+      held: false, busy: false, sized: 0 };
     pictures.set(parentElement, picture);
     picture.root.replaceChildren();
     Object.assign(picture, build(picture));
     picture.words = el("p", { class: "rl-f-words" });
     picture.live = el("p", { class: "rl-f-live", role: "status" });
     picture.root.append(picture.words, picture.live);
-    picture.wide = new ResizeObserver(() => redraw(picture));
+    picture.wide = new ResizeObserver(() => {
+      picture.sized += 1;
+      redraw(picture);
+    });
     picture.wide.observe(picture.root);
   } else if (said !== picture.said) {
     Object.assign(picture, { data, said });

@@ -60,8 +60,11 @@ function plot(picture, parent, { title = "", height = 230, left = 46, right = 12
   const svg = shape("svg", { role: "group", "aria-label": title, height }, ground, drawn, hands);
   figure.append(caption, svg);
   parent.append(figure);
-  const one = { figure, caption, svg, ground, drawn, hands, height, left, right, top, bottom, width: 0 };
-  one.fit = (axes) => fit(one, axes);
+  const one = { figure, caption, svg, ground, drawn, hands, height, left, right, top, bottom, width: 0, sized: -1 }; // its width is asked for only when it may have changed: that is slow
+  one.fit = (axes) => {
+    if (one.sized !== picture.sized) Object.assign(one, { sized: picture.sized, width: Math.max(140, figure.clientWidth) });
+    fit(one, axes);
+  };
   one.at = (event) => {
     const box = svg.getBoundingClientRect();
     return { x: one.x.invert(event.clientX - box.left), y: one.y.invert(event.clientY - box.top) };
@@ -74,7 +77,6 @@ function plot(picture, parent, { title = "", height = 230, left = 46, right = 12
 }
 
 function fit(one, { x, y }) {
-  one.width = Math.max(240, one.figure.clientWidth);
   one.x = scale(x, one.left, one.width - one.right);
   one.y = scale(y, one.height - one.bottom, one.top);
   set(one.svg, { width: one.width, viewBox: `0 0 ${one.width} ${one.height}` });
@@ -118,6 +120,13 @@ function band(one, points, attributes) {
 function column(one, from, to, low, high, attributes) {
   const [a, b] = [one.y(low), one.y(high)];
   return draw(one, "rect", { x: from, width: Math.max(0, to - from), y: Math.min(a, b), height: Math.abs(a - b), ...attributes });
+}
+
+// Bars without gaps from `low` up, each `step` wide: one path. `values` are heights over `floor`.
+function stairs(one, low, step, floor, values, attributes) {
+  const at = values.map((each, i) => `H${one.x(low + i * step).toFixed(1)}V${one.y(floor + each).toFixed(1)}`).join("");
+  const end = one.x(low + values.length * step).toFixed(1), ground = one.y(floor).toFixed(1);
+  return draw(one, "path", { d: `M${one.x(low).toFixed(1)} ${ground}${at}H${end}V${ground}Z`, ...attributes });
 }
 
 function note(one, x, y, words, attributes = {}) {

@@ -49,7 +49,7 @@ function drawSpread(one, all, exact, draws, n) {
   const step = (high - low) / BINS;
   all.forEach(({ name, words, values, here }, i) => {
     const bins = histogram(values, low, high, BINS), floor = all.length - 1 - i, most = Math.max(...bins) || 1;
-    bins.forEach((each, k) => each && column(one, one.x(low + k * step), one.x(low + (k + 1) * step), floor, floor + each / most * 0.72, { class: COLOURS[name], opacity: 0.75 }));
+    stairs(one, low, step, floor, Array.from(bins, (each) => each / most * 0.72), { class: COLOURS[name], opacity: 0.75 });
     line(one, [[low, floor], [high, floor]], { class: "rl-f-grid" });
     line(one, [[here.mean, floor], [here.mean, floor + 0.8]], { class: "rl-f-mean" });
     note(one, one.width - one.right, one.y(floor + 0.78), words, { "text-anchor": "end", class: name === "upside_down" ? "rl-f-bad" : "" });
@@ -76,7 +76,7 @@ function writtenSample(p, q, seed) {
   return [`${mtext(`First sample: ${String.fromCodePoint(65 + i)}.`)}${gap}${mi("r")}${is}${frac(mn(q[i]), mn(p[i]))}${is}${mn(r)}${mtext(",")}${gap}`,
     `${k(1)}${is}${mo("−")}${log(mn(r))}${is}${mn(-Math.log(r), 3)}${mtext(",")}${gap}`,
     `${k(2)}${is}${frac("<mn>1</mn>", "<mn>2</mn>")}${sup(mrow(mo("("), log(mn(r)), mo(")")), "<mn>2</mn>")}${is}${mn(ESTIMATORS.k2(p[i], q[i]), 3)}${mtext(",")}${gap}`,
-    `${k(3)}${is}${mn(r)}${mo("−")}<mn>1</mn>${mo("−")}${log(mn(r))}${is}${mn(ESTIMATORS.k3(p[i], q[i]), 3)}${mtext(" nats")}`];
+    `${k(3)}${is}${mn(r)}${mo("−")}<mn>1</mn>${mo("−")}${log(mn(r))}${is}${mn(ESTIMATORS.k3(p[i], q[i]), 3)}${mtext("&nbsp;nats")}`];
 }
 
 function drawPulls(pulls, p, q, truth) {

@@ -19,10 +19,10 @@ function buildMonteCarlo(picture) {
     slider(picture, size),
     button(picture, "New samples", () => { state.seed += 1; })];
   controls(picture, ...top.map(({ node }) => node));
-  const mean = plot(picture, picture.root, { title: "", height: 232 });
+  const mean = plot(picture, picture.root, { title: "", height: 232, right: 24 });
   legend(picture.root, [["rl-f1", "running mean, an estimate"], ["rl-f1 rl-f-faint", "its 95 % interval, from the samples"], ["rl-f-outline", "dashed: the truth"]]);
   const rows = numbers(picture), sum = equation(picture, "The equation with these numbers");
-  const error = plot(picture, picture.root, { title: "", height: 218, left: 52 });
+  const error = plot(picture, picture.root, { title: "", height: 218, left: 52, right: 24 });
   const end = shape("circle", { r: 8, class: "rl-f-knob rl-f-hit" });
   mean.hands.append(end);
   const tell = grip(picture, end, { ...size, at: (event) => Math.log10(mean.at(event).x) });
@@ -63,7 +63,7 @@ function drawErrors(one, found, slope, { deviation }, repeats) {
   one.fit({ x: { label: "samples n", low: 1, high: MOST, log: true }, y: { label: "error", low: Math.min(...all) / 1.6, high: Math.max(...all) * 1.6, log: true } });
   if (finite) {
     line(one, [[1, deviation], [MOST, deviation / Math.sqrt(MOST)]], { class: "rl-f-truth" });
-    note(one, one.x(1000) + 6, one.y(deviation / Math.sqrt(1000)) - 4, "dashed: exact σ/√n");
+    note(one, one.x(MOST), one.top + 8, "dashed: exact σ/√n", { "text-anchor": "end" });
   }
   const [first] = there[1] ?? there[0], [last] = there.at(-1);
   line(one, [[first, slope.at(first)], [last, slope.at(last)]], { class: "rl-s2" });
@@ -81,9 +81,9 @@ function writtenInterval(n, [, mean, half, s], digits) {
 function inWordsMean({ n, problem }, [, mean, half], { truth, deviation }, words, share, slope) {
   const off = Math.abs(mean - truth), inside = off <= half ? "holds" : "misses";
   const now = `With ${n.toLocaleString("en-US")} samples the mean is ${fixed(mean, words.digits)}, off by ${fixed(off, words.digits)}; its interval ${inside} the truth.`;
-  if (deviation === Infinity) return `${now} The variance is infinite: now and then one sample moves the whole mean, the error falls slower than 1/√n (slope ${fixed(slope.slope, 2)}), and the interval cannot be trusted.`;
+  if (deviation === Infinity) return `${now} The variance is infinite: now and then one sample moves the whole mean, the error does not follow 1/√n (fitted slope ${fixed(slope.slope, 2)}), and the interval cannot be trusted.`;
   const trust = problem === "rare" && share < 0.9 ? " Until the event has come several times, the interval cannot be trusted: without one it has no width." : "";
-  return `${now} On average the error falls with slope ${fixed(slope.slope, 2)}: four times the samples halve it.${trust}`;
+  return `${now} Over the repeats the error falls with slope ${fixed(slope.slope, 2)}, an estimate of −1/2: four times the samples halve it.${trust}`;
 }
 
 export const update = mounting(buildMonteCarlo), dispose = leaving;
