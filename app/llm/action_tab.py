@@ -13,7 +13,7 @@ from app.playground.models import title
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.jobs.models import steps
-from labcore.spec.model_names import BASE, Model
+from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
 NAME = "Action space"
@@ -44,7 +44,9 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
                  caption=f"{run.id}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
                  f"{figures.words(found, titles)}")
     newer = "" if fresh else " Newer samples are on their way."
-    st.caption(f"{titles[-1]}{_nearest(at, step)}. {figures.about(found)}{newer}")
+    shown = parse(found["columns"][-1]["model"]).step or 0
+    nearby = _nearest(at, step) if shown == at else ", an earlier checkpoint"
+    st.caption(f"{titles[-1]}{nearby}. {figures.about(found)}{newer}")
     with st.expander("The numbers", key="action_space_numbers"):
         st.html(figures.table(found, titles))
 

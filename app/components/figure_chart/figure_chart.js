@@ -14,6 +14,8 @@ export async function update({ data, parentElement }) {
     plot.setAttribute("role", "img");
     parentElement.querySelector(".rl-figure-chart").replaceChildren(plot);
     figures.set(parentElement, figure = { plot });
+    figure.wide = new ResizeObserver(() => widened(plot));
+    figure.wide.observe(plot);
   }
   figure.data = data;
   figure.plot.setAttribute("aria-label", data.alt);
@@ -23,6 +25,16 @@ export async function update({ data, parentElement }) {
   if (figure.data !== data || !figure.plot.isConnected) return; // a newer one is on its way
   figure.config ??= configOf(() => about(figure));
   await Plotly.react(figure.plot, data.figure.data, { ...data.figure.layout, uirevision: true }, figure.config);
+  widened(figure.plot);
 }
 
-export const dispose = disposing(figures, (figure) => Plotly?.purge(figure.plot));
+// A figure that was drawn in a tab before it had a width, or beside something that has gone, takes the room there is.
+function widened(plot) {
+  const drawn = plot._fullLayout?.width;
+  if (drawn && plot.clientWidth && Math.abs(plot.clientWidth - drawn) > 1) Plotly.Plots.resize(plot).catch(() => null); // hidden again
+}
+
+export const dispose = disposing(figures, (figure) => {
+  figure.wide.disconnect();
+  Plotly?.purge(figure.plot);
+});

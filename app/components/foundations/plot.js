@@ -63,7 +63,7 @@ function plot(picture, parent, { title = "", height = 230, left = 46, right = 12
   parent.append(figure);
   const one = { figure, caption, svg, ground, drawn, hands, height, left, right, top, bottom, width: 0, sized: -1 }; // its width is asked for only when it may have changed: that is slow
   one.fit = (axes) => {
-    if (one.sized !== picture.sized) Object.assign(one, { sized: picture.sized, width: Math.max(240, figure.clientWidth) });
+    if (one.sized !== picture.sized) Object.assign(one, { sized: picture.sized, width: Math.max(140, figure.clientWidth) });
     fit(one, axes);
   };
   one.at = (event) => {

@@ -21,10 +21,10 @@ function buildKl(picture) {
     pair.show();
     const forward = p.map((each, i) => klTerm(each, q[i])), reverse = q.map((each, i) => klTerm(each, p[i]));
     const finite = [...forward, ...reverse].filter(Number.isFinite);
-    const y = { label: "nats", high: Math.max(0.3, ...finite) * 1.25 };
+    const y = { high: Math.max(0.3, ...finite) * 1.25 };
     y.low = Math.min(-0.05, ...finite) - 0.22 * y.high;
-    drawTerms(there, "KL(P‖Q), exact: terms p log(p/q)", forward, kl(p, q), y, "rl-f1");
-    drawTerms(back, "KL(Q‖P), exact: terms q log(q/p)", reverse, kl(q, p), y, "rl-f2");
+    drawTerms(there, "KL(P‖Q)", forward, kl(p, q), { ...y, label: "p log(p/q), nats" }, "rl-f1");
+    drawTerms(back, "KL(Q‖P)", reverse, kl(q, p), { ...y, label: "q log(q/p), nats" }, "rl-f2");
     sum.show(writtenKl(p, q));
     const fit = showHumps();
     say(picture, `${inWordsKl(p, q)} ${fit}`);
@@ -32,7 +32,7 @@ function buildKl(picture) {
 }
 
 function drawTerms(one, title, terms, sum, y, colour) {
-  one.call(`${title}, together ${fixed(sum, 3)} nats${sum === Infinity ? "" : ` (${inBits(sum).toFixed(3)} bits)`}`);
+  one.call(`${title} = ${fixed(sum, 3)} nats${sum === Infinity ? "" : ` = ${inBits(sum).toFixed(3)} bits`}, exact`);
   one.fit({ x: { label: "outcome", names: NAMES }, y });
   terms.forEach((term, i) => {
     const at = one.x(i), half = one.x.band * 0.32, open = term === Infinity;

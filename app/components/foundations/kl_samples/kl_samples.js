@@ -83,7 +83,7 @@ function drawPulls(pulls, p, q, truth) {
   const of = pulls.map(([name]) => gradientOf(name, p, q));
   const most = Math.max(0.02, ...truth.map(Math.abs), ...of.slice(0, 4).flat().map(Math.abs)) * 1.15;
   pulls.forEach(([name, one], i) => {
-    one.fit({ x: { label: "logit of outcome", names: p.map((_, j) => String.fromCodePoint(65 + j)) }, y: { label: "nats", low: -most, high: most, count: 3 } });
+    one.fit({ x: { label: "logit of outcome", names: p.map((_, j) => String.fromCodePoint(65 + j)) }, y: { label: "nats", low: -most, high: most, count: 6 } });
     of[i].forEach((each, j) => {
       const at = one.x(j), half = one.x.band * 0.3, inside = clamp(each, -most, most);
       column(one, at - half, at + half, 0, inside, { class: COLOURS[name] });

@@ -81,9 +81,9 @@ function writtenInterval(n, [, mean, half, s], digits) {
 function inWordsMean({ n, problem }, [, mean, half], { truth, deviation }, words, share, slope) {
   const off = Math.abs(mean - truth), inside = off <= half ? "holds" : "misses";
   const now = `With ${n.toLocaleString("en-US")} samples the mean is ${fixed(mean, words.digits)}, off by ${fixed(off, words.digits)}; its interval ${inside} the truth.`;
-  if (deviation === Infinity) return `${now} The variance is infinite: now and then one sample moves the whole mean, the error falls slower than 1/√n (slope ${fixed(slope.slope, 2)}), and the interval cannot be trusted.`;
+  if (deviation === Infinity) return `${now} The variance is infinite: now and then one sample moves the whole mean, the error does not follow 1/√n (fitted slope ${fixed(slope.slope, 2)}), and the interval cannot be trusted.`;
   const trust = problem === "rare" && share < 0.9 ? " Until the event has come several times, the interval cannot be trusted: without one it has no width." : "";
-  return `${now} On average the error falls with slope ${fixed(slope.slope, 2)}: four times the samples halve it.${trust}`;
+  return `${now} Over the repeats the error falls with slope ${fixed(slope.slope, 2)}, an estimate of −1/2: four times the samples halve it.${trust}`;
 }
 
 export const update = mounting(buildMonteCarlo), dispose = leaving;

@@ -12,8 +12,8 @@ function buildNextToken(picture) {
     const { tokens, tempered, vocabulary, prompt } = picture.data, { entropy, top, rest } = tempered[state.at];
     const others = vocabulary - tokens.length, most = Math.log(vocabulary);
     warmth.show();
-    chart.call(`After “${short(prompt)}”: the ${tokens.length} likeliest of ${vocabulary.toLocaleString("en-US")} tokens`);
-    const names = [...tokens.map(visible), ...(others > 0 ? [`${others} more`] : [])];
+    chart.call(`After “${short(prompt)}”: the ${tokens.length} likeliest of ${vocabulary.toLocaleString("en-US")} tokens, and all others`);
+    const names = [...tokens.map(visible), ...(others > 0 ? ["others"] : [])];
     chart.fit({ x: { label: "next token", names }, y: { label: "probability", high: 1 } });
     [...top, ...(others > 0 ? [rest] : [])].forEach((p, i) => {
       const at = chart.x(i), half = chart.x.band * 0.36;

@@ -74,11 +74,8 @@ function drawStrips(chart, drawn, mean, chosen) {
       counts[clamp(Math.floor((each - mean + CURVE_REACH) / width), 0, CURVE_BINS - 1)] += 1;
     }
     const most = Math.max(...counts);
-    counts.forEach((count, at) => {
-      const from = mean - CURVE_REACH + at * width;
-      if (count) column(chart, chart.x(from), chart.x(from + width), floor, floor + 0.72 * count / most,
-        { class: `rl-f${place + 1}`, opacity: name === chosen ? 1 : 0.4 });
-    });
+    stairs(chart, mean - CURVE_REACH, width, floor, counts.map((count) => 0.72 * count / most),
+      { class: `rl-f${place + 1}`, opacity: name === chosen ? 1 : 0.4 });
     note(chart, chart.left + 2, chart.y(floor + 0.72), words, { "font-weight": name === chosen ? 600 : 400 });
   });
   const x = chart.x(mean);
