@@ -171,8 +171,9 @@ def _over_optimisation() -> Study:
         "over_optimisation", "Over-optimisation", "Optimised against a reward model, its score rises while the gold "
         "reward falls; a KL penalty and an ensemble hold that back.",
         "Gao et al. 2022, arXiv:2210.10760; Coste et al. 2023, arXiv:2310.02743",
-        "Five reward models on film reviews, then RLOO on the score of one with β 0, 0.02 and 0.1, and on the mean of "
-        "3 and of 5 with β 0. 8 prompts × 4 completions a step, 16 steps at a learning rate of 0.002.", settings,
+        "Five reward models on film reviews, then RLOO on the score of one (always that of seed 0) with β 0, 0.02 and "
+        "0.1, and on the mean of 3 and of 5 with β 0. 8 prompts × 4 completions a step, 16 steps at a learning rate of "
+        "0.002.", settings,
         [Contrast("β 0: change of the reward model's score", {"β 0": 1.0}, proxy, low=0.0),
          Contrast("β 0: change of gold", {"β 0": 1.0}, fell, high=0.0),
          Contrast("Gold at the end: β 0.1 less β 0", {"β 0.1": 1.0, "β 0": -1.0}, gold, low=0.0),
