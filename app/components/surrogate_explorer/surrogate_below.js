@@ -12,11 +12,11 @@ function below(picture, parent) {
   parent.append(grid);
   const rewards = rewardBars(picture, left);
   const sliders = [
-    knob(picture, "pair", { label: "w, if the tokens differ", low: 0, high: 2, step: 0.05 }),
-    knob(picture, "rate", { label: "Step size η", low: 0.05, high: 20, log: true }),
-    knob(picture, "epochs", { label: "Epochs k", low: 1, high: 50, step: 1 }),
-    knob(picture, "delta", { label: "TRPO's δ, nats/token", low: 0.001, high: 1, log: true }),
-    knob(picture, "leap", { label: "The large step's size", low: 0.5, high: 60, log: true })];
+    dial(picture, "pair", { label: "w, if the tokens differ", low: 0, high: 2, step: 0.05 }),
+    dial(picture, "rate", { label: "Step size η", low: 0.05, high: 20, log: true }),
+    dial(picture, "epochs", { label: "Epochs k", low: 1, high: 50, step: 1 }),
+    dial(picture, "delta", { label: "TRPO's δ, nats/token", low: 0.001, high: 1, log: true }),
+    dial(picture, "leap", { label: "The large step's size", low: 0.5, high: 60, log: true })];
   const beside = el("div", { class: "rl-su-sliders" }, ...sliders.map(({ node }) => node));
   left.append(beside);
   const triangle = simplex(picture, middle);

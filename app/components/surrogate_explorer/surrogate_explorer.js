@@ -18,7 +18,7 @@ function buildExplorer(picture) {
   const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
   const told = el("div", { class: "rl-su-told" }, el("div", {}, ...words));
   top.append(told);
-  const rows = table(picture, told);
+  const rows = surrogateTable(picture, told);
   under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
   const small = below(picture, under);
   return { receive: () => receive(picture), draw() {
@@ -62,7 +62,7 @@ read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
 
 // The knobs of the surrogates that are drawn.
 function knobsOf(picture) {
-  const of = (name, label, keys, more) => ({ ...knob(picture, name, { label, ...more }),
+  const of = (name, label, keys, more) => ({ ...dial(picture, name, { label, ...more }),
     seen: () => keys.some((key) => key === picture.now.focus || picture.now.shown.includes(key)) });
   const clips = ["clip", "bounded_clip", "geometric_clip"], { usual, said } = picture.data;
   const most = (name, high) => ({ low: 0, high: Math.max(high, 2 * (said[name] ?? usual[name])) });

@@ -45,7 +45,7 @@ function reset(picture) {
 }
 
 // A slider of one of these. `text`: the value in words; the rest as `slider` takes it.
-const knob = (picture, name, { label, ...more }) => slider(picture, { label, read: () => picture.now[name],
+const dial = (picture, name, { label, ...more }) => slider(picture, { label, read: () => picture.now[name],
   write: (value) => write(picture, name, Number(value.toPrecision(4))), text: () => inShort(picture.now[name]), ...more });
 
 const inShort = (value) => (Number.isFinite(value) ? Number(value.toPrecision(3)).toString().replace("-", "−") : "–");

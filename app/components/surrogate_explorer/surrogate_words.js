@@ -47,7 +47,7 @@ function branchWords(key, ratio, advantage, now) {
 }
 
 // Every surrogate at the ratio that is looked at. A row's name explains it; its box draws it.
-function table(picture, parent) {
+function surrogateTable(picture, parent) {
   const body = el("tbody"), head = el("thead"), node = el("table", { class: "rl-f-table rl-su-table" }, head, body);
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rows = Object.keys(SURROGATES).map((key) => {
