@@ -99,7 +99,8 @@ _ALL = (
            "run with a KL penalty maximises.", r"J-\beta KL", "Rises to the largest possible.", better="higher",
            short="policy"),
     Metric("exact/best", "Largest objective", "reward", "The largest value that any policy can give the objective: "
-           "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z", short="π*"),
+           "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z",
+           short="largest"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "

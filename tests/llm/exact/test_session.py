@@ -60,7 +60,7 @@ def test_every_row_runs_beside_its_truth(key):
     assert len(session.enumerated.texts) == 7
 
 
-@pytest.mark.parametrize("task, model", zip(TASKS, ["table", "tiny", "tiny", "table"], strict=True))
+@pytest.mark.parametrize("task, model", list(zip(TASKS, ["table", "tiny"] * 2, strict=True)))
 def test_the_estimate_is_of_the_truth(task, model):
     """The first batch of many completions has the mean reward that is exact for the policy which wrote it."""
     session = ExactSession.start(spec_of(task=task, model=model, steps=1, vocabulary=3, prompts_per_step=64,
@@ -71,7 +71,8 @@ def test_the_estimate_is_of_the_truth(task, model):
     assert [metrics["exact/kl"], metrics["exact/kl_reverse"]] == pytest.approx([0, 0], abs=1e-6)
     assert abs(metrics["entropy"] - metrics["exact/entropy"]) < 0.05
     shown = session.measured.truth
-    assert float(shown.best - shown.objective) == pytest.approx(BETA * float(shown.distance))
+    missing = (shown.best - shown.objective).item()
+    assert missing == pytest.approx(BETA * shown.distance.item())
 
 
 def test_flipped_rewards_have_their_mean():
