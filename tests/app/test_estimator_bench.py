@@ -37,7 +37,8 @@ def test_nothing_is_measured_before_the_button_and_a_link_brings_it_back(page, l
     assert not asked.asked and test.multiselect[0].value[0] == "grpo"
     test.multiselect[0].set_value(["rloo", "grpo"])
     next(each for each in test.selectbox if each.label == "Batches of each").set_value(50)
-    ran(next(each for each in test.button if each.label == "Measure").click())
+    next(each for each in test.button if each.label == "Measure").click()
+    ran(test)
     spec, = asked.asked
     assert spec["algorithms"] == ["rloo", "grpo"] and (spec["task"], spec["batches"]) == ("one_winner", 50)
     assert spec["knobs"] == {"vocabulary": 3, "prompt_count": 3, "max_new_tokens": 3}

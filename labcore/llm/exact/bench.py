@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ from labcore.llm.rollout import total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.estimators import Interval, Quality, quality
 from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.tasks.enumerable import Enumerable
 
 KIND = "exact"
 MOST_DRAWS, MOST_NUMBERS = 50_000, 5e7  # batches in all; and numbers of the gradients of one row, for the memory
@@ -112,7 +113,7 @@ def _share(value: Any) -> float:
 
 def climbed(session: ExactSession, progress: float) -> tuple[dict[str, Tensor], dict[str, float]]:
     """The weights of a policy that has `progress` of the way to the best reward behind it, and its reward."""
-    problem = enumerate_problem(session, session.task)
+    problem = enumerate_problem(session, cast(Enumerable, session.task))
     optimizer = torch.optim.Adam([weight for weight in session.policy.parameters() if weight.requires_grad], CLIMB_RATE)
     best, first, reward = float(problem.rewards.amax(-1).mean()), None, 0.0
     for _ in range(CLIMB):

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from labcore.llm.exact.session import ExactSession
+from labcore.llm.networks import REFERENCE
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import knobs_of, make
 from labcore.tasks.enumerable import Enumerable
@@ -39,7 +40,11 @@ def session(algorithm: str, away: float = 0.08, **knobs) -> LlmSession:
                                       device="cpu", knobs={key: value for key, value in given.items() if key in known}))
     found = LlmSession(**{each.name: getattr(started, each.name) for each in fields(LlmSession)})
     found.task = Mixed(found.knobs)
-    shake(found.policy, by=away)
+    for seed, network in enumerate((found.models.get(REFERENCE), found.policy)):  # whatever a table begins with
+        if network is not None:
+            for weight in network.parameters():
+                weight.data.zero_()
+            shake(network, seed, away)
     return found
 
 

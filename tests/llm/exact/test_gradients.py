@@ -36,14 +36,13 @@ PREFERENCE = [key for key, row in TABLE.items() if row.loop == "preference"]
 # |bias|/|∇|, the scale along the exact gradient, and the bias that is left after scaling. docs/estimators.md has the
 # reasons. At one update GSPO, GSPO-token, SAPO and GMPO are one gradient, as are CISPO, VESPO and BNPO's token mean.
 BIAS = {
-    "rloo": (0, 1, 0), "reinforce_average": (0, 1, 0),
-    "reinforce": (0.5, 0.5, 0), "dr_grpo": (0.75, 0.25, 0),
-    "grpo": (0.617, 0.401, 0.370), "ppo": (0.638, 0.412, 0.603), "dapo": (0.488, 0.528, 0.241),
-    "gspo": (0.598, 0.436, 0.457), "gspo_token": (0.598, 0.436, 0.457), "sapo": (0.598, 0.436, 0.457),
-    "gmpo": (0.598, 0.436, 0.457), "luspo": (0.352, 0.789, 0.358), "cispo": (0.601, 0.422, 0.390),
-    "vespo": (0.601, 0.422, 0.390), "bnpo_token_mean": (0.601, 0.422, 0.390), "gdpo": (0.601, 0.422, 0.391),
-    "bnpo": (0.732, 0.268, 0.071), "remax": (0.481, 0.519, 0.043), "reinforce_pp": (0.651, 0.389, 0.580),
-    "reinforce_pp_baseline": (0.545, 0.498, 0.425), "raft": (0.571, 0.490, 0.523),
+    "grpo": (0.636, 0.374, 0.307), "reinforce": (0.5, 0.5, 0), "rloo": (0, 1, 0), "ppo": (0.861, 0.160, 1.167),
+    "dr_grpo": (0.75, 0.25, 0), "dapo": (0.514, 0.531, 0.397), "gspo": (0.615, 0.391, 0.222),
+    "cispo": (0.613, 0.389, 0.101), "sapo": (0.615, 0.391, 0.222), "remax": (0.475, 0.525, 0.002),
+    "reinforce_pp": (0.844, 0.170, 0.893), "raft": (0.600, 0.436, 0.471), "reinforce_average": (0, 1, 0),
+    "reinforce_pp_baseline": (0.568, 0.441, 0.235), "gspo_token": (0.615, 0.391, 0.222),
+    "luspo": (0.280, 0.723, 0.059), "gmpo": (0.615, 0.391, 0.222), "vespo": (0.613, 0.389, 0.101),
+    "bnpo": (0.731, 0.269, 0.065), "bnpo_token_mean": (0.613, 0.389, 0.101), "gdpo": (0.613, 0.389, 0.101),
 }
 
 
@@ -85,7 +84,7 @@ PLAIN = {"aggregation": "sequence_mean_token_sum", "whiten_advantages": False}
 
 
 @pytest.mark.parametrize("gae_lambda, critic, bias", [
-    (1.0, "wrong", 0), (1.0, "exact", 0), (0.5, "exact", 0), (0.0, "exact", 0), (0.5, "wrong", 0.236)])
+    (1.0, "wrong", 0), (1.0, "exact", 0), (0.5, "exact", 0), (0.0, "exact", 0), (0.5, "wrong", 0.296)])
 def test_lambda_below_one_is_biased_where_the_critic_is_wrong(gae_lambda, critic, bias):
     found = session("ppo", gae_lambda=gae_lambda, **PLAIN)
     right = World.of(found).values(found)
@@ -121,7 +120,7 @@ def test_for_one_token_k2_and_the_ratio_have_the_kl_and_k3_has_the_other_one(est
     assert off(found, sides[side])[0] < EXACT and off(found, sides[1 - side])[0] > 0.05
 
 
-@pytest.mark.parametrize("estimator, bias", [("k2", 0.098), ("k3", 0.308), ("ratio_k3", 0.098)])
+@pytest.mark.parametrize("estimator, bias", [("k2", 0.677), ("k3", 0.983), ("ratio_k3", 0.677)])
 def test_for_longer_completions_none_of_them_has_the_kl_of_whole_ones(estimator, bias):
     """Prefixes are held fixed in the loss: what a token does to the KL of later ones is not in the gradient."""
     assert off(kl_gradient(estimator, 2), kl_parts(session("grpo"))[0])[0] == pytest.approx(bias, abs=6e-4)
@@ -195,7 +194,7 @@ def test_the_values_of_an_exact_critic():
 
 
 # What a batch of a single pair is off by where the loss is one of the whole batch.
-OF_A_BATCH = {"kto": 0.001, "aot": 0.272, "orpo": 0.836, "simpo": 0.398}
+OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412}
 
 
 @pytest.mark.parametrize("algorithm", PREFERENCE)

@@ -21,7 +21,7 @@ from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.tasks.task import Pair, Score, Single
-from tests.llm.tools import records, session, shake, weights
+from tests.llm.tools import SOMETIMES, records, session, shake, weights
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb"), Pair("a=", "a", "ba")]
 
@@ -133,7 +133,7 @@ def test_the_numbers_of_an_update_worked_by_hand():
 def test_every_number_of_its_charts_is_logged():
     got = records(session("dpo", letters=True, steps=3, eval_every=3), pictures=True)
     drawn = {key for panel in algorithm("dpo").panels for key in PANELS[panel].metrics
-             if METRICS[key].about == "training"} - {"frac_reward_zero_std"}
+             if METRICS[key].about == "training"} - {"frac_reward_zero_std"} - SOMETIMES
     for record in (got[0], got[2]):  # measured by sampling at the first step and every third
         assert drawn <= set(record.metrics) <= set(METRICS)
         assert all(isfinite(value) for value in record.metrics.values()) and "groups" in record.samples
