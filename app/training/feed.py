@@ -172,10 +172,15 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     there = logged - ({*REPEATS} - own - {"exact_match"})
     begun = any(feed.steps for feed in feeds)
     drawn = {key: [name for name in PANELS[key].metrics if name in there] for key in charts(spec, feeds)}
-    shown = [(PANELS[key], names or PANELS[key].metrics) for key, names in drawn.items()
+    shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not (ended and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
             for place, (panel, names) in enumerate(shown)]
+
+
+def _of_kind(panel: Panel, kind: str) -> list[str]:
+    """The metrics of a chart that a run of this kind may log."""
+    return [key for key in panel.metrics if METRICS[key].kind in ("", kind)]
 
 
 def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:

@@ -19,7 +19,8 @@ class Metric:
 
     `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
     ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
-    where neither is (an entropy, a learning rate). `short` names its line among those of one chart.
+    where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind`: only runs of
+    this kind log it.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Metric:
     about: Literal["training", "machine"] = "training"
     better: Literal["higher", "lower", ""] = ""
     short: str = ""
+    kind: str = ""
 
     @property
     def line(self) -> str:
@@ -94,13 +96,13 @@ _ALL = (
            "reward.", better="higher", short="steps"),
     Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over "
            "every completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher",
-           short="exact"),
+           short="exact", kind="exact"),
     Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion: what a "
            "run with a KL penalty maximises.", r"J-\beta KL", "Rises to the largest possible.", better="higher",
-           short="policy"),
+           short="policy", kind="exact"),
     Metric("exact/best", "Largest objective", "reward", "The largest value that any policy can give the objective: "
            "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z",
-           short="largest"),
+           short="largest", kind="exact"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
@@ -119,19 +121,19 @@ _ALL = (
            scale="symlog", better="lower"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
-           short="exact"),
+           short="exact", kind="exact"),
     Metric("exact/kl_reverse", "Reverse KL, exact", "nats/token", "KL(reference ‖ policy) of a completion, divided by "
            "the reference's mean length: grows where the policy gives up what the reference writes.",
-           r"KL(\pi_{ref},\pi)", better="lower", short="reverse"),
+           r"KL(\pi_{ref},\pi)", better="lower", short="reverse", kind="exact"),
     Metric("exact/distance", "Distance to π*", "nats/completion", "KL(policy ‖ π*), π* ∝ π_ref exp(R/β) at the "
            "current β; there is none at β = 0.", r"KL(\pi,\pi^*)", "Falls towards 0.", scale="symlog",
-           better="lower"),
+           better="lower", kind="exact"),
     Metric("exact/entropy", "Entropy, exact", "nats/token", "Entropy of a completion, over every completion, divided "
-           "by the policy's mean length.", r"H[\pi]", short="exact"),
+           "by the policy's mean length.", r"H[\pi]", short="exact", kind="exact"),
     Metric("exact/gradient_cosine", "Gradient against the exact one", "cosine", "Cosine between the step that the "
            "batch's first gradient asks for and the exact gradient of E[R] − β KL; 1: the same direction.",
            r"\cos", "Above 0. Noise makes it smaller, with fewer samples more.",
-           better="higher"),
+           better="higher", kind="exact"),
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
            "and learning stops."),

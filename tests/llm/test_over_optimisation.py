@@ -15,11 +15,12 @@ from labcore.llm.probes import view
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
 
-SFT_STEPS, PAIR_STEPS, STEPS = 80, 60, 24
+SFT_STEPS, PAIR_STEPS = 80, 60
+LONGEST = 120  # steps: when a policy finds the hole differs from processor to processor
 SMALL = {"prompts_per_step": 16, "group_size": 4, "learning_rate": 1.5e-3, "max_new_tokens": 24}
 
 
-def started(algorithm: str, steps: int, model: str = "tiny", **knobs) -> LlmSession:
+def started(algorithm: str, steps: int = LONGEST, model: str = "tiny", **knobs) -> LlmSession:
     return LlmSession.start(make(algorithm_key=algorithm, task_key="reviews", steps=steps, device="cpu", model=model,
                                  knobs=knobs))
 
@@ -58,16 +59,22 @@ def in_that_lab(rail, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(rail[0]))
 
 
-def curves(home: Path, **knobs) -> tuple[list[float], list[float]]:
-    """The proxy and the gold score at every step."""
-    run = started("rloo", STEPS, str(home / "model"), **({"reward_source": "reward_model", "reward_model": "judge"}
-                                                         | SMALL | knobs))
-    rows = [record.metrics for record in run.run() if record is not None]
-    return [row["reward"] for row in rows], [row["reward/gold"] for row in rows]
+def curves(home: Path, steps: int = LONGEST, **knobs) -> tuple[list[float], list[float]]:
+    """The proxy and the gold score at every step, until gold has fallen to less than half of what it began with."""
+    run = started("rloo", steps, str(home / "model"), reward_source="reward_model", reward_model="judge", **SMALL,
+                  **knobs)
+    proxy, gold = [], []
+    for record in run.run():
+        if record is not None:
+            proxy.append(record.metrics["reward"])
+            gold.append(record.metrics["reward/gold"])
+            if late(gold) < gold[0] / 2:
+                break
+    return proxy, gold
 
 
 def late(curve: list[float]) -> float:
-    return sum(curve[-4:]) / 4
+    return sum(curve[-4:]) / len(curve[-4:])
 
 
 def test_the_reward_model_is_a_good_one_where_it_was_trained(rail):
@@ -77,7 +84,8 @@ def test_the_reward_model_is_a_good_one_where_it_was_trained(rail):
 def test_at_beta_0_the_proxy_rises_and_gold_falls_and_at_the_recommended_beta_it_does_not(rail):
     home, _, proxy, gold = rail
     assert late(proxy) > proxy[0] + 1.5 and late(gold) < gold[0] / 2
-    held_proxy, held_gold = curves(home)  # the β that the task recommends
+    held_proxy, held_gold = curves(home, len(gold))  # the β that the task recommends
+    assert len(held_gold) == len(gold), "gold never fell"
     assert held_proxy[0] == proxy[0] and held_gold[0] == gold[0], "the same beginning"
     assert late(held_proxy) > held_proxy[0] + 1 and late(held_gold) > gold[0] + 0.1
     assert max(held_proxy) < max(proxy), "what β costs is proxy"
@@ -87,4 +95,4 @@ def test_early_stopping_keeps_what_gold_had_risen_to(rail):
     home, _, proxy, gold = rail
     stopped_proxy, stopped_gold = curves(home, beta=0.0, stop_gold_fall=0.05)
     assert (stopped_proxy, stopped_gold) == (proxy[: len(stopped_proxy)], gold[: len(stopped_gold)])
-    assert len(stopped_gold) < STEPS and late(stopped_gold) > late(gold) + 0.2
+    assert len(stopped_gold) < len(gold) and late(stopped_gold) > late(gold) + 0.2

@@ -25,9 +25,9 @@ from tests.llm.tools import Letters, ragged, records, session, shake, weights
 OFF_POLICY = {"updates_per_batch": 3, "learning_rate": 0.02}
 
 
-def trained(algorithm="grpo", **knobs):
+def trained(algorithm="grpo", pictures=False, **knobs):
     started = session(algorithm, **knobs)
-    return started, records(started)
+    return started, records(started, pictures)
 
 
 def gradient_of(started, rollout):
@@ -175,7 +175,7 @@ def test_beta_follows_its_target():
 
 
 def test_what_is_looked_at_has_the_beta_of_its_step():
-    first, second = trained(steps=2, beta=0.1, adaptive_kl_target=1e-6, adaptive_kl_horizon=16.0)[1]
+    first, second = trained(steps=2, pictures=True, beta=0.1, adaptive_kl_target=1e-6, adaptive_kl_horizon=16.0)[1]
     assert first.samples["beta"] == first.line["beta"] == first.metrics["beta"] == 0.1
     assert second.look()[0]["beta"] == second.metrics["beta"] != 0.1
 

@@ -93,7 +93,7 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
 
 # Numbers that are logged only with shaping, with noise, with a proxy, or where a surrogate has a lower bound.
 SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/spread", "reward/steps", "clip_frac/low",
-             *(key for key in METRICS if key.startswith("exact/"))}
+             *(key for key, metric in METRICS.items() if metric.kind)}
 
 
 class Letters:

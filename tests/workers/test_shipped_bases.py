@@ -67,7 +67,7 @@ def test_they_are_named_by_the_specs_of_today_and_serve_every_algorithm():
 
 def exact_match(model) -> float:
     """The share of 512 sums that a base of add gets right."""
-    spec = make(algorithm_key="grpo", task_key="add", knobs={"eval_prompts": 512})
+    spec = make(algorithm_key="sft", task_key="add", knobs={"eval_prompts": 512})
     return evaluate(LlmSession.start(spec, model)).metrics["exact_match"]
 
 

@@ -32,4 +32,4 @@ def sound(said: Any, low: float, high: float) -> tuple[tuple[float, float], ...]
     """
     if not isinstance(said, list) or len(said) < 2 or not all(isinstance(each, int | float) for each in said):
         return ()
-    return tuple((place / (len(said) - 1), min(max(float(value), low), high)) for place, value in enumerate(said))
+    return tuple((place / (len(said) - 1), float(min(max(value, low), high))) for place, value in enumerate(said))
