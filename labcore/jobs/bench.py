@@ -57,8 +57,8 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         "bias it scatters around 0, below it too.",
         "After scaling: the bias² that no learning rate takes away. Variance and signal are those of the scaled "
         "gradient.",
-        "Signal/sample: |∇|² over the variance times the completions of a batch. Bias is called one from 3 standard "
-        "errors on.",
+        "Signal/sample: |∇|² over the variance times the completions of a batch. A bias is reported where bias² is "
+        "more than 3 standard errors above 0.",
     ]
 
 
