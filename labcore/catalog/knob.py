@@ -127,7 +127,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: a whole number too large for a float
         return None
 
 

@@ -54,11 +54,11 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{found['reward_best']:.3f}.",
         "∇ is the exact gradient of J − β KL; for a row of preferences that of its own loss over all pairs.",
         "± is half an interval of 95 % (jackknife over batches). Bias² is measured on pairs of batches, so without "
-        "bias it scatters around 0, below it too.",
+        "bias it scatters around 0, below it too, and the cosine of the mean around 1, above it too.",
         "After scaling: the bias² that no learning rate takes away. Variance and signal are those of the scaled "
         "gradient.",
-        "Signal/sample: |∇|² over the variance times the completions of a batch. Bias is called one from 3 standard "
-        "errors on.",
+        "Signal/sample: |∇|² over the variance times the completions of a batch. A bias is reported where bias² is "
+        "more than 3 standard errors above 0.",
     ]
 
 

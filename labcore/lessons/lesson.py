@@ -19,7 +19,7 @@ from labcore.errors import LabError
 from labcore.lessons import expression
 from labcore.lessons.expression import Check
 from labcore.lessons.verdict import FEWEST
-from labcore.spec.run_spec import RunSpec, make
+from labcore.spec.run_spec import WHOLE, RunSpec, make
 
 FENCE = "+++"
 LARGEST = 64_000  # characters of a file
@@ -102,9 +102,10 @@ def parse(name: str, text: str, *, own: bool = False, short: bool = False) -> Le
     head, body = _parted(text)
     try:
         fields = tomllib.loads("\n" + head)  # so that its line numbers are those of the file
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers too long, and brackets too deep, for Python
         raise LabError(f"its settings are not TOML ({str(error)[:120]}): see docs/lessons.md.") from error
     try:
+        _check_numbers(fields)
         return _lesson(name, fields, body, own, short)
     except _Wrong as wrong:
         raise LabError(f"{_line(head, wrong.field)}{wrong}") from wrong
@@ -133,6 +134,15 @@ def _line(head: str, field: str) -> str:
         if re.match(rf"\s*({key}\s*=|\[+\s*([\w.]+\.)?{key}\s*\])", line):
             return f"line {place}: "
     return ""
+
+
+def _check_numbers(value: Any, field: str = "") -> None:
+    """Check that all numbers are finite and no larger than TOML promises to read: 64 bits."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else ((field, each) for each in value):
+            _check_numbers(each, key)
+    elif isinstance(value, int | float) and not abs(value) < 2**63:
+        raise _Wrong(field, f"{field} has a number that is too large or is none: use a smaller one.")
 
 
 def _checked(given: Any, declared: Mapping[str, tuple[type, bool]], where: str = "") -> dict[str, Any]:
@@ -239,10 +249,11 @@ def _choices(question: Mapping[str, Any], drawn: Drawing | None) -> tuple[tuple[
 
 
 def _seeds(given: Sequence[Any]) -> tuple[int, ...]:
-    sound = all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in given)
+    low, high = WHOLE["seed"]
+    sound = all(isinstance(each, int) and not isinstance(each, bool) and low <= each <= high for each in given)
     if not sound or len(set(given)) < len(given) or not FEWEST <= len(given) <= MOST_SEEDS:
-        raise _Wrong("seeds", f"seeds must be {FEWEST} to {MOST_SEEDS} different whole numbers: one seed is no "
-                     "evidence.")
+        raise _Wrong("seeds", f"seeds must be {FEWEST} to {MOST_SEEDS} different whole numbers from {low} to {high}: "
+                     "one seed is no evidence.")
     return tuple(given)
 
 
@@ -255,5 +266,5 @@ def _charts(given: Sequence[Any] | None, check: Check, drawn: Drawing | None) ->
 
 
 def _metric(field: str, key: Any) -> None:
-    if key not in METRICS:
+    if not isinstance(key, str) or key not in METRICS:
         raise _Wrong(field, expression.no_metric(str(key)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ HERE = Path(__file__).with_name("texts")
 VARIABLE = "RL_LAB_LESSONS"
 MOST = 200  # files of a folder that are read
 KEPT = 512
+LEFT_OUT = re.compile(r"The lesson (.+?\.md) is left out: ")  # how the sentence of a faulty file begins
 
 
 def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
@@ -47,8 +49,9 @@ def find(name: str) -> Lesson:
     for lesson in there:
         if lesson.name == name:
             return lesson
-    if faulty := [fault for fault in faults if fault.startswith(f"The lesson {name}.md ")]:
-        raise LabError(faulty[0])
+    for fault in faults:
+        if (left_out := LEFT_OUT.match(fault)) and name_of(Path(left_out[1])) == name:
+            raise LabError(fault)
     raise LabError(f"There is no lesson {name!r}: {suggestion(name, [lesson.name for lesson in there])}")
 
 
@@ -66,7 +69,7 @@ def _own(faults: list[str]) -> list[Path]:
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return []
-    folder = Path(place).expanduser()
+    folder = Path(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
     if not folder.is_dir():
         faults.append(f"{VARIABLE} is {place!r}, which is no folder: set it to the folder with your lessons, or unset "
                       "it.")

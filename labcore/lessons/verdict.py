@@ -2,8 +2,8 @@
 
 Each comparison a > b is judged by the difference a − b of each seed: its mean over the seeds with Student's 95 %
 interval. Where the interval lies on one side of zero the comparison holds or fails; where it contains zero one more
-seed may tell. With one seed there is no interval and no verdict. Of equal numbers every seed must agree. Left out: a
-correction for several comparisons in one check.
+seed may tell. With one seed there is no interval and no verdict. For == the sides must be equal in every seed; for !=
+one seed that differs is enough. Left out: a correction for several comparisons in one check.
 
 Source: Student 1908. The percentile bootstrap of `labcore.compare.statistics` is too narrow for two or three seeds.
 """

@@ -36,7 +36,8 @@ class Quality:
 
     `bias` is |E g − t|²/|t|²; `scale` is s; `turned` is |r/s|²/|t|², the bias that is left after scaling; `variance` is
     tr Cov g/|t|², and `noise` the same after scaling; `signal` is |s t|²/(tr Cov g · n), what one of the n samples of a
-    draw tells; `cosine` is that of the mean with t, `cosines` the mean of the draws' own (0 for a draw that is 0).
+    draw tells; `cosine` is that of the mean with t (by noise it may be above 1; no number where |E g|² is lost in the
+    noise), `cosines` the mean of the draws' own (0 for a draw that is 0).
     """
 
     bias: Interval
@@ -90,7 +91,7 @@ def _quantities(count: Tensor, along: Tensor, along_squared: Tensor, squared: Te
     return {"bias": (mean_squared - 2 * along / count + length) / length, "turned": turned / (scale**2 * length),
             "scale": scale, "variance": variance / length, "noise": variance / (scale**2 * length),
             "signal": scale**2 * length / (variance * samples),
-            "cosine": scale * length.sqrt() / mean_squared.clamp(min=scale**2 * length).sqrt()}
+            "cosine": scale * length.sqrt() / mean_squared.sqrt()}  # not cut at 1: its interval would have no width
 
 
 def _seen(value: float, error: float) -> bool:

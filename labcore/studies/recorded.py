@@ -19,7 +19,7 @@ class Recorded:
     """A study's result with its `date`, the kind of `machine`, and the `seconds` that its runs took together.
 
     `findings` have an estimate and a verdict by the contrast's label. `capsule` is the file of the winner's capsule in
-    docs/studies, `run` the run in it, and `digest` the SHA-256 of its metrics.
+    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file.
     """
 
     date: str

@@ -51,7 +51,13 @@ def test_a_question_may_be_a_curve():
     ("The best possible value is a matter of the maze.", "", r"no explanation"), (ASKED, "[question]\n", r"question"),
     (ASKED, DRAW.replace('"q"', '"p"'), r"draw.run is 'p'"), (ASKED, DRAW.replace("[-10, 10]", "[1]"), r"range"),
     (ASKED, DRAW + 'choices = ["a", "b"]\n', r"either choices or a curve"),
-    ("minutes = 1", 'minutes = 1\ncharts = ["rewards"]', r"no metric 'rewards'")])
+    ("minutes = 1", 'minutes = 1\ncharts = ["rewards"]', r"no metric 'rewards'"),
+    ("minutes = 1", 'minutes = 1\ncharts = [["reward"]]', r"line 6: there is no metric"),
+    ("[0, 1]", "[0, 5000000000]", r"line 6: seeds must be .* from 0 to 2147483647"),
+    ("minutes = 1", "minutes = 0x" + "F" * 5000, r"line 5: minutes has a number that is too large"),
+    ("minutes = 1", "minutes = " + "9" * 5000, r"are not TOML"), ("[0, 1]", "[" * 3000 + "]" * 3000, r"are not TOML"),
+    ("alpha = 0.4", "alpha = " + "9" * 400, r"alpha has a number that is too large"),
+    (ASKED, DRAW.replace("[-10, 10]", "[0, inf]"), r"range has a number that is too large or is none")])
 def test_each_fault_is_one_sentence(old, new, said):
     assert old in TEXT
     if not said:  # only the tests read the table `short`
@@ -73,16 +79,19 @@ def test_a_teachers_folder_adds_lessons_and_a_bad_file_hides_no_other(tmp_path, 
     monkeypatch.setenv(library.VARIABLE, str(tmp_path))
     (tmp_path / "1-mine.md").write_text(TEXT, "utf-8")
     (tmp_path / "bad.md").write_text(TEXT.replace("right = 2", "right = 7"), "utf-8")
+    (tmp_path / "9_worse.md").write_text(TEXT.replace("right = 2", "right = 8"), "utf-8")
     (tmp_path / "bytes.md").write_bytes(b"+++\xff")
     (tmp_path / "cliff.md").write_text(TEXT, "utf-8")
     (tmp_path / "README.md").write_text("no lesson", "utf-8")
     there, faults = library.lessons()
     assert {lesson.name for lesson in there} - ours == {"mine"} and library.find("mine").own
     assert [fault.partition(":")[0] for fault in faults] == [
-        "The lesson bad.md is left out", "The lesson bytes.md is left out", "The lesson cliff.md is left out"]
-    assert "line 12" in faults[0] and "UTF-8" in faults[1] and "rename" in faults[2]
-    with pytest.raises(LabError, match="line 12"):
-        library.find("bad")
+        "The lesson 9_worse.md is left out", "The lesson bad.md is left out", "The lesson bytes.md is left out",
+        "The lesson cliff.md is left out"]
+    assert "line 12" in faults[1] and "UTF-8" in faults[2] and "rename" in faults[3]
+    for name in ("bad", "worse"):
+        with pytest.raises(LabError, match="line 12"):
+            library.find(name)
     with pytest.raises(LabError, match="no lesson 'mein': did you mean 'mine'"):
         library.find("mein")
     (tmp_path / "bad.md").write_text(TEXT, "utf-8")  # mended: seen without a restart
@@ -90,9 +99,10 @@ def test_a_teachers_folder_adds_lessons_and_a_bad_file_hides_no_other(tmp_path, 
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path, monkeypatch):
-    monkeypatch.setenv(library.VARIABLE, str(tmp_path / "none"))
-    there, faults = library.lessons()
-    assert len(there) >= 12 and "is no folder" in faults[0]
+    for place in (str(tmp_path / "none"), "~nobody-of-this-name/lessons"):
+        monkeypatch.setenv(library.VARIABLE, place)
+        there, faults = library.lessons()
+        assert len(there) >= 12 and "is no folder" in faults[0]
 
 
 def test_the_documentation_has_a_lesson_that_works(tmp_path, monkeypatch):

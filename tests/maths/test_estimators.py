@@ -33,6 +33,7 @@ def test_the_means_over_many_tries_are_the_truth_and_the_intervals_hold_it(scale
         found = [getattr(each, name) for each in tries]
         assert sum(each.value for each in found) / TIMES == pytest.approx(value, rel=0.06, abs=0.01), name
         assert sum(each.low <= value <= each.high for each in found) / TIMES > 0.87, name
+    assert all(each.cosine.high - each.cosine.low > 1e-6 for each in tries), "never sure by being cut at 1"
     assert sum(each.biased for each in tries) == (0 if (scale, aside) == (1, 0) else TIMES)
     assert sum(each.turns for each in tries) == (TIMES if aside else 0)
 

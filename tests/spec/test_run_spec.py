@@ -115,7 +115,7 @@ def test_what_cannot_be_run(given, words):
     ("grpo", {"beta": -1}, ["beta is -1, outside its bounds", "from 0 to 10"]),
     ("grpo", {"beta": "much"}, ["beta must be a number, not 'much'"]),
     ("grpo", {"beta": float("nan")}, ["beta must be a finite number"]),
-    ("grpo", {"beta": None}, ["beta must be a number"]),
+    ("grpo", {"beta": None}, ["beta must be a number"]), ("grpo", {"beta": 10**400}, ["beta must be a number"]),
     ("grpo", {"beta": True}, ["beta must be a number"]),
     ("grpo", {"group_size": 2.5}, ["group_size must be a whole number, not 2.5"]),
     ("grpo", {"group_size": 0}, ["group_size is 0, outside"]),

@@ -93,9 +93,14 @@ def test_a_result_is_that_of_the_runs_numbers(store, rloo, raft, verdict):
     for spec in plan.missing(study, plan.found(study, [])):
         level = rloo if spec.algorithm == study.settings[0].algorithm else raft
         made(store, spec, [level + 0.001 * spec.seed] * 2)
-    found = result(store, study, plan.found(study, store.sweep_runs()[::-1]))
+    runs = plan.found(study, store.sweep_runs()[::-1])
+    found = result(store, study, runs)
     assert found.verdict == verdict and found.findings[0].estimate.mean == pytest.approx(rloo - raft)
     assert found.seconds == pytest.approx(12 * 1.0)
+    store.log(runs.all[0].id, "knob", {"knob": "learning_rate", "from": 1e-3, "to": 1e-2,
+                                             "update": 1, "between": 1}, 2)
+    with pytest.raises(LabError, match="moved by hand"):
+        result(store, study, runs)
 
 
 def test_each_measure_takes_its_number(store):

@@ -26,9 +26,9 @@ _OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it 
 
 def _row(row: Algorithm) -> Algorithm:
     usual = {knob.key: knob.default for knob in row.knobs}
-    penalised = usual.get("kl_placement", "loss") != "off"
+    penalised = usual.get("kl_placement", "loss") != "off" and "reference" in row.models
     own: dict[str, Value] = {}
-    if penalised and "reference" in row.models:
+    if penalised:
         own["beta"] = BETA
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"

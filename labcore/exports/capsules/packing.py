@@ -57,7 +57,8 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     """
     row, target = store.run(run_id), Path(target)
     if light and not starts_anew(row.spec):
-        raise LabError(f"The run {run_id} began with weights that only its checkpoint has: export it without --light.")
+        raise LabError(f"The run {run_id} began with weights or labels that only its checkpoint has: export it "
+                       "without --light.")
     if target.is_dir():
         raise LabError(f"{target} is a folder: give the name of a zip file.")
     if why := fault(row):
@@ -74,7 +75,8 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
 
 def starts_anew(spec: RunSpec) -> bool:
     """Whether what a run begins with follows from its spec alone: from a seed, or from the SFT of a built-in model."""
-    return spec.model in built_in() and not spec.parent and not spec.knobs.get("reward_model")
+    elsewhere = spec.knobs.get("reward_model") or spec.knobs.get("labelled_pairs")  # what only a checkpoint has
+    return spec.model in built_in() and not spec.parent and not elsewhere
 
 
 def fault(row: RunRow) -> str:

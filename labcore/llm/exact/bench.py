@@ -68,6 +68,7 @@ def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
     if critic not in CRITICS:
         raise LabError(f"There is no critic {critic!r}: choose {' or '.join(CRITICS)}.")
     settings = settings_of(spec, seed)
+    _check_one_problem(settings)
     if len(settings) * batches > MOST_DRAWS:
         raise LabError(f"{len(settings)} rows of {batches:,} batches are {len(settings) * batches:,}, and at most "
                        f"{MOST_DRAWS:,} are drawn at once: take fewer rows, values or batches.")
@@ -103,6 +104,14 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
     if strange := sorted(set(given) - known):
         raise LabError(f"None of these algorithms has a knob {strange[0]!r}: see python -m labcore list --kind exact.")
     return found
+
+
+def _check_one_problem(settings: list[Setting]) -> None:
+    """All rows see one frozen policy: it has the letters, the prompts and the length of one problem."""
+    for key in (*(knob.key for knob in settings[0].spec.task_row.knobs), "max_new_tokens"):
+        if len({setting.spec.knobs[key] for setting in settings}) > 1:
+            raise LabError(f"{key} is part of the problem, which is the same for all rows: give one value of it by "
+                           f"--set {key}=…, and look at another knob.")
 
 
 def _share(value: Any) -> float:
@@ -147,16 +156,18 @@ def _row(setting: Setting, weights: Mapping[str, Tensor], batches: int, critic: 
         raise LabError(f"{batches:,} gradients of {size:,} numbers do not fit in memory: take at most "
                        f"{int(MOST_NUMBERS / size):,} batches, or the model table.")
     online, row = setting.spec.row.loop == "online", setting.spec.row
-    draws = _online(session, world, batches, critic) if online else _preferences(session, batches)
     truth = world.gradient(session) if online else pair_gradient(session, world)
-    found = list(draws)
+    found = list(_online(session, world, batches, critic) if online else _preferences(session, batches))
     samples = sum(count for _, count in found) / len(found)
     about = {"algorithm": row.key, "label": row.label, "loop": row.loop, "value": setting.value, "samples": samples,
              "truth": float(truth.norm()),
              "reasons": reasons(session.in_force, critic == "exact") if online else _of_pairs(session)}
     if not truth.norm() > 0:
         return about | {"fault": "The exact gradient is 0 here, so nothing can be held against it."}
-    return about | as_json(quality(torch.stack([draw for draw, _ in found]), truth, samples))
+    draws = torch.stack([draw for draw, _ in found])
+    if not draws.any():
+        return about | {"fault": "The gradient of every batch is 0: draw more batches, or larger groups."}
+    return about | as_json(quality(draws, truth, samples))
 
 
 def _online(session: LlmSession, world: World, batches: int, critic: str) -> Iterator[tuple[Tensor, int]]:

@@ -21,7 +21,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.exact import picture
 from labcore.llm.exact.enumeration import logprobs
-from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem
+from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem, rewarded_by
 from labcore.llm.exact.truth import Truth, expectation, gradient, truth
 from labcore.llm.nets.forward import precision
 from labcore.llm.nets.model import build, load
@@ -126,7 +126,8 @@ class ExactSession(LlmSession):
 
     def _measure(self) -> Measured:
         """The truth of the policy as it is now, beside the gradient that its parameters hold."""
-        self.enumerated = self.enumerated or enumerate_problem(self, cast(Enumerable, self.task))
+        if self.enumerated is None or self.enumerated.rewarded != rewarded_by(self):
+            self.enumerated = enumerate_problem(self, cast(Enumerable, self.task))
         problem, beta = self.enumerated, effective_beta(self)
         lengths, parameters = problem.space.lengths, learnt(self.policy)
         logp = self._logprobs(self.policy)

@@ -60,6 +60,8 @@ class World:
             rollout = replace(rollout_of(session, judged(session, problems, generated)), kept=None)
             if session.knobs["reward_source"] != "noisy_verifier" or session.knobs["shaping"] != "none":
                 rewards = _earned(session, problems, generated, rollout).view(len(prompts), -1)
+            else:  # not what was drawn just now, but what is drawn on average
+                rollout = replace(rollout, rewards=rewards.flatten().to(rollout.rewards))
         return World(problems, prompts, space, problem.texts, logps, rewards.double(), rollout)
 
     def __len__(self) -> int:

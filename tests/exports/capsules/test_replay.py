@@ -291,3 +291,6 @@ def test_a_light_capsule_is_made_again_from_its_spec(store, tmp_path):
     assert path.stat().st_size < 20_000 and replay.replay(path).matches
     fork = replace(store.run(run_id).spec, parent=(run_id, 2), steps=4)
     assert packing.starts_anew(store.run(run_id).spec) and not packing.starts_anew(fork)
+    labelled = make(algorithm_key="reward_model", task_key="sort", steps=2)
+    named = replace(labelled, knobs={**labelled.knobs, "labelled_pairs": "/somewhere/labels.jsonl"})
+    assert packing.starts_anew(labelled) and not packing.starts_anew(named), "only its checkpoint has the labels"

@@ -59,6 +59,8 @@ def test_the_frozen_policy_is_one_and_stays():
     ({"algorithms": ["grpoo"]}, "There is no algorithm 'grpoo'"),
     ({"knob": "gae_lambda", "values": [0.5]}, "RLOO has no knob 'gae_lambda'"),
     ({"knob": "beta"}, "Give the values of beta"),
+    ({"knob": "vocabulary", "values": [2, 3]}, "vocabulary is part of the problem, which is the same for all rows"),
+    ({"knob": "max_new_tokens", "values": [2, 3]}, "max_new_tokens is part of the problem"),
     ({"knobs": {"shoe": 3}}, "None of these algorithms has a knob 'shoe'"),
     ({"batches": 5}, "batches must be a whole number from 10 to 2000"),
     ({"batches": 2000, "knob": "beta", "values": [0.01 * k for k in range(20)]}, "at most 50,000 are drawn at once"),
@@ -69,6 +71,15 @@ def test_the_frozen_policy_is_one_and_stays():
 def test_what_cannot_be_measured_is_refused_in_a_sentence(changes, words):
     with pytest.raises(LabError, match=words):
         estimator_bench({**ASKED, **changes})
+
+
+def test_a_row_whose_batches_all_have_no_gradient_says_so():
+    """One completion in 781 is right, and 20 are drawn."""
+    sparse = {"vocabulary": 5, "max_new_tokens": 4, "prompt_count": 1, "prompts_per_step": 1, "group_size": 2,
+              "beta": 0.0}
+    row, = estimator_bench({"algorithms": ["rloo"], "batches": 10, "seed": 1, "task": "one_winner", "progress": 0,
+                            "knobs": sparse})["rows"]
+    assert "draw more batches" in row["fault"] and bench.finding(row) == "no gradient"
 
 
 def test_the_command_prints_the_table_and_writes_it(tmp_path, monkeypatch, capsys):

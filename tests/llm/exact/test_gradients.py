@@ -193,6 +193,13 @@ def test_the_values_of_an_exact_critic():
     assert given.shape == rollout.ids.shape and float(given[0, 0]) == pytest.approx(float(values[0, 0, 0]))
 
 
+def test_the_exact_critic_of_flipped_rewards_has_their_mean():
+    found = session("ppo", beta=0.0, reward_source="noisy_verifier", reward_noise=0.3)
+    world = World.of(found)
+    mean = float((world.probabilities[0] * world.rewards[0]).sum())
+    assert float(world.values(found)[0, 0, 0]) == pytest.approx(mean, abs=1e-6)
+
+
 # What a batch of a single pair is off by where the loss is one of the whole batch.
 OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412}
 

@@ -83,6 +83,24 @@ def test_flipped_rewards_have_their_mean():
     torch.testing.assert_close(noisy.enumerated.rewards, flipped)
 
 
+def test_a_reward_that_is_moved_during_the_run_moves_its_truth():
+    session, found = ExactSession.start(spec_of(reward_source="noisy_verifier", reward_noise=0.0)), []
+    for record in session.run():
+        if record is not None:
+            found.append(record.metrics["exact/reward"])
+            session.knobs["reward_noise"] = 0.5  # then every completion earns ½ on average
+    assert found[0] != pytest.approx(0.5, abs=1e-3) and found[1] == pytest.approx(0.5)
+
+
+def test_a_row_without_a_reference_has_no_optimum_to_be_far_from():
+    """SimPO's β is no price of a KL, so J alone is its objective."""
+    session = ExactSession.start(spec_of("simpo"))
+    for record in records(session):
+        assert "exact/distance" not in record.metrics
+        assert record.metrics["exact/objective"] == record.metrics["exact/reward"]
+    assert all(("exact_distance" in row.panels) <= ("reference" in row.models) for row in ALGORITHMS.values())
+
+
 @pytest.mark.parametrize("row", ["rloo", "dpo"])
 def test_dpo_and_rlhf_come_to_the_same_optimum(row):
     session = ExactSession.start(spec_of(row, steps=40, prompts_per_step=32, group_size=8, pairs_per_step=128,
