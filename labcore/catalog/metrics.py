@@ -19,8 +19,8 @@ class Metric:
 
     `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
     ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
-    where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind`: only runs of
-    this kind log it.
+    where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind` is the kind
+    of run that alone logs it.
     """
 
     key: str

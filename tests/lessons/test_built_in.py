@@ -15,6 +15,7 @@ from labcore.lessons.lesson import parse
 from labcore.lessons.verdict import judge
 from labcore.spec.run_spec import RunSpec, base_spec
 from labcore.workers.worker import start_session
+from tests.llm.tools import records
 
 FILES = sorted(library.HERE.glob("*.md"))
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
@@ -26,7 +27,7 @@ def logged(text: str) -> Logged:
     spec = RunSpec.from_json(text)
     base = base_spec(spec)
     folder = bases.SHIPPED / base.hash() / "model" if base else None
-    return courses.logged([record for record in start_session(spec, folder, None).run() if record is not None])
+    return courses.logged(records(start_session(spec, folder, None)))
 
 
 @pytest.mark.parametrize("path", FILES, ids=library.name_of)
