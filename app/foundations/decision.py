@@ -24,8 +24,9 @@ SECTION = Section(
         (r"\delta_t", "$r_t + V(s_{t+1}) - V(s_t)$: how much better things look after token $t$ than before. The "
                       "critic says what $V$ is."),
         (r"\lambda", "how far a token's credit looks ahead: 0 one step, 1 to the end."),
-        (r"\hat A_t", "the credit that token $t$ gets. A bandit treats the completion as one action: every token gets "
-                      "$R - b$."),
+        (r"\hat A_t", "the credit that token $t$ gets. In an MDP (Markov decision process) each token is an action of its "
+                      "own. A bandit treats the whole completion as one action: every token gets $R - b$, with $b = J$, "
+                      "or 0 without a critic."),
     ),
     tries=(
         "With the reward at the end, no critic and $\\lambda = 1$ drag anything: both gradients stay the same.",

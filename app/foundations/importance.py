@@ -23,10 +23,10 @@ SECTION = Section(
         (r"c", "a bound: weights above $c$ count as $c$. Less variance, but the estimate's mean is off: bias."),
         (r"\pi_{\mathrm{old}},\ \pi", "part 2: the policy that wrote the answers, and the policy that is being "
                                       "updated."),
-        (r"\rho = \pi / \pi_{\mathrm{old}}", "PPO's ratio, the weight $w$ of an answer. PPO takes the lower one of "
-                                             "$\\rho A$ and $\\rho A$ with $\\rho$ kept in $1\\pm\\varepsilon$."),
+        (r"\rho = \pi / \pi_{\mathrm{old}}", "the ratio of PPO (proximal policy optimisation): the weight $w$ of an answer. PPO takes the lower of "
+                                             "$\\rho A$ and $\\rho A$ with $\\rho$ kept within $1\\pm\\varepsilon$, the clip range."),
         (r"A", "the advantage: an answer's reward less the mean reward of $\\pi_{\\mathrm{old}}$."),
-        (r"\pi_{\mathrm{ref}}", "the reference, from before all updates. It belongs into the KL penalty, not into the "
+        (r"\pi_{\mathrm{ref}}", "the reference: the policy before training. It belongs in the KL penalty, not in the "
                                 "ratio."),
     ),
     tries=(

@@ -72,7 +72,7 @@ def _start(study: Study, runs: Runs) -> None:
         _going(study, runs)
     if not todo and not runs.active:
         seeds = max((row.spec.seed for rows in runs.of.values() for row in rows), default=-1) + 1
-        todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} seeds more"
+        todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} more seeds"
     elif first and todo:
         label = f"Train the {len(todo)} reward models first"
     else:
