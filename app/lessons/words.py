@@ -117,7 +117,8 @@ def table(lesson: Lesson, verdict: Verdict) -> str:
     rows = []
     for part in verdict.parts:
         cells = [html.escape(readable(part.text, lesson)), shown(sum(part.left) / len(part.left)),
-                 shown(sum(part.right) / len(part.right)), interval(part), PART[part.says]]
+                 shown(sum(part.right) / len(part.right)), interval(part).replace(" ", "\N{NO-BREAK SPACE}"),
+                 PART[part.says]]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 

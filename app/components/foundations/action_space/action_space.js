@@ -66,8 +66,8 @@ function writtenMass(sharpness, size) {
 function spaceWords({ positions, completions, all }, size) {
   const [first, ...rest] = positions, later = total(rest.map(({ mass }) => mass[0])) / rest.length;
   return `At position 1 the likeliest token holds ${format(first.mass[0], 2)} and the first 16 of ${size.toLocaleString("en-US")} hold `
-    + `${format(first.mass[4], 2)}; at the later positions the likeliest one alone holds ${format(later, 2)} on average. Of ${powers(all)} `
-    + `completions, sampling sees about ${powers(completions)}: that is the action space which a gradient has to search.`;
+    + `${format(first.mass[4], 2)}; at the later positions the likeliest one alone holds ${fixed(later, later < 0.1 ? 3 : 2)} on average. Of ${powers(all)} `
+    + `completions, sampling sees about ${powers(completions)}: that is the space that learning has to search.`;
 }
 
 export const update = mounting(buildActionSpace), dispose = leaving;

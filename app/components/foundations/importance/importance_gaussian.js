@@ -91,7 +91,7 @@ function drawErrors(chart, rows, truth) {
 
 function gaussianWords({ n }, truth, errors) {
   const size = truth.share > 0 ? `${n} samples of q are worth ${format(n * truth.share, 1)} of p.`
-    : "The tails of p are wider than q can tell: the variance of the weights is infinite, whatever n.";
+    : "The tails of p are much wider than those of q: the variance of the weights is infinite for every n.";
   const more = errors.bias > errors.variance ? "bias" : "variance";
   return `${size} At this bound the error of the bounded estimate is mostly ${more}: a lower bound gives less variance and more bias.`;
 }
