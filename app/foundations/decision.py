@@ -22,7 +22,7 @@ SECTION = Section(
         (r"Q(s,a)", "the same once token $a$ is chosen. $Q(s,a) - V(s)$ is the exact advantage: the credit that the "
                     "token deserves."),
         (r"\delta_t", "$r_t + V(s_{t+1}) - V(s_t)$: how much better things look after token $t$ than before. The "
-                      "critic says what $V$ is."),
+                      "critic is the estimate of $V$."),
         (r"\lambda", "how far a token's credit looks ahead: 0 one step, 1 to the end."),
         (r"\hat A_t", "the credit that token $t$ gets. In an MDP (Markov decision process) each token is an action of "
                       "its own. A bandit treats the whole completion as one action: every token gets $R - b$, with $b "

@@ -119,7 +119,8 @@ def table(lesson: Lesson, verdict: Verdict) -> str:
         cells = [html.escape(readable(part.text, lesson)), shown(sum(part.left) / len(part.left)),
                  shown(sum(part.right) / len(part.right)), interval(part).replace(" ", "\N{NO-BREAK SPACE}"),
                  PART[part.says]]
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        wide = f'<td style="min-width:13rem">{cells[0]}</td>'  # on a phone the table scrolls
+        rows.append(f"<tr>{wide}{''.join(f'<td>{cell}</td>' for cell in cells[1:])}</tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
