@@ -22,7 +22,7 @@ function gaussianPart(picture) {
   const right = plot(picture, row, { title: "A bound c on the weights: drag it", height: 220, left: 52 });
   const bound = knob(picture, right, { label: "Bound c on the weights", low: LEAST_WEIGHT, high: MOST_WEIGHT, step: 0.25, class: "rl-s3",
     read: () => state.limit, text: () => `${state.limit.toFixed(2)}`, write: (to) => { state.limit = to; }, at: (event) => right.at(event).x });
-  legend(picture.root, [["rl-f1", "left: q; right: variance / n"], ["rl-f2", "left: p; right: squared bias"], ["rl-f3", "right: their sum, the mean squared error"]]);
+  legend(picture.root, [["rl-f1", "first chart: q; second: variance / n"], ["rl-f2", "first: p; second: squared bias"], ["rl-f3", "second: their sum, the mean squared error"]]);
   const rows = numbers(picture);
   const found = table(picture.root, "Estimators of the mean of p", ["Estimator of E x under p", "Mean, exact", "Bias, exact", "Variance, exact",
     "Variance, measured"]);
