@@ -28,7 +28,7 @@ CSS = """
 .st-key-bench_stale{opacity:.45}
 </style>"""
 LEAD = ("How good an estimate of the true gradient is the gradient of one batch? A policy is frozen on this run's "
-        "problem, batches are drawn as a run draws them, and each algorithm's gradient is held against the exact one.")
+        "problem, batches are drawn as a run draws them, and each algorithm's gradient is compared with the exact one.")
 
 
 def tab(run: RunRow, feed: Feed, step: int) -> None:

@@ -18,8 +18,8 @@ from app.training.tabs import Tabs
 from labcore.store.rows import RunRow
 
 SIGNS = {"policy": "■", "reference": "━", "optimum": "◇"}
-NO_OPTIMUM = ("At β = 0, where the KL is only measured, and without a reference the best policy is certain of the best "
-              "completions: there is no π* of full support to draw, and no distance to it.")
+NO_OPTIMUM = ("At β = 0, where the KL is only measured, and without a reference the best policy writes nothing but the "
+              "best completions: there is no π* ∝ π_ref e^(R/β) to draw, and no distance to it.")
 
 
 def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:

@@ -37,9 +37,9 @@ SECTION = Section(
     symbols=(
         (r"\pi_{(i)}(s)", "the probability of the $i$-th likeliest token in state $s$: the tokens sorted, the "
                           "likeliest first."),
-        (r"m_k(s)", "the mass of the top $k$: what the $k$ likeliest tokens hold together. 1 is all there is."),
-        (r"s\ \text{(sharpness)}", "in this picture the $i$-th likeliest token gets a probability proportional to "
-                                   "$1/i^{\\,s}$: 0 makes all alike, larger is sharper. A real model has a "
+        (r"m_k(s)", "the mass of the top $k$: what the $k$ likeliest tokens hold together. 1 is all of it."),
+        (r"\alpha\ \text{(sharpness)}", "in this picture the $i$-th likeliest token gets a probability proportional to "
+                                   "$1/i^{\\,\\alpha}$: 0 makes all alike, larger is sharper. A real model has a "
                                    "distribution of its own at each position."),
         (r"e^{H}", "with the entropy $H$ of section 1: how many equally likely tokens would be as uncertain. Of a "
                    "whole completion: $e$ to the sum of the entropies, where positions do not depend on each other."),

@@ -18,18 +18,19 @@ SECTION = Section(
         (r"\sum_{i=1}^{n}", "add up what follows for every outcome, from the first to the last."),
         (r"\log", "the natural logarithm. $-\\log p_i$ is the surprise of outcome $i$: 0 if it was certain, large if "
                   "it was rare. An outcome that never comes adds nothing."),
-        (r"H(p)", "the entropy, in nats. Divided by $\\log 2 \\approx 0.693$ it is in bits: the number of yes-or-no "
-                  "questions that you need on average."),
+        (r"H(p)", "the entropy. Its unit, with this logarithm, is the nat. Divided by $\\log 2 \\approx 0.693$ it is "
+                  "in bits: about how many yes-or-no questions you need on average."),
         (r"T", "the temperature. Each $p_i$ becomes proportional to $p_i^{1/T}$: below 1 sharper, above 1 flatter."),
     ),
     tries=(
         "Drag a bar up to 1: nothing is left to chance and the entropy is 0.",
         "Press **All equal**: the entropy is $\\log n$, and no other choice of bars gets there.",
         "Move the temperature: the order of the bars stays, the entropy changes.",
-        "Ask a language model: each next token is such a choice, and learning makes it more certain.",
+        "Ask a language model: it writes token by token (a token is a letter, a word or a piece of one). Each next "
+        "token is such a choice, and learning makes it more certain.",
     ),
     returns=(
-        Return("Entropy of a policy while it learns", "llm", {"algorithm": "grpo"}),
+        Return("Entropy of a model's choices while it learns", "llm", {"algorithm": "grpo"}),
         Return("Temperature when models answer", "playground"),
     ),
     picture=ENTROPY,

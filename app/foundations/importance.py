@@ -10,8 +10,8 @@ SECTION = Section(
     title="Importance sampling",
     sentence="You can learn about one distribution from samples of another if you weigh each sample by how much more "
              "likely it is under the one you ask about; the further apart they are, the fewer samples really count.",
-    latex=r"\mathbb E_p[f(x)] = \mathbb E_q[w\,f(x)],\quad w = \frac{p(x)}{q(x)}, \qquad "
-          r"n_{\mathrm{eff}} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2}",
+    latex=r"\begin{gathered} \mathbb E_p[f(x)] = \mathbb E_q[w\,f(x)],\quad w = \frac{p(x)}{q(x)} \\"
+          r" n_{\mathrm{eff}} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2} \end{gathered}",
     symbols=(
         (r"q,\ p", "the distribution that the samples come from, and the one that you ask about. In part 1 both are "
                    "bell curves: $q$ with mean 0 and width 1, $p$ with mean $m$ and width $s$ (its standard "
@@ -23,10 +23,11 @@ SECTION = Section(
         (r"c", "a bound: weights above $c$ count as $c$. Less variance, but the estimate's mean is off: bias."),
         (r"\pi_{\mathrm{old}},\ \pi", "part 2: the policy that wrote the answers, and the policy that is being "
                                       "updated."),
-        (r"\rho = \pi / \pi_{\mathrm{old}}", "PPO's ratio, the weight $w$ of an answer. PPO takes the lower one of "
-                                             "$\\rho A$ and $\\rho A$ with $\\rho$ kept in $1\\pm\\varepsilon$."),
+        (r"\rho = \pi / \pi_{\mathrm{old}}", "the ratio of PPO (proximal policy optimisation): the weight $w$ of an "
+                                             "answer. PPO takes the lower of $\\rho A$ and $\\rho A$ with $\\rho$ "
+                                             "kept within $1\\pm\\varepsilon$, the clip range."),
         (r"A", "the advantage: an answer's reward less the mean reward of $\\pi_{\\mathrm{old}}$."),
-        (r"\pi_{\mathrm{ref}}", "the reference, from before all updates. It belongs into the KL penalty, not into the "
+        (r"\pi_{\mathrm{ref}}", "the reference: the policy before training. It belongs in the KL penalty, not in the "
                                 "ratio."),
     ),
     tries=(

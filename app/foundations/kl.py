@@ -17,7 +17,9 @@ SECTION = Section(
         (r"\log\frac{p_i}{q_i}", "how much more surprised you are by outcome $i$ if you believe Q: $-\\log q_i$ less "
          "$-\\log p_i$. It may be negative; the sum over all outcomes never is."),
         (r"\mathrm{KL}(P\,\|\,Q)", "the divergence, in nats like the entropy. $\\mathrm{KL}(P\\,\\|\\,Q)$ and "
-         "$\\mathrm{KL}(Q\\,\\|\\,P)$ are two different numbers, so it is no distance."),
+         "$\\mathrm{KL}(Q\\,\\|\\,P)$ are two different numbers, so it is not a distance in the usual sense."),
+        ("x", "in the lower picture an outcome is a place on a line. The height of a curve is the probability per unit "
+         "of $x$, the area below it is 1, and the sum over outcomes becomes an area."),
     ),
     tries=(
         "Press **Q = P**: both divergences are 0. Drag any bar: both grow.",
@@ -27,8 +29,8 @@ SECTION = Section(
         "where P is not, so its best Q seeks one hump. Then let the humps meet: both fits agree.",
     ),
     returns=(
-        Return("KL to the reference, priced by β, while a model learns", "llm", {"algorithm": "grpo", "beta": "0.1"}),
-        Return("SFT is forward: the model covers its examples", "llm", {"algorithm": "sft"}),
+        Return("KL to the model before training, which β penalises", "llm", {"algorithm": "grpo", "beta": "0.1"}),
+        Return("Supervised fine-tuning (SFT): the forward KL, from examples", "llm", {"algorithm": "sft"}),
     ),
     picture=KL,
 )

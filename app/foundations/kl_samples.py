@@ -23,9 +23,10 @@ SECTION = Section(
         (r"\text{bias}", "how far the estimates are off on average. *Spread* is their standard deviation: how far "
                          "single estimates typically are from their average."),
         (r"\text{gradient}", "how a number changes when each logit of $\\pi$ is raised a little. *Logits* are numbers "
-                             "$\\theta_i$ with $\\pi(i)$ proportional to $e^{\\theta_i}$. The loss falls against it."),
-        (r"\rho", "$\\pi(x)/\\pi_{\\mathrm{old}}(x)$, the policy over itself when it sampled. It is 1 at first, but "
-                  "its gradient is not 0."),
+                             "$\\theta_i$ with $\\pi(i)$ proportional to $e^{\\theta_i}$. A *loss* is the number "
+                             "that training makes smaller, by steps against its gradient."),
+        (r"\rho", "$\\pi(x)/\\pi_{\\mathrm{old}}(x)$, where $\\pi_{\\mathrm{old}}$ is the policy at the time when it "
+                  "sampled. Right then $\\rho$ is 1, but it moves with $\\pi$, so its gradient is not 0."),
     ),
     tries=(
         "k1 and k3 are right on average; k1 is often negative, which no KL is. k2 is biased.",

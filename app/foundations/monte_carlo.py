@@ -16,8 +16,8 @@ SECTION = Section(
         ("x_i", "sample number $i$, drawn independently of the others."),
         (r"\bar x_n", "the mean of the first $n$ samples: an *estimate* of the true mean, the dashed line."),
         (r"\sigma", "the true standard deviation of one sample: the root of the mean squared distance from the true "
-                    "mean. $\\sigma^2$ is the variance."),
-        ("s", "the same, estimated from the samples. It is all that you know outside a textbook."),
+                    "mean. $\\sigma^2$ is the variance. A mean of $n$ samples is typically off by $\\sigma/\\sqrt n$."),
+        ("s", "the same, estimated from the samples. In practice it is all you have."),
         (r"\pm 1.96\,s/\sqrt n", "the 95 % interval: of many such intervals about 95 in 100 hold the true mean, if $n$ "
                                  "is large enough for the samples at hand."),
         (r"\text{slope}", "on two axes that grow by factors, $1/\\sqrt n = n^{-1/2}$ is a straight line with slope "
@@ -30,7 +30,7 @@ SECTION = Section(
         "**Heavy tail**: the error does not fall as $1/\\sqrt n$, because one sample can outweigh all others.",
     ),
     returns=(
-        Return("Monte Carlo returns of episodes in the maze", "maze", {"algorithm": "monte_carlo"}),
+        Return("Monte Carlo in the maze: means of what whole episodes earned", "maze", {"algorithm": "monte_carlo"}),
         Return("How sure is a comparison? Intervals over seeds", "compare"),
     ),
     picture=MONTE_CARLO,

@@ -10,8 +10,8 @@ SECTION = Section(
     title="Variance reduction",
     sentence="An estimate from the same samples becomes less noisy when you subtract something that you know: a good "
              "baseline leaves the gradient's mean as it is and removes much of its variance.",
-    latex=r"\hat g = \frac1G\sum_{i=1}^{G}\,(R_i - b)\,\nabla\log\pi(y_i), \qquad "
-          r"\mathbb E\,[\,b\,\nabla\log\pi(y)\,] = 0",
+    latex=r"\begin{gathered} \hat g = \frac1G\sum_{i=1}^{G}\,(R_i - b)\,\nabla\log\pi(y_i) \\"
+          r" \mathbb E\,[\,b\,\nabla\log\pi(y)\,] = 0 \end{gathered}",
     symbols=(
         (r"f(u),\ n", "part 1: a curve at a random place $u$, and the number of samples. The plain estimate is the "
                       "mean of $n$ values $f(u)$."),
@@ -26,14 +26,15 @@ SECTION = Section(
         (r"b", "the baseline: what the reward is compared with. $R_i - b$ is the advantage of answer $i$."),
         (r"\nabla\log\pi(y)", "how the logits must move to make answer $y$ likelier: 1 for its own logit and 0 for the "
                               "others, less $\\pi$. $\\lVert\\ldots\\rVert^2$ is the sum of its squares."),
-        (r"\hat g", "the estimated gradient: the direction in which the mean reward $J = \\mathbb E\\,R$ rises. "
-                    "$\\mathbb E$ is the mean over all that could be drawn."),
+        (r"\hat g", "the estimated gradient (REINFORCE): the direction in which the mean reward $J = \\mathbb E\\,R$ "
+                    "rises. $\\mathbb E$ is the mean over all that could be drawn."),
     ),
     tries=(
-        "Press **Straight**: the control variate and the mirrored samples remove everything. Press **Symmetric**: the "
-        "mirror makes it worse.",
+        "Press **Straight**: the control variate and the mirrored samples remove all of the variance. Press "
+        "**Symmetric**: the mirror makes it worse.",
         "Drag $b$ along its parabola: the variance changes, the mean of the gradient does not.",
-        "Add 2 to all rewards: without a baseline the variance explodes, the other baselines do not notice.",
+        "Add 2 to all rewards: without a baseline the variance grows many times over; with the other baselines it "
+        "stays the same.",
         "Raise $G$: the group's mean and leave one out become the same.",
     ),
     returns=(

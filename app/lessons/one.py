@@ -200,7 +200,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))
     st.markdown(words.beside(lesson, verdict, attempt) or drawing.beside(lesson, found, attempt))
-    st.html(words.table(verdict))
+    st.html(words.table(lesson, verdict))
     _more(lesson, verdict, found)
 
 

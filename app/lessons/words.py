@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
 from app.theme import number
+from labcore.catalog.metrics import METRICS
 from labcore.lessons.course import Course
+from labcore.lessons.expression import FEW
 from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
 from labcore.lessons.verdict import Compared, Verdict
@@ -16,6 +19,10 @@ DIGITS = 3
 SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
         "fails": ("#D55E00", "The claim does not hold in these runs."),
         "close": ("#E69F00", "Too close to call")}
+# what a check computes of a run, as the page says it; {} is the metric of a run, {n} the number that was given
+HOW = {"first": "{}, mean of the first {n} values", "last": "{}, mean of the last {n} values", "mean": "mean of {}",
+       "max": "largest {}", "min": "smallest {}", "slope": "slope of {} per step", "at": "{} at step {n}"}
+CALL = re.compile(rf"({'|'.join(HOW)})\((\w+), '([^']+)'(?:, (\d+))?\)")
 PART = {"holds": "holds", "fails": "does not hold", "close": "too close to call"}
 
 
@@ -88,14 +95,32 @@ def interval(part: Compared) -> str:
     return f"{shown(part.mean)} ({shown(part.low)} to {shown(part.high)})"
 
 
-def table(verdict: Verdict) -> str:
+def readable(text: str, lesson: Lesson) -> str:
+    """A comparison or a side of one in words; what is not of one run stays as it is in the check.
+
+    "last(q, 'reward', 20)" becomes "Reward of “Q-learning”, mean of the last 20 values".
+    """
+    labels = {setup.name: setup.label for setup in lesson.setups}
+
+    def said(call: re.Match[str]) -> str:
+        how, run, key, count = call.groups()
+        if run not in labels or key not in METRICS:
+            return call[0]
+        return HOW[how].format(f"{METRICS[key].label} of “{labels[run]}”", n=count or FEW)
+
+    return CALL.sub(said, text)
+
+
+def table(lesson: Lesson, verdict: Verdict) -> str:
     """The numbers of the verdict as HTML, a row for each comparison: means over the seeds, and the difference."""
     head = "".join(f"<th>{cell}</th>" for cell in ("Comparison", "Left", "Right", "Difference, 95 % interval", ""))
     rows = []
     for part in verdict.parts:
-        cells = [f'<code>{html.escape(part.text)}</code>', shown(sum(part.left) / len(part.left)),
-                 shown(sum(part.right) / len(part.right)), interval(part), PART[part.says]]
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        cells = [html.escape(readable(part.text, lesson)), shown(sum(part.left) / len(part.left)),
+                 shown(sum(part.right) / len(part.right)), interval(part).replace(" ", "\N{NO-BREAK SPACE}"),
+                 PART[part.says]]
+        wide = f'<td style="min-width:13rem">{cells[0]}</td>'  # on a phone the table scrolls
+        rows.append(f"<tr>{wide}{''.join(f'<td>{cell}</td>' for cell in cells[1:])}</tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
@@ -108,7 +133,7 @@ def seeds(verdict: Verdict, course: Course) -> str:
         left, _, right = part.text.partition(f" {part.operator} ")
         for side, values in ((left, part.left), (right, part.right)):
             cells = "".join(f"<td>{shown(value)}</td>" for value in values)
-            rows.append(f"<tr><td><code>{html.escape(side)}</code></td>{cells}</tr>")
+            rows.append(f"<tr><td>{html.escape(readable(side, course.lesson))}</td>{cells}</tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 

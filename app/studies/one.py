@@ -72,7 +72,7 @@ def _start(study: Study, runs: Runs) -> None:
         _going(study, runs)
     if not todo and not runs.active:
         seeds = max((row.spec.seed for rows in runs.of.values() for row in rows), default=-1) + 1
-        todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} seeds more"
+        todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} more seeds"
     elif first and todo:
         label = f"Train the {len(todo)} reward models first"
     else:
@@ -164,8 +164,8 @@ def rule(study: Study) -> str:
     many = len(study.deciding)
     level = (f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else
              "That of the deciding one holds with 95 %")
-    return (f"Intervals are Welch's, over seeds. {level}. A contrast agrees where its whole interval lies in the "
-            "shaded region and disagrees where none of it does; else, and with fewer than "
+    return (f"Intervals are Welch's, over the seeds. {level}. A contrast agrees where its whole interval lies in "
+            "the shaded region and disagrees where none of it does; else, and with fewer than "
             f"{FEWEST} seeds, nothing can be told at this scale. The claim agrees where all deciding contrasts do, and "
             "disagrees where one does.")
 

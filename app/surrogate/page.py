@@ -24,8 +24,9 @@ _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
 FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": "clip", "shown": list(SHOWN), "a": 1.0, "rho": 1.4, "close": False,
                         "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
-INTRO = ("PPO and its relatives maximise a **surrogate** of each token's ratio ρ = π/π_old and its advantage A. Drag "
-         "the ratio, the clip bounds or a slider: the curves are the lab's own formulas, computed here.")
+INTRO = ("PPO and its relatives maximise a **surrogate** in place of the reward: a function of each token's ratio "
+         "ρ = π/π_old (how much likelier it is now than when it was sampled) and its advantage A (how much better than "
+         "expected it was). Drag the ratio, the clip bounds or a slider: the curves are the lab's own formulas.")
 
 
 def page() -> None:
@@ -34,7 +35,10 @@ def page() -> None:
     session.problem()
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
-    st.header("Surrogate explorer", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.header("Surrogate explorer", anchor=False, width="content")
+        st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
+                     icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)
     surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",

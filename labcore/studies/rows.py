@@ -20,8 +20,8 @@ def _lambdas() -> Study:
     names = [f"λ {value:g}" for value in values]
     others = names[:-1]
     return Study(
-        "gae_lambda", "λ of GAE", "Reward is best at λ = 1: for language models the critic's bootstrapping buys no "
-        "variance that is worth its bias.", AHMADIAN,
+        "gae_lambda", "λ of GAE", "Reward is best at λ = 1: for language models the critic's bootstrapping saves too "
+        "little variance to be worth its bias.", AHMADIAN,
         "PPO on sort, λ 0, 0.5, 0.9, 0.95 and 1, 64 completions and 2 updates a step, 40 steps.",
         [Setting(name, "ppo", {"gae_lambda": value, **SINGLE}) for name, value in zip(names, values, strict=True)],
         [Contrast("λ 1 less the mean of the others", {"λ 1": 1.0, **dict.fromkeys(others, -0.25)}, LAST, low=0.0),

@@ -6,7 +6,7 @@ import pytest
 
 from app.components.draw_curve import sound
 from app.lessons import words
-from labcore.lessons import progress
+from labcore.lessons import library, progress
 from labcore.lessons.library import VARIABLE
 from labcore.lessons.progress import Attempt
 from labcore.workers.worker import drive
@@ -111,6 +111,14 @@ def test_a_drawn_lesson_waits_for_the_curve(page, lab):
 def test_how_far_the_reader_is(attempts, said):
     assert words.state(attempts)[1] == said
     assert words.done(attempts) == (said.startswith("The claim"))
+
+
+def test_a_check_is_said_in_words():
+    cliff, clip = (library.find(name) for name in ("cliff", "clip"))
+    assert words.readable("last(sarsa, 'episode_return', 150) > 2", cliff) == (
+        "Return of “SARSA”, mean of the last 150 values > 2")
+    assert words.readable("max(once, 'clip_frac/region') = 0", clip).startswith("largest Clipped")
+    assert words.readable("last(who, 'reward')", cliff) == "last(who, 'reward')"
 
 
 @pytest.mark.parametrize("said", [None, "x", [], [1], [1, "2"], {"a": 1}])

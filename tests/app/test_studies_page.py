@@ -50,7 +50,7 @@ def test_finished_runs_give_a_verdict_beside_the_recorded_one(page, lab):
     test = page("studies", study="samples")
     text = html(test)
     assert "<b>Here:</b>" in text and "0.300 [0.2" in text and "rl-agrees" in text
-    assert "3 seeds more" in [button.label for button in test.button]
+    assert "3 more seeds" in [button.label for button in test.button]
     assert any(each.proto.label == "Open in Compare" for each in test.get("page_link"))
 
 

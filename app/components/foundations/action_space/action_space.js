@@ -13,7 +13,7 @@ function buildActionSpace(picture) {
     button(picture, "All tokens alike", fill(FIRST_SHARPNESS.map(() => 0))), button(picture, "Sharper", () => {
       state.sharpness = state.sharpness.map((each) => Math.min(SHARPEST, each + 0.5)); }), button(picture, "Start again", fill(FIRST_SHARPNESS))];
   controls(picture, ...top.map(({ node }) => node));
-  const handles = plot(picture, picture.root, { title: "Drag the sharpness s at each position", height: 160, bottom: 26 });
+  const handles = plot(picture, picture.root, { title: "Drag the sharpness α at each position", height: 160, bottom: 26 });
   const knobs = FIRST_SHARPNESS.map((_, place) => knob(picture, handles, { label: `Sharpness at position ${place + 1}`, low: 0, high: SHARPEST,
     step: 0.1, class: "rl-s1", read: () => state.sharpness[place], text: () => state.sharpness[place].toFixed(2),
     write: (to) => { state.sharpness = state.sharpness.map((each, at) => (at === place ? to : each)); }, at: (event) => handles.at(event).y }));
@@ -25,12 +25,12 @@ function buildActionSpace(picture) {
     const size = SIZES[state.size], space = actionSpace(state.sharpness, size);
     top.forEach(({ show }) => show());
     const positions = { low: 0.7, high: FIRST_SHARPNESS.length + 0.15, ticks: FIRST_SHARPNESS.map((_, place) => place + 1) };
-    handles.fit({ x: { label: "", ...positions }, y: { label: "sharpness s", low: 0, high: SHARPEST, ticks: [0, 1, 2, 3, 4] } });
+    handles.fit({ x: { label: "", ...positions }, y: { label: "sharpness α", low: 0, high: SHARPEST, ticks: [0, 1, 2, 3, 4] } });
     line(handles, state.sharpness.map((each, place) => [place + 1, each]), { class: "rl-s1 rl-f-faint" });
     knobs.forEach((each, place) => each.show(handles.x(place + 1), handles.y(state.sharpness[place])));
     drawMass(chart, space.positions, positions);
     rows.show([["Completions that could be written", powers(space.all), "", `${size.toLocaleString("en-US")} tokens, ${FIRST_SHARPNESS.length} positions`],
-      ["As many as equally likely ones", powers(space.completions), "", "exact: e to the entropy of all positions"]]);
+      ["Effective number of completions", powers(space.completions), "", "exact: e to the sum of the entropies"]]);
     found.show([["Entropy, nats", ...space.positions.map(({ entropy }) => entropy.toFixed(2))],
       ["Tokens, effective", ...space.positions.map(({ effective }) => format(effective, effective < 100 ? 1 : 0))]]);
     sum.show(writtenMass(state.sharpness[0], size));
@@ -66,8 +66,8 @@ function writtenMass(sharpness, size) {
 function spaceWords({ positions, completions, all }, size) {
   const [first, ...rest] = positions, later = total(rest.map(({ mass }) => mass[0])) / rest.length;
   return `At position 1 the likeliest token holds ${format(first.mass[0], 2)} and the first 16 of ${size.toLocaleString("en-US")} hold `
-    + `${format(first.mass[4], 2)}; at the later positions the likeliest one alone holds ${format(later, 2)} on average. Of ${powers(all)} `
-    + `completions, sampling sees about ${powers(completions)}: that is the action space which a gradient has to search.`;
+    + `${format(first.mass[4], 2)}; at the later positions the likeliest one alone holds ${fixed(later, later < 0.1 ? 3 : 2)} on average. Of ${powers(all)} `
+    + `completions, sampling sees about ${powers(completions)}: that is the space that learning has to search.`;
 }
 
 export const update = mounting(buildActionSpace), dispose = leaving;

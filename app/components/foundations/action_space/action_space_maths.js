@@ -1,8 +1,8 @@
-// The effective action space, in numbers: tokens by rank, the i-th likeliest with a probability proportional to i^−s.
+// The effective action space, in numbers: tokens by rank, the i-th likeliest with a probability proportional to i^−α.
 
 const TOP_TOKENS = [1, 2, 4, 8, 16];
 
-// The probabilities of `size` tokens, likeliest first; a sharpness s of 0 makes them equal.
+// The probabilities of `size` tokens, likeliest first; a sharpness α of 0 makes them equal.
 function ranked(sharpness, size) {
   return normalised(Array.from({ length: size }, (_, rank) => (rank + 1) ** -sharpness));
 }

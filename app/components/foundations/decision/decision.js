@@ -42,7 +42,7 @@ function buildDecision(picture) {
   const found = table(picture.root, "Credit of each token of the completion", ["Credit of each token", "Token 1", "Token 2", "Token 3"]);
   const chart = plot(picture, picture.root, { title: "", height: 190, left: 52 });
   legend(picture.root, [["rl-f1", "bandit: one action"], ["rl-f2", "MDP: token by token"]]);
-  const both = table(picture.root, "The gradient over all completions", ["Over all completions, exact", "Mean off ∇J by", "Variance"]);
+  const both = table(picture.root, "The gradient over all completions", ["Over all completions, exact", "Bias: distance from ∇J", "Variance"]);
   const sum = equation(picture, "The credit of the first token with these numbers");
   return { draw() {
     const rewards = state[state.kind], { value } = treeTruth(state.first, rewards);
@@ -78,7 +78,7 @@ function drawGradients(chart, row, { states }) {
   const pairs = states.map((state) => [row.bandit[state], row.steps[state]]);
   const reach = 1.4 * Math.max(0.1, ...pairs.flat().map(Math.abs));
   chart.fit({ x: { label: "state: what is written so far", names: states.map(stateOf) },
-    y: { label: "∂ / ∂ logit of a", low: -reach, high: reach } });
+    y: { label: "gradient by the logit of a, reward", low: -reach, high: reach } });
   line(chart, [[-0.5, 0], [states.length - 0.5, 0]], { stroke: "currentColor", "stroke-opacity": 0.5 });
   pairs.forEach((pair, place) => pair.forEach((value, way) => {
     const width = Math.min(40, 0.3 * chart.x.band), from = chart.x(place) + (way - 1) * (width + 2) + 1;
@@ -103,10 +103,10 @@ function decisionWords({ kind, critic, lambda }, all) {
     return `${value} Bandit and MDP give the same gradient for every completion: the reward comes at the end, λ is 1 and no token has `
       + "a baseline of its own, so every token gets the same credit.";
   }
-  const why = [kind === "process" && "a token gets no credit for rewards before it", critic === "exact" && "each token is compared with what its state promised",
+  const why = [kind === "process" && "a token gets no credit for rewards before it", critic === "exact" && "each token is compared with the value of its state",
     lambda < 1 && "λ below 1 trusts the critic more than the reward that really came"].filter(Boolean).join("; ");
   const mean = all.steps.bias < 1e-9 ? "Their means are equal, so both are unbiased" : `The MDP's mean misses ∇J by ${format(all.steps.bias, 3)}: `
-    + "the critic is wrong, and λ below 1 lets that in";
+    + "the critic is wrong, and λ below 1 relies on it";
   const share = all.steps.variance / all.bandit.variance;
   return `${value} The two differ for single completions: ${why}. ${mean}. Token by token has ${format(share, 2)} times the bandit's variance.`;
 }

@@ -19,7 +19,7 @@ function buildEntropy(picture) {
   const chart = plot(picture, picture.root, { title: "Drag the bars", height: 236 });
   const grips = bars(picture, chart, { class: "rl-f1", read: shown, label: (i) => `Probability of ${LETTERS[i]}`,
     write: (i, value) => reset(moved(shown(), i, value)) });
-  const gauge = plot(picture, picture.root, { title: "Entropy, between its least and its most", height: 66, top: 20, bottom: 30 });
+  const gauge = plot(picture, picture.root, { title: "Entropy, between its minimum and its maximum", height: 66, top: 20, bottom: 30 });
   const rows = numbers(picture), sum = equation(picture, "The equation with these numbers");
   return { draw() {
     const p = shown(), n = p.length, h = entropy(p), most = Math.log(n);
@@ -27,8 +27,8 @@ function buildEntropy(picture) {
     chart.fit({ x: { label: "outcome", names: Array.from(LETTERS.slice(0, n)) }, y: { label: "probability", high: 1 } });
     grips.show();
     drawGauge(gauge, h, most);
-    rows.show([["Entropy H(p), exact", h.toFixed(3), "nats"], ["the same", inBits(h).toFixed(3), "bits"],
-      ["Least: one outcome is certain", "0", "nats"], [`Most: log ${n}`, most.toFixed(3), "nats"]]);
+    rows.show([["Entropy H(p), exact", h.toFixed(3), "nats"], ["In bits", inBits(h).toFixed(3), "bits"],
+      ["Minimum: one outcome is certain", "0", "nats"], [`Maximum: log ${n}`, most.toFixed(3), "nats"]]);
     sum.show(written(p, h));
     say(picture, inWords(p, h, most));
   } };
@@ -56,8 +56,8 @@ function inWords(p, h, most) {
   const share = most > 0 ? h / most : 0, likeliest = p.indexOf(Math.max(...p));
   const now = `The entropy is ${h.toFixed(3)} nats, ${inBits(h).toFixed(3)} bits: `;
   if (h < 1e-9) return `${now}${LETTERS[likeliest]} is certain, so nothing is left to chance.`;
-  if (share > 1 - 1e-9) return `${now}the most that ${p.length} outcomes can have, as all are equally likely.`;
-  return `${now}${(100 * share).toFixed(0)} % of the most that ${p.length} outcomes can have. It is as uncertain as `
+  if (share > 1 - 1e-9) return `${now}the maximum of ${p.length} outcomes, as all are equally likely.`;
+  return `${now}${(100 * share).toFixed(0)} % of the maximum of ${p.length} outcomes. It is as uncertain as `
     + `${Math.exp(h).toFixed(2)} outcomes that are equally likely.`;
 }
 

@@ -22,7 +22,7 @@ function gaussianPart(picture) {
   const right = plot(picture, row, { title: "A bound c on the weights: drag it", height: 220, left: 52 });
   const bound = knob(picture, right, { label: "Bound c on the weights", low: LEAST_WEIGHT, high: MOST_WEIGHT, step: 0.25, class: "rl-s3",
     read: () => state.limit, text: () => `${state.limit.toFixed(2)}`, write: (to) => { state.limit = to; }, at: (event) => right.at(event).x });
-  legend(picture.root, [["rl-f1", "q, and variance / n"], ["rl-f2", "p, and squared bias"], ["rl-f3", "their sum: the squared error"]]);
+  legend(picture.root, [["rl-f1", "first chart: q; second: variance / n"], ["rl-f2", "first: p; second: squared bias"], ["rl-f3", "second: their sum, the mean squared error"]]);
   const rows = numbers(picture);
   const found = table(picture.root, "Estimators of the mean of p", ["Estimator of E x under p", "Mean, exact", "Bias, exact", "Variance, exact",
     "Variance, measured"]);
@@ -91,7 +91,7 @@ function drawErrors(chart, rows, truth) {
 
 function gaussianWords({ n }, truth, errors) {
   const size = truth.share > 0 ? `${n} samples of q are worth ${format(n * truth.share, 1)} of p.`
-    : "The tails of p are wider than q can tell: the variance of the weights is infinite, whatever n.";
+    : "The tails of p are much wider than those of q: the variance of the weights is infinite for every n.";
   const more = errors.bias > errors.variance ? "bias" : "variance";
   return `${size} At this bound the error of the bounded estimate is mostly ${more}: a lower bound gives less variance and more bias.`;
 }

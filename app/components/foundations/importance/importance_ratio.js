@@ -24,14 +24,14 @@ function ratioPart(picture) {
   const row = el("div", { class: "rl-f-row" });
   picture.root.append(row);
   const left = plot(picture, row, { title: "Drag π_ref, π_old and π", height: 220 });
-  const sets = [["ref", "rl-f6", [0.06, 0.34], "reference"], ["old", "rl-f1", [0.36, 0.64], "old policy"], ["pi", "rl-f2", [0.66, 0.94], "policy"]]
+  const sets = [["ref", "rl-f4", [0.06, 0.34], "reference"], ["old", "rl-f1", [0.36, 0.64], "old policy"], ["pi", "rl-f2", [0.66, 0.94], "policy"]]
     .map(([name, css, inset, words]) => bars(picture, left, { class: css, inset, read: () => state[name],
       label: (k) => `Probability of answer ${ANSWERS[k]} under the ${words}`, write: (k, value) => {
         state[name] = kept(moved(state[name], k, value), SMALLEST);
         if (name !== "ref") state.step = null;
       } }));
   const right = plot(picture, row, { title: "", height: 220, left: 52 });
-  legend(picture.root, [["rl-f6", "π_ref, the reference"], ["rl-f1", "π_old, which wrote the answers"], ["rl-f2", "π, being updated"]]);
+  legend(picture.root, [["rl-f4", "π_ref, the reference"], ["rl-f1", "π_old, which wrote the answers"], ["rl-f2", "π, being updated"]]);
   const paid = plot(picture, picture.root, { title: "Drag the rewards", height: 130, top: 18, bottom: 38 });
   const earned = bars(picture, paid, { class: "rl-f5", inset: [0.3, 0.7], read: () => state.rewards, label: (k) => `Reward of answer ${ANSWERS[k]}`,
     write: (k, value) => {
@@ -58,7 +58,7 @@ function ratioPart(picture) {
 }
 
 const ANSWERS = "ABCD";
-const GAINS = [["right", "ρ = π / π_old", "ρ"], ["clipped", "PPO: the lower one of ρA and clipped ρA", "PPO"], ["none", "1: no ratio", "none"],
+const GAINS = [["right", "ρ = π / π_old", "ρ"], ["clipped", "PPO: the lower of ρA and clipped ρA", "PPO"], ["none", "1: no ratio", "none"],
   ["reference", "Wrong: π / π_ref", "π / π_ref"]];
 
 // The mean of each estimator and where 95 % of its estimates fall, with the true gain as a line.

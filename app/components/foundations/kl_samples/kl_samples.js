@@ -16,7 +16,7 @@ function buildKlSamples(picture) {
     button(picture, "Q close to P", () => { state.q = state.p.map((each, i) => each + [-0.02, 0.01, 0.01, -0.01, 0.01][i]); state.q = kept(normalised(state.q), LEAST); }),
     button(picture, "Start again", () => Object.assign(state, BEGIN))];
   controls(picture, ...top.map(({ node }) => node));
-  const pair = pairOf(picture, state, 168, LEAST);
+  const pair = pairOf(picture, state, 168, LEAST, ["P = π, the policy", "Q = π_ref, the reference"]);
   const spread = plot(picture, picture.root, { title: "", height: 262, left: 14 });
   const table = el("div", { class: "rl-f-scroll" });
   const sum = equation(picture, "The equation with these numbers");

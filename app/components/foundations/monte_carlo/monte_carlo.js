@@ -35,7 +35,7 @@ function buildMonteCarlo(picture) {
     tell();
     const repeats = picture.busy ? FEW : REPEATS;
     const found = errors(problem, doubledTo(state.n), repeats, state.seed), slope = slopeOf(found.slice(1));
-    drawErrors(error, found, slope, problem, repeats);
+    drawErrors(error, found, slope, problem, repeats, words.unit);
     const [, , share] = found.at(-1);
     rows.show([["True mean, exact", fixed(problem.truth, words.digits), words.unit], [`Mean of ${state.n.toLocaleString("en-US")}, estimate`, fixed(last[1], words.digits), words.unit],
       ["95 % interval", `± ${fixed(last[2], words.digits)}`, words.unit],
@@ -56,11 +56,11 @@ function drawMean(one, run, { truth, view }, words) {
   line(one, [[1, truth], [MOST, truth]], { class: "rl-f-truth" });
 }
 
-function drawErrors(one, found, slope, { deviation }, repeats) {
+function drawErrors(one, found, slope, { deviation }, repeats, unit) {
   const there = found.filter(([, error]) => error > 0), finite = deviation !== Infinity;
   const all = [...there.map(([, error]) => error), ...(finite ? [deviation, deviation / Math.sqrt(MOST)] : [])];
   one.call(`Typical error of the mean (root mean square, estimate from ${repeats} repeats) by n; both axes by factors of ten`);
-  one.fit({ x: { label: "samples n", low: 1, high: MOST, log: true }, y: { label: "error", low: Math.min(...all) / 1.6, high: Math.max(...all) * 1.6, log: true } });
+  one.fit({ x: { label: "samples n", low: 1, high: MOST, log: true }, y: { label: unit ? `error, ${unit}` : "error", low: Math.min(...all) / 1.6, high: Math.max(...all) * 1.6, log: true } });
   if (finite) {
     line(one, [[1, deviation], [MOST, deviation / Math.sqrt(MOST)]], { class: "rl-f-truth" });
     note(one, one.x(MOST), one.top + 8, "dashed: exact σ/√n", { "text-anchor": "end" });

@@ -20,8 +20,8 @@ function buildNextToken(picture) {
       column(chart, at - half, at + half, 0, p, { class: i < top.length ? "rl-f1" : "rl-f1 rl-f-faint" });
       note(chart, at, chart.y(p) - 5, p.toFixed(2), { "text-anchor": "middle" });
     });
-    rows.show([["Entropy, exact over all tokens", entropy.toFixed(3), "nats"], ["the same", inBits(entropy).toFixed(3), "bits"],
-      [`Most: log ${vocabulary.toLocaleString("en-US")}`, most.toFixed(3), "nats"]]);
+    rows.show([["Entropy, exact over all tokens", entropy.toFixed(3), "nats"], ["In bits", inBits(entropy).toFixed(3), "bits"],
+      [`Maximum: log ${vocabulary.toLocaleString("en-US")}`, most.toFixed(3), "nats"]]);
     say(picture, `At temperature ${stops[state.at]} the likeliest next token is “${visible(tokens[0])}” with probability `
       + `${top[0].toFixed(3)}. The entropy is ${entropy.toFixed(3)} nats: as uncertain as ${Math.exp(entropy).toFixed(2)} equally likely tokens.`);
   } };

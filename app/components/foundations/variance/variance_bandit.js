@@ -73,7 +73,7 @@ function drawParabola(chart, state, rewards, truth, moments) {
   const low = Math.min(0, ...rewards) - 0.25, high = Math.max(0, ...rewards) + 0.25;
   const at = (b) => constantVariance(state.pi, rewards, b, state.size);
   const most = 1.12 * Math.max(at(low), at(high), moments.loo.variance, 1e-6);
-  chart.fit({ x: { label: "baseline b, reward", low, high }, y: { label: "variance, summed over the logits", low: 0, high: most } });
+  chart.fit({ x: { label: "baseline b, reward", low, high }, y: { label: "variance summed over the logits, reward²", low: 0, high: most } });
   state.b = clamp(state.b, low, high);
   line(chart, Array.from({ length: 61 }, (_, k) => low + (high - low) * k / 60).map((b) => [b, at(b)]), { class: "rl-s5" });
   for (const [kind, words, css] of [["loo", "leave one out", "rl-s3"], ["mean", "group mean", "rl-s4"]]) {
@@ -100,7 +100,7 @@ function banditRows(state, rewards, moments, drawn, repeats) {
 function banditWords({ size }, moments, truth) {
   if (!Number.isFinite(moments.none.scale)) return "All rewards are equal, so the gradient is 0.";
   return `No constant baseline changes the gradient's mean; b* = ${format(truth.best, 2)} gives the least variance, near the `
-    + `mean reward J = ${format(truth.value, 2)}. The group's mean holds the answer's own reward, which scales the gradient `
-    + `by (G − 1)/G = ${format((size - 1) / size, 3)}; divided by that it is leave one out, the mean of the other rewards, `
-    + "which scales nothing. Measured variances are estimates from simulated groups.";
+    + `mean reward J = ${format(truth.value, 2)}. The group's mean contains the answer's own reward, which shrinks the gradient `
+    + `by (G − 1)/G = ${format((size - 1) / size, 3)}. Leave one out takes the mean of the other rewards and does not shrink it. `
+    + "Measured variances are estimates from simulated groups.";
 }

@@ -4,7 +4,7 @@ const ESTIMATORS = [["plain", "Plain"], ["control", "Control variate"], ["antith
 const CURVE_REACH = 1.5; // how far from the mean estimates are drawn
 const CURVE_BINS = 75;
 const CURVE_SEED = 7;
-const CURVES = [["Exponential", [1, Math.exp(0.5), Math.exp(1)]], ["Straight", [0, 1, 2]], ["Symmetric", [2, 0, 2]]];
+const CURVES = [["Like eᵘ", [1, Math.exp(0.5), Math.exp(1)]], ["Straight", [0, 1, 2]], ["Symmetric", [2, 0, 2]]];
 
 function curvePart(picture) {
   const state = { heights: CURVES[0][1], n: 8, estimator: "control" };
