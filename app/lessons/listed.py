@@ -14,7 +14,7 @@ from labcore.lessons.lesson import Lesson
 from labcore.lessons.library import VARIABLE
 from labcore.lessons.progress import Attempt
 
-INTRO = ("Each lesson states a claim. Predict what will happen, then run it here: the verdict is computed from the "
+INTRO = ("Each lesson tests a claim. Predict what will happen, then run it here: the verdict is computed from the "
          "numbers of your own runs, with its uncertainty.")
 COLUMNS = 3
 

@@ -41,7 +41,7 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     st.subheader(lesson.title, anchor=False)
     left, right = st.columns([1, 1.35], gap="large")
     with left:
-        _claim(lesson)
+        _claim(lesson, attempt is not None)
         _question(lesson, attempt)
     with right:
         if found is None or attempt is None:
@@ -63,14 +63,17 @@ def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:
         return None
 
 
-def _claim(lesson: Lesson) -> None:
-    st.markdown(f"**The claim.** {lesson.claim}")
+def _claim(lesson: Lesson, predicted: bool) -> None:
+    """What is claimed and checked, once there is a prediction: before, it would give the answer away."""
+    if predicted:
+        st.markdown(f"**The claim.** {lesson.claim}")
     st.caption(f"Source: {literal(lesson.source)} · {lesson.minutes} minutes")
     with st.expander(f"What is run: {words.size(lesson)}"):
         for setup in lesson.setups:
             st.markdown(f"**{literal(setup.label)}**: {literal(settings_name(setup.spec))}, {setup.spec.steps:,} steps")
-        st.markdown("What is checked, for each seed and then over all of them:")
-        st.code(lesson.check.text, language=None, wrap_lines=True)
+        if predicted:
+            st.markdown("What is checked, for each seed and then over all of them:")
+            st.code(lesson.check.text, language=None, wrap_lines=True)
 
 
 # ---- the prediction --------------------------------------------------------------------------------------------

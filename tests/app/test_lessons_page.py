@@ -51,11 +51,13 @@ def test_the_list_has_every_lesson_and_says_what_is_wrong_with_a_file(page, mine
 def test_a_prediction_is_locked_then_run_then_judged_then_one_seed_more(page, lab, mine):
     test = page("lessons", lesson="both")
     assert button(test, "lesson:run").disabled and "matter of the maze" not in markdown(test)
+    assert "The claim." not in markdown(test)  # it would give the answer away
     test.radio[0].set_value("None of them")
     button(ran(test), "lesson:run").click()
     ran(test)
     attempt = progress.newest("both")
     assert attempt is not None and attempt.choice == 1 and len(lab.store.sweep_runs(attempt.sweep)) == 4
+    assert "The claim." in markdown(test)
     assert test.radio[0].disabled and test.radio[0].value == "None of them" and lab.launcher.woken == 1
     assert "0 of 4 runs finished, 4 waiting" in html(test) and button(test, "lesson:run") is None
 
