@@ -31,8 +31,8 @@ DOORS = (
     ("Learn", ":material/school:", "Entropy, KL and estimators as pictures you can grab; claims to predict and check; "
      "values and policies in worlds you can see.",
      (("foundations", "Foundations"), ("lessons", "Lessons"), ("maze", "Maze"), ("cartpole", "CartPole"))),
-    ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself; or train "
-     "one so small that every number is known exactly.",
+    ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself; or "
+     "train one so small that every number is known exactly.",
      (("llm", "LLM lab"), ("exact", "Exact"), ("playground", "Playground"))),
     ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "
      "sweeps and forks.", (("compare", "Compare"), ("studies", "Studies"), ("runs", "All runs"))),
