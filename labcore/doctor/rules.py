@@ -43,7 +43,7 @@ RULES = (
     Rule("reward_hacking", "problem", ("reward",), 30, signal.reward_hacking,
          ("reward_std", *(gold for _, gold in signal.PROXIES))),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm")),
-    Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway),
+    Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway, ("exact/distance",)),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),
     Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, (*_SUCCESS, "reward_std")),

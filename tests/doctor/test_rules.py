@@ -347,6 +347,14 @@ def test_the_table_names_what_it_reads():
     assert {"reward", "exact_match", "kl", "entropy", "sampling/logp_difference"} <= READS
 
 
+def test_a_policy_that_nears_a_known_optimum_does_not_run_away():
+    def row(at: int, by: float) -> Row:
+        return well(at) | {"kl": 0.01 * 1.07**at, "exact/distance": 3 + by * at}
+    spec = make(kind="exact", algorithm_key="grpo", task_key="sorted")
+    assert "kl_runaway" not in found(spec, lambda at: row(at, -0.04))
+    assert "kl_runaway" in found(spec, lambda at: row(at, 0.04))
+
+
 def test_a_critic_that_is_barely_better_than_a_constant_is_not_yet_well():
     def row(at: int, later: float) -> Row:
         return well(at) | {"explained_variance": -0.2 if at <= 60 else later}
