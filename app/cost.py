@@ -1,4 +1,5 @@
-"""What algorithms cost side by side, folded away: the models that each holds, counted, and its step, once measured."""
+"""What algorithms cost side by side, in a fold or in a tab of a run: the models that each holds, counted, and its step,
+once measured."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from labcore.errors import LabError
 from labcore.jobs import cost, jobs
 from labcore.jobs.cost import Row
 from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import RunRow
 
 TITLE = "Models held and their cost"
 CSS = """
@@ -40,6 +42,12 @@ def of_draft(draft: Draft) -> None:
     except LabError:  # the page says why it cannot run
         return
     show(specs, "llm", own=draft.row.label)
+
+
+def of_run(run: RunRow) -> None:
+    """A run's algorithm, and the usual ones beside it."""
+    st.markdown(f"**{TITLE}**")
+    _opened(cost.beside(run.spec), "run", run.spec.row.label)
 
 
 def show(specs: Sequence[RunSpec], view: str, own: str = "") -> None:

@@ -16,8 +16,8 @@ SECTION = Section(
         (r"s_t", "the state: the prompt and the tokens written before position $t$."),
         (r"a_t,\ T", "the action: the token at position $t$, one of two here, and the number of tokens, 3 here."),
         (r"\pi(a_t\mid s_t)", "the probability of this token in this state."),
-        (r"r_t,\ R", "the reward of token $t$, and the completion's reward: the sum of them. An outcome reward is paid "
-                     "for the last token alone, a process reward for each."),
+        (r"r_t,\ R", "the reward of token $t$, and the completion's reward: the sum of them. An outcome reward comes "
+                     "with the last token alone, a process reward with each."),
         (r"V(s)", "the value of a state: the reward that is still to come, on average. $V(s_1) = J$."),
         (r"Q(s,a)", "the same once token $a$ is chosen. $Q(s,a) - V(s)$ is the exact advantage: the credit that the "
                     "token deserves."),

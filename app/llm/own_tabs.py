@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import charts, theme
+from app import charts, cost, theme
 from app.llm import action_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
 from app.surrogate import explorer, tokens
@@ -58,8 +58,12 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
                    "The chart Clipped counts all tokens of the batch as each update met them.")
 
 
+def _cost(run: RunRow, feed: Feed, step: int) -> None:
+    cost.of_run(run)
+
+
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
     "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, tokens.has_ratio),
-    action_tab.NAME: (action_tab.show, lambda run: True),
+    action_tab.NAME: (action_tab.show, lambda run: True), "Cost": (_cost, lambda run: True),
 }

@@ -6,6 +6,7 @@ import re
 from app import cost as view
 from labcore.jobs import cost
 from labcore.spec.run_spec import RunSpec, make
+from tests.app.seeding import seed
 
 POLICY = {"name": "policy", "parameters": 1000, "learnt": 1000}
 
@@ -39,6 +40,13 @@ def test_the_fold_is_counted_when_it_is_opened_and_measured_when_asked(page, ask
     assert "0.25" in texts(test) and "100 ms" in texts(test)
     assert "Measure again" in [each.label for each in test.button]
     assert "Measured on this machine, 1" in " ".join(each.value for each in test.caption)
+
+
+def test_a_run_has_it_in_a_tab(page, lab, asked):
+    asked.reply = replied
+    test = page("llm", run=seed(lab.store, "finished"), tab="Cost")
+    assert [spec["job"] for spec in asked.asked] == ["models_held"] and "policy" in texts(test)
+    assert "Measure 8 algorithms on this machine" in [each.label for each in test.button]
 
 
 def test_the_table_names_what_is_held_and_marks_the_run_s_own_row():
