@@ -19,7 +19,7 @@ from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.files.paths import home, max_runs
-from labcore.lessons.library import VARIABLE as LESSONS
+from labcore.lessons.folders import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
 from labcore.store.schema import shown as place
 

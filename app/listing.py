@@ -14,7 +14,8 @@ from app.lab import lab
 from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.store.rows import ACTIVE, RunRow, Step
 

@@ -13,7 +13,8 @@ from app.compare.place import Place
 from app.lab import lab
 from app.session import missing
 from app.theme import DARK, LIGHT
-from labcore.catalog.metrics import METRICS, PANELS, ordered
+from labcore.catalog.metrics import METRICS, ordered
+from labcore.catalog.panels import PANELS
 from labcore.compare import imported, tree
 from labcore.compare.budget import EQUAL
 from labcore.compare.reader import Reader

@@ -10,8 +10,8 @@ import streamlit as st
 from app.lessons import words
 from app.lessons.place import go
 from app.tokens import literal
+from labcore.lessons.folders import VARIABLE
 from labcore.lessons.lesson import Lesson
-from labcore.lessons.library import VARIABLE
 from labcore.lessons.progress import Attempt
 
 INTRO = ("Each lesson tests a claim. Predict what will happen, then run it here: the verdict is computed from the "

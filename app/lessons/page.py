@@ -9,14 +9,14 @@ from app.lessons import listed, one
 from app.lessons.place import Place
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.lessons import library, progress
+from labcore.lessons import folders, progress
 
 
 def page() -> None:
     """The whole page."""
     session.problem()
     place, _ = link.read(Place)
-    lessons, faults = library.lessons()
+    lessons, faults = folders.lessons()
     for sentence in faults:
         st.warning(literal(sentence), icon=":material/error:")
     names = [lesson.name for lesson in lessons]
@@ -26,7 +26,7 @@ def page() -> None:
             one.show(lessons[at], lessons[at + 1] if at + 1 < len(lessons) else None)
             return
         if place.lesson:
-            library.find(place.lesson)
+            folders.find(place.lesson)
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
     try:

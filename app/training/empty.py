@@ -16,7 +16,8 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import losses_of
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.tasks.look import answer_of

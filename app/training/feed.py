@@ -9,7 +9,8 @@ from typing import Any
 
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
-from labcore.catalog.metrics import METRICS, PANELS, Metric, Panel
+from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.panels import PANELS, Panel
 from labcore.catalog.switched import with_switched
 from labcore.doctor import doctor
 from labcore.runs.fork import movable

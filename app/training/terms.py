@@ -14,7 +14,7 @@ from types import MappingProxyType
 from app.theme import symbol
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
-from labcore.catalog.metrics import PANELS
+from labcore.catalog.panels import PANELS
 
 
 @dataclass(frozen=True)

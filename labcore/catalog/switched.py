@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import PANELS
+from labcore.catalog.panels import PANELS
 
 
 def masked(knobs: Mapping[str, Value]) -> bool:

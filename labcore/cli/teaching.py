@@ -8,7 +8,7 @@ import sys
 
 from labcore.errors import LabError
 from labcore.lessons import course as courses
-from labcore.lessons import library, progress
+from labcore.lessons import folders, progress
 from labcore.lessons.verdict import Verdict
 from labcore.store.store import Store
 
@@ -28,7 +28,7 @@ def add_to(add) -> None:
 
 def lessons(options: argparse.Namespace) -> int:
     """List the lessons. What is wrong with a teacher's file goes to standard error."""
-    there, faults = library.lessons()
+    there, faults = folders.lessons()
     attempts = progress.attempts()
     rows = [{"lesson": each.name, "title": each.title, "claim": each.claim, "own": each.own,
              "verdict": next((a.says for a in reversed(attempts.get(each.name, [])) if a.says), None)}
@@ -47,9 +47,9 @@ def lesson(options: argparse.Namespace) -> int:
     """Run a lesson to its verdict. Returns 0 where there is one, whichever it is."""
     from labcore.workers.worker import drive  # brings torch in, which the list does without
 
-    found = library.find(options.lesson)
+    found = folders.find(options.lesson)
     if options.short:
-        found = next(each for each in library.lessons(short=True)[0] if each.name == found.name)
+        found = next(each for each in folders.lessons(short=True)[0] if each.name == found.name)
     store = Store()
     sweep = courses.start(store, found, mine=True)
     rows = courses.course(store, found, sweep).rows

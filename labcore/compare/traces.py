@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from labcore.catalog.metrics import METRICS, PANELS, ordered
+from labcore.catalog.metrics import METRICS, ordered
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.spec.run_spec import RunSpec
 
 POINTS = 40  # a curve has from as many points to twice as many

@@ -5,7 +5,8 @@ import pytest
 from app.theme import FAMILY
 from app.training.feed import Feed, headline, panels, payload
 from labcore.catalog.kinds import KINDS
-from labcore.catalog.metrics import FAMILIES, METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import FAMILIES, PANELS
 from labcore.spec.run_spec import make
 from labcore.store.rows import Step
 

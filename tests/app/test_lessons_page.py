@@ -6,8 +6,8 @@ import pytest
 
 from app.components.draw_curve import sound
 from app.lessons import words
-from labcore.lessons import library, progress
-from labcore.lessons.library import VARIABLE
+from labcore.lessons import folders, progress
+from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
 from labcore.workers.worker import drive
 from tests.app.seeding import html, ran
@@ -116,7 +116,7 @@ def test_how_far_the_reader_is(attempts, said):
 
 
 def test_a_check_is_said_in_words():
-    cliff, clip = (library.find(name) for name in ("cliff", "clip"))
+    cliff, clip = (folders.find(name) for name in ("cliff", "clip"))
     assert words.readable("last(sarsa, 'episode_return', 150) > 2", cliff) == (
         "Return of “SARSA”, mean of the last 150 values > 2")
     assert words.readable("max(once, 'clip_frac/region') = 0", clip).startswith("largest Clipped")

@@ -15,7 +15,7 @@ from app.training.knobs import knobs_of
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
-from labcore.catalog.metrics import PANELS
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.spec.run_spec import make
 from labcore.store.rows import Event, Step

@@ -20,7 +20,8 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.tasks import TASKS
-from labcore.catalog.metrics import METRICS, PANELS, metric
+from labcore.catalog.metrics import METRICS, metric
+from labcore.catalog.panels import PANELS
 from labcore.catalog.switched import SWITCHED
 from labcore.envs.gym_world import describe
 from labcore.errors import LabError

@@ -10,12 +10,12 @@ import pytest
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.kinds import task
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.catalog.metrics import PANELS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.cautions import CAUTIONS, cautions
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import LOOPS, PARTS, nearest
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.networks import needed
 from labcore.spec.run_spec import make

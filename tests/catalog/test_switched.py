@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.catalog.metrics import PANELS
+from labcore.catalog.panels import PANELS
 from labcore.catalog.switched import SWITCHED, with_switched
 from tests.llm.tools import records, session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from labcore.cli.main import main
-from labcore.lessons.library import VARIABLE
+from labcore.lessons.folders import VARIABLE
 from labcore.store.store import Store
 from tests.lessons.lesson_text import TEXT
 

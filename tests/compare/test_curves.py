@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from labcore.catalog.kinds import KINDS
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.compare import curves
 from labcore.compare.traces import metric_of, trace
 from labcore.errors import LabError

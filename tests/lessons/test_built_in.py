@@ -9,7 +9,7 @@ import pytest
 
 from labcore.files import bases
 from labcore.lessons import course as courses
-from labcore.lessons import library
+from labcore.lessons import folders
 from labcore.lessons.expression import Logged
 from labcore.lessons.lesson import parse
 from labcore.lessons.verdict import judge
@@ -17,7 +17,7 @@ from labcore.spec.run_spec import RunSpec, base_spec
 from labcore.workers.worker import start_session
 from tests.llm.tools import records
 
-FILES = sorted(library.HERE.glob("*.md"))
+FILES = sorted(folders.HERE.glob("*.md"))
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
 
 
@@ -30,9 +30,9 @@ def logged(text: str) -> Logged:
     return courses.logged(records(start_session(spec, folder, None)))
 
 
-@pytest.mark.parametrize("path", FILES, ids=library.name_of)
+@pytest.mark.parametrize("path", FILES, ids=folders.name_of)
 def test_what_a_lesson_claims_comes_out(path):
-    lesson = parse(library.name_of(path), path.read_text("utf-8"), short=True)
+    lesson = parse(folders.name_of(path), path.read_text("utf-8"), short=True)
     runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
     verdict = judge(lesson.check, runs)
     assert verdict.says == "holds", verdict
@@ -40,7 +40,7 @@ def test_what_a_lesson_claims_comes_out(path):
 
 
 def test_there_are_enough_and_they_are_small():
-    there, faults = library.lessons()
+    there, faults = folders.lessons()
     assert len(there) == len(FILES) >= 12 and faults == []
     assert sum(lesson.drawn is not None for lesson in there) >= 2
     for lesson in there:
@@ -52,5 +52,5 @@ def test_there_are_enough_and_they_are_small():
 
 
 def test_right_answers_are_not_always_at_one_place():
-    places = [lesson.right for lesson in library.lessons()[0] if lesson.choices]
+    places = [lesson.right for lesson in folders.lessons()[0] if lesson.choices]
     assert max(places.count(place) for place in set(places)) < 0.75 * len(places)

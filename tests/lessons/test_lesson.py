@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labcore.errors import LabError
-from labcore.lessons import library
+from labcore.lessons import folders
 from labcore.lessons.lesson import parse
 from tests.lessons.lesson_text import TEXT
 
@@ -75,33 +75,33 @@ def test_runs_that_are_the_same_are_refused():
 
 
 def test_a_teachers_folder_adds_lessons_and_a_bad_file_hides_no_other(tmp_path, monkeypatch):
-    ours = {lesson.name for lesson in library.lessons()[0]}
-    monkeypatch.setenv(library.VARIABLE, str(tmp_path))
+    ours = {lesson.name for lesson in folders.lessons()[0]}
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
     (tmp_path / "1-mine.md").write_text(TEXT, "utf-8")
     (tmp_path / "bad.md").write_text(TEXT.replace("right = 2", "right = 7"), "utf-8")
     (tmp_path / "9_worse.md").write_text(TEXT.replace("right = 2", "right = 8"), "utf-8")
     (tmp_path / "bytes.md").write_bytes(b"+++\xff")
     (tmp_path / "cliff.md").write_text(TEXT, "utf-8")
     (tmp_path / "README.md").write_text("no lesson", "utf-8")
-    there, faults = library.lessons()
-    assert {lesson.name for lesson in there} - ours == {"mine"} and library.find("mine").own
+    there, faults = folders.lessons()
+    assert {lesson.name for lesson in there} - ours == {"mine"} and folders.find("mine").own
     assert [fault.partition(":")[0] for fault in faults] == [
         "The lesson 9_worse.md is left out", "The lesson bad.md is left out", "The lesson bytes.md is left out",
         "The lesson cliff.md is left out"]
     assert "line 12" in faults[1] and "UTF-8" in faults[2] and "rename" in faults[3]
     for name in ("bad", "worse"):
         with pytest.raises(LabError, match="line 12"):
-            library.find(name)
+            folders.find(name)
     with pytest.raises(LabError, match="no lesson 'mein': did you mean 'mine'"):
-        library.find("mein")
+        folders.find("mein")
     (tmp_path / "bad.md").write_text(TEXT, "utf-8")  # mended: seen without a restart
-    assert library.find("bad").right == 1
+    assert folders.find("bad").right == 1
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path, monkeypatch):
     for place in (str(tmp_path / "none"), "~nobody-of-this-name/lessons"):
-        monkeypatch.setenv(library.VARIABLE, place)
-        there, faults = library.lessons()
+        monkeypatch.setenv(folders.VARIABLE, place)
+        there, faults = folders.lessons()
         assert len(there) >= 12 and "is no folder" in faults[0]
 
 
@@ -110,7 +110,7 @@ def test_the_documentation_has_a_lesson_that_works(tmp_path, monkeypatch):
 
     text = (ROOT / "docs" / "lessons.md").read_text("utf-8")
     example = text.partition("```markdown\n")[2].partition("\n```")[0]
-    monkeypatch.setenv(library.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
     (tmp_path / "discount.md").write_text(example, "utf-8")
-    there, faults = library.lessons()
+    there, faults = folders.lessons()
     assert faults == [] and there[-1].name == "discount" and there[-1].own

@@ -12,9 +12,9 @@ from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choice import Choice
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import PANELS
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import LOOPS
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 
 LONGEST = 40

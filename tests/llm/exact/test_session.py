@@ -12,7 +12,8 @@ import torch
 from labcore.catalog.exact.algorithms import ALGORITHMS, BETA
 from labcore.catalog.exact.tasks import TASKS
 from labcore.catalog.llm import online, preference
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.exact.session import ExactSession
 from labcore.spec.run_spec import make

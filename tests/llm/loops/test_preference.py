@@ -11,7 +11,8 @@ import torch
 from labcore.catalog import choices
 from labcore.catalog.kinds import algorithm, task
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.errors import Diverged, LabError
 from labcore.llm import pairs
 from labcore.llm.batch import Completions

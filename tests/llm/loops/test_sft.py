@@ -9,7 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from labcore.catalog.kinds import algorithm
-from labcore.catalog.metrics import METRICS, PANELS
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm import evaluation
 from labcore.llm.evaluation import Evaluation

@@ -1,0 +1,99 @@
+"""The charts: which metrics are drawn together, and what they are about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Family = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: the metrics drawn on it, in order; the first one gives the headline number.
+
+    `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
+    zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
+    prompt, so there is nothing to draw where a prompt has one only.
+    """
+
+    key: str
+    title: str
+    metrics: tuple[str, ...]
+    family: Family
+    small: bool = False
+    groups: bool = False
+
+
+_PANELS = (
+    Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
+                               "reward/steps", "exact/reward"),
+          "reward"),
+    Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
+    Panel("exact_match", "Exact match", ("exact_match",), "reward"),
+    Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
+    Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
+    Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
+    Panel("exact_objective", "Objective, exact", ("exact/objective", "exact/best"), "reward"),
+    Panel("exact_gradient", "Gradient against the exact one", ("exact/gradient_cosine",), "gradient"),
+    Panel("exact_kl", "KL both ways, exact", ("exact/kl", "exact/kl_reverse"), "divergence"),
+    Panel("entropy", "Entropy", ("entropy", "exact/entropy"), "entropy"),
+    Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
+    Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
+    Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
+    Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
+    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),
+    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("surrogate_geometric", "Surrogates", ("surrogate/geometric_clip", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("surrogate_gamma", "Surrogates", ("surrogate/gamma_weight", "surrogate/cpi", "surrogate/kl_penalised"),
+          "gradient"),
+    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward"),
+    Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
+    Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
+    Panel("length", "Completion length", ("completions/mean_length",), "system"),
+    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip", small=True),
+    Panel("critic", "Critic loss", ("value_loss",), "critic"),
+    Panel("explained_variance", "Explained variance", ("explained_variance",), "critic"),
+    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward"),
+    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence"),
+    Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
+    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
+    Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
+    Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
+    Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
+    Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
+    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward"),
+    Panel("grad_norm", "Gradient norm", ("grad_norm",), "gradient"),
+    Panel("loss", "Loss", ("loss",), "gradient"),
+    Panel("speed", "Speed", ("tokens_per_second",), "system"),
+    Panel("memory", "Memory", ("memory",), "system"),
+    Panel("episode_return", "Return", ("episode_return",), "reward"),
+    Panel("eval_return", "Evaluation return (greedy)", ("eval_return", "eval_return/min"), "reward"),
+    Panel("episode_length", "Episode length", ("episode_length",), "system"),
+    Panel("moves", "Moves to the goal", ("moves_to_goal",), "reward"),
+    Panel("step_kl", "KL of the step", ("kl/step",), "divergence"),
+    Panel("action_entropy", "Entropy", ("entropy/action",), "entropy"),
+    Panel("td_error", "TD error", ("td_error",), "critic"),
+    Panel("epsilon", "Exploration", ("epsilon",), "entropy"),
+    Panel("q_mean", "Mean Q", ("q/mean",), "critic"),
+    Panel("replay", "Replay", ("replay_size",), "system"),
+    Panel("kl_coefficient", "KL coefficient", ("beta",), "divergence"),
+    Panel("policy_loss", "Policy loss", ("policy_loss",), "gradient"),
+    Panel("step_norm", "Update norm", ("step_norm",), "gradient"),
+    Panel("line_search", "Line search", ("line_search/share",), "gradient"),
+    Panel("gradient_variance", "Gradient variance", (
+        "gradient_variance/advantage", "gradient_variance/baseline", "gradient_variance/reward_to_go",
+        "gradient_variance/total_return"), "gradient"),
+    Panel("value_error", "Error of V", ("value_error", "value_error/max"), "critic"),
+    Panel("q_error", "Error of Q", ("q_error",), "critic"),
+    Panel("value_change", "Change of V", ("value_change",), "critic"),
+    Panel("start_value", "Value of the start", ("start_value/greedy", "start_value/best", "start_value"), "reward"),
+    Panel("env_speed", "Speed", ("env_steps_per_second",), "system"),
+)
+
+PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
