@@ -5,7 +5,6 @@ Every attempt at a lesson is kept; the newest one counts. A prediction cannot be
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from labcore.errors import LabError
-from labcore.files import atomic
-from labcore.files.paths import LESSONS, home, made
+from labcore.files.kept import Kept
+from labcore.files.paths import LESSONS
+
+_KEPT = Kept(LESSONS, "lessons", dict, "Your progress in the lessons")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Attempt:
 
 def path() -> Path:
     """Where progress is kept."""
-    return home() / LESSONS
+    return _KEPT.path
 
 
 def attempts() -> dict[str, list[Attempt]]:
@@ -49,7 +48,7 @@ def attempts() -> dict[str, list[Attempt]]:
     Raises:
         LabError: the file cannot be read.
     """
-    return {name: [_attempt(each) for each in found] for name, found in _entries().items()}
+    return {name: [_attempt(each) for each in found] for name, found in _sound(_KEPT.read()).items()}
 
 
 def newest(name: str) -> Attempt | None:
@@ -104,35 +103,18 @@ def _attempt(entry: Any) -> Attempt:
         known = {key: entry[key] for key in Attempt.__dataclass_fields__ if key in entry}
         return Attempt(**{**known, "curve": tuple((float(x), float(y)) for x, y in known.get("curve", ()))})
     except (TypeError, ValueError, AttributeError) as error:
-        raise _damaged() from error
+        raise _KEPT.damaged from error
 
 
-def _damaged() -> LabError:
-    return LabError(f"Your progress in the lessons cannot be read: {path()} is damaged. It is kept as it is; repair "
-                    "it, or move it away to begin anew.")
-
-
-def _entries() -> dict[str, list[Any]]:
-    try:
-        entries = json.loads(path().read_text(encoding="utf-8"))["lessons"]
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise _damaged() from error
-    if not isinstance(entries, dict) or not all(isinstance(each, list) for each in entries.values()):
-        raise _damaged()
+def _sound(entries: dict[str, Any]) -> dict[str, list[Any]]:
+    """The entries of the file where each lesson has a list of attempts. Raises LabError where one has not."""
+    if not all(isinstance(each, list) for each in entries.values()):
+        raise _KEPT.damaged
     return entries
 
 
 @contextmanager
 def _changing() -> Iterator[dict[str, list[Any]]]:
-    """The entries, to be changed in place; then the file is written. Several processes may do so at once."""
-    made(home())
-    try:
-        with FileLock(f"{path()}.lock"):
-            entries = _entries()
-            yield entries
-            atomic.write_text(path(), json.dumps({"lessons": entries}, ensure_ascii=False, indent=1) + "\n")
-    except OSError as error:
-        raise LabError(f"Your progress cannot be written to {path()} ({error.strerror}): free some space, or set "
-                       "RL_LAB_HOME to a folder that you may write to.") from error
+    """All entries, to be changed in place."""
+    with _KEPT.changing() as entries:
+        yield _sound(entries)

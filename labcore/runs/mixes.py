@@ -6,23 +6,20 @@ dropped: a file that cannot be read is left as it is, and an entry of a newer ve
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.files import atomic
-from labcore.files.paths import MIXES, home, made
+from labcore.files.kept import Kept
+from labcore.files.paths import MIXES
 from labcore.spec.run_spec import RunSpec, knobs_of
 
+_KEPT = Kept(MIXES, "mixes", list, "Your saved mixes")
 _OF_ONE_MACHINE = ("reward_function",)  # what no mix can bring along
 
 
@@ -37,7 +34,7 @@ class Mix:
 
 def path() -> Path:
     """The file that holds them."""
-    return home() / MIXES
+    return _KEPT.path
 
 
 def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task) -> Mix:
@@ -72,7 +69,7 @@ def saved() -> tuple[list[Mix], list[str]]:
         LabError: the file cannot be read.
     """
     found, faults = [], []
-    for number, entry in enumerate(_entries(), 1):
+    for number, entry in enumerate(_KEPT.read(), 1):
         try:
             found.append(_mix(entry))
         except LabError as error:
@@ -100,7 +97,7 @@ def save(mix: Mix, replace: bool = False) -> None:
     Raises:
         LabError: the name is taken, or the file cannot be read or written.
     """
-    with _changing() as entries:
+    with _KEPT.changing() as entries:
         places = _places(entries, mix.name)
         if places and not replace:
             raise LabError(f"There is a mix {entries[places[0]]['name']!r} already: choose another name, or delete "
@@ -119,7 +116,7 @@ def rename(name: str, new: str) -> None:
     """
     found = find(name)
     mixed.check_name(new)
-    with _changing() as entries:
+    with _KEPT.changing() as entries:
         if not _same(name, new) and _places(entries, new):
             raise LabError(f"There is a mix {new!r} already: choose another name.")
         for place in _places(entries, found.name):
@@ -133,7 +130,7 @@ def delete(name: str) -> None:
         LabError: there is none of that name, or the file cannot be written.
     """
     found = find(name)
-    with _changing() as entries:
+    with _KEPT.changing() as entries:
         for place in _places(entries, found.name):
             del entries[place]
 
@@ -156,32 +153,3 @@ def _same(name: str, other: Any) -> bool:
 
 def _places(entries: list[Any], name: str) -> list[int]:
     return [place for place, entry in enumerate(entries) if isinstance(entry, dict) and _same(name, entry.get("name"))]
-
-
-def _entries() -> list[Any]:
-    """All entries of the file as they are; none where there is no file."""
-    try:
-        entries = json.loads(path().read_text(encoding="utf-8"))["mixes"]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise LabError(f"Your saved mixes cannot be read: {path()} is damaged. It is kept as it is; repair it, or move "
-                       "it away to begin anew.") from error
-    if not isinstance(entries, list):
-        raise LabError(f"Your saved mixes cannot be read: {path()} has no list of them. It is kept as it is; repair "
-                       "it, or move it away to begin anew.")
-    return entries
-
-
-@contextmanager
-def _changing() -> Iterator[list[Any]]:
-    """The entries, to be changed in place; then the file is written. Several processes may do so at once."""
-    made(home())
-    try:
-        with FileLock(f"{path()}.lock"):
-            entries = _entries()
-            yield entries
-            atomic.write_text(path(), json.dumps({"mixes": entries}, ensure_ascii=False, indent=2) + "\n")
-    except OSError as error:
-        raise LabError(f"The mixes cannot be written to {path()} ({error.strerror}): free some space, or set "
-                       "RL_LAB_HOME to a folder that you may write to.") from error
