@@ -53,16 +53,15 @@ def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
     assert found is not None
     CAPSULES.mkdir(exist_ok=True)
     file = CAPSULES / f"{study.key}.capsule.zip"
-    packing.write(store, row.id, file, light=True)
+    packing.write(store, row.id, file, light=packing.starts_anew(row.spec))
     ended = max(each.ended or 0 for each in runs.all)
     return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
                               capsule=file.name, run=row.id, digest=digest(file))
 
 
 def _winner(study: Study, runs: Runs) -> RunRow:
-    """The first seed of the winning setting; where that began with weights of its own the first reward model."""
-    row = runs.of[study.winner][0]
-    return row if packing.starts_anew(row.spec) else runs.scorers[0]
+    """The first seed of the winning setting."""
+    return runs.of[study.winner][0]
 
 
 def digest(capsule: Path) -> str:
