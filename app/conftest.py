@@ -1,3 +1,3 @@
-"""Doctests of the app: its entry is a script, which would run."""
+"""Doctests of the app: its entry and its navigation are scripts, which would run."""
 
-collect_ignore = ["main.py"]
+collect_ignore = ["main.py", "navigation.py"]

@@ -1,4 +1,4 @@
-"""The lab's entry: `streamlit run app/main.py`. Page config and navigation, nothing else."""
+"""The lab's entry: `streamlit run app/main.py`. The lab opens with the server, not with the first page."""
 
 import sys
 from pathlib import Path
@@ -9,24 +9,6 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
 
 import streamlit as st  # noqa: E402
 
-from app import astray, lab, theme  # noqa: E402
+from app import serving  # noqa: E402
 
-st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
-theme.style()
-lab.warm_up()
-pages = [
-    st.Page("../pages/home.py", title="RL Visual Lab", icon=":material/experiment:", url_path="", default=True),
-    st.Page("../pages/foundations.py", title="Foundations", url_path="foundations"),
-    st.Page("../pages/surrogate.py", title="Surrogate explorer", url_path="surrogate"),
-    st.Page("../pages/lessons.py", title="Lessons", url_path="lessons"),
-    st.Page("../pages/maze.py", title="Maze", url_path="maze"),
-    st.Page("../pages/cartpole.py", title="CartPole", url_path="cartpole"),
-    st.Page("../pages/llm.py", title="LLM lab", url_path="llm"),
-    st.Page("../pages/exact.py", title="Exact", url_path="exact"),
-    st.Page("../pages/compare.py", title="Compare", url_path="compare"),
-    st.Page("../pages/studies.py", title="Studies", url_path="studies"),
-    st.Page("../pages/playground.py", title="Playground", url_path="playground"),
-    st.Page("../pages/runs.py", title="Runs", url_path="runs"),
-    st.Page("../pages/help.py", title="Help", url_path="help"),
-]
-st.navigation([*pages, *astray.pages(pages)], position="top").run()
+app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE)

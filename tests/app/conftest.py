@@ -64,7 +64,7 @@ def lab(tmp_path, monkeypatch):
 def page(lab):
     """page("llm", run="…") opens a page as a link would, and fails on any exception shown in it."""
     def opened(name="home", **query):
-        test = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=30)
+        test = AppTest.from_file(str(ROOT / "app" / "navigation.py"), default_timeout=30)
         if name != "home":
             test.switch_page(f"../pages/{name}.py")
         for key, value in query.items():

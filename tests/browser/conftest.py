@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
 from tests.browser.chromium import find
 
@@ -84,7 +84,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def page(tab: Page) -> Iterator[Page]:
-    """The tab as a new one is. Any error in the browser fails the test."""
+    """The tab as a new one is. Any error in the browser fails the test, and whatever its server's policy forbids."""
     tab.set_viewport_size({"width": 1280, "height": 720})
     tab.emulate_media(reduced_motion="no-preference")
     errors: list[str] = []
@@ -92,10 +92,16 @@ def page(tab: Page) -> Iterator[Page]:
     def failed(error: Error) -> None:
         errors.append(str(error))
 
+    def noted(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            errors.append(message.text)
+
     tab.on("pageerror", failed)
+    tab.on("console", noted)
     yield tab
     if tab.url.startswith("http"):
         tab.evaluate("() => { sessionStorage.clear(); localStorage.clear(); }")
     tab.goto("about:blank")
     tab.remove_listener("pageerror", failed)
+    tab.remove_listener("console", noted)
     assert not errors

@@ -7,17 +7,12 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from labcore.store.store import Store
 from tests.browser.conftest import Server
+from tests.browser.test_lifecycle import wait_for
 from tests.browser.test_llm_lab import SLOW, start_run
 
 pytestmark = pytest.mark.browser
-
-# What says a step: the scrubber, the status line, and under Microscope the file's own.
-SHOWN = re.compile(r"step ([\d,]+) of")
-
-
-def shown(page: Page) -> int:
-    return int(SHOWN.search(page.locator(".rl-scrubber output").inner_text())[1].replace(",", ""))
 
 
 def of_samples(page: Page, step: int) -> None:
@@ -25,12 +20,13 @@ def of_samples(page: Page, step: int) -> None:
 
 
 def test_one_step_everywhere(page: Page, server: Server) -> None:
-    start_run(page, server, "?steps=2000")
+    run_id = start_run(page, server, "?steps=2000")
     page.get_by_role("button", name=re.compile("^Pause")).click(timeout=SLOW)
     expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
-    page.wait_for_function("() => /^step [2-9]|^step \\d\\d/.test(document.querySelector('.rl-scrubber output')"
-                           "?.textContent ?? '')", timeout=SLOW)
-    last = shown(page)
+    store = Store(f"sqlite:///{server.home / 'lab.db'}")
+    wait_for(lambda: store.run(run_id).state == "paused")
+    last = store.run(run_id).step
+    expect(page.locator(".rl-scrubber output")).to_have_text(re.compile(f"step {last:,} of"), timeout=SLOW)
     of_samples(page, last)  # a step that was not due: it is drawn because the run waits there
     page.keyboard.press("n")
     expect(page.locator(".rl-scrubber output")).to_have_text(re.compile(f"step {last + 1:,} of"), timeout=SLOW)

@@ -1,0 +1,77 @@
+"""What the server does beside the pages: it opens and closes the lab, and says what a browser may do with its pages."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import streamlit as st
+import uvicorn
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import lab
+
+CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs
+
+# Streamlit's page has an inline script, a WebAssembly module and styles written as it goes; components come as blobs.
+POLICY = {
+    "default-src": "'self'",
+    "script-src": "'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:",
+    "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:",
+    "font-src": "'self' data:",
+    "media-src": "'self' data: blob:",
+    "worker-src": "'self' blob:",
+    "object-src": "'none'",
+    "base-uri": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'self'",
+}
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{kind} {sources}" for kind, sources in POLICY.items()),
+    "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+
+
+class SecurityHeaders:
+    """ASGI middleware: every answer carries `HEADERS`. A script from elsewhere does not run in the lab's pages."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+
+MIDDLEWARE = [
+    Middleware(SecurityHeaders),
+    # Streamlit checks the host of its WebSocket only. Another name for this machine would read the lab's files.
+    Middleware(TrustedHostMiddleware, allowed_hosts=st.get_option("server.allowedHosts") or ["*"], www_redirect=False),
+]
+
+
+@asynccontextmanager
+async def lifespan(_: st.App) -> AsyncIterator[None]:
+    """From here the workers' parent loads torch, while the browser still starts; with the server the lab closes."""
+    _close_in_time()
+    lab.warm_up()
+    yield
+    lab.lab.clear()
+
+
+def _close_in_time() -> None:
+    """An open tab must not keep the server from ending; uvicorn has a limit, but Streamlit no option for it."""
+    server = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    if isinstance(server, uvicorn.Server):
+        server.config.timeout_graceful_shutdown = CLOSE_SECONDS
