@@ -35,6 +35,7 @@ import app.lab
 from benchmarks.compare_page import LINES, metrics
 from labcore.cli.main import main as command_line
 from labcore.files.paths import run_folder
+from labcore.shelf import digest
 from labcore.spec.run_spec import make
 from labcore.store.rows import Event, RunRow, Step
 from labcore.store.store import Store
@@ -98,6 +99,7 @@ def _add(store: Store, place: int, now: float, spec, rows: list[Step]) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     store.add(row, rows, [Event(0, row.step, "finished", {"text": f"all {row.step} steps done"}, row.ended or now)])
+    digest.keep(store, run_id)
     return run_id
 
 
