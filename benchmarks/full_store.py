@@ -28,7 +28,7 @@ from pathlib import Path
 
 import psutil
 import streamlit as st
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, CDPSession, Page, sync_playwright
 from streamlit.testing.v1 import AppTest
 
 import app.lab
@@ -113,7 +113,7 @@ def long_run(steps: int) -> None:
 
 @dataclass
 class Taken:
-    """Seconds of one measurement: on the wall, of the lab's processor, and of the browser's."""
+    """Seconds of one measurement: on the wall, of the lab's processor, and of the page's."""
 
     wall: float
     cpu: float
@@ -123,7 +123,7 @@ class Taken:
 def command(times: int) -> list[Taken]:
     """`python -m labcore runs`, in processes of their own."""
     return [_measured(lambda: subprocess.run([sys.executable, "-m", "labcore", "runs"], check=True,
-                                             capture_output=True), _children, _none) for _ in range(times + 1)]
+                                             capture_output=True), _children) for _ in range(times + 1)]
 
 
 def _children() -> float:
@@ -131,27 +131,11 @@ def _children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _none() -> float:
-    return 0.0
-
-
-def _measured(do: Callable[[], object], lab: Callable[[], float], browser: Callable[[], float]) -> Taken:
-    of_lab, of_browser, begun = lab(), browser(), time.perf_counter()
+def _measured(do: Callable[[], object], lab: Callable[[], float], browser: Callable[[], float] = lambda: 0.0) -> Taken:
+    """`lab` says how long the lab has used a processor so far, `browser` how long the page has, once it is drawn."""
+    busy, begun = lab(), time.perf_counter()
     do()
-    return Taken(time.perf_counter() - begun, lab() - of_lab, browser() - of_browser)
-
-
-def _used(process: psutil.Process) -> float:
-    return sum(process.cpu_times()[:2])
-
-
-def _browser() -> float:
-    """What the processes of the browser have used so far."""
-    used = 0.0
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            used += _used(process) * ("chrom" in process.name())
-    return used
+    return Taken(time.perf_counter() - begun, lab() - busy, browser())
 
 
 def in_browser(browser: BrowserContext, lab: Server, address: str, drawn: str, times: int) -> list[Taken]:
@@ -162,10 +146,16 @@ def in_browser(browser: BrowserContext, lab: Server, address: str, drawn: str, t
         page.goto(f"{lab.url}/{address}", wait_until="commit")
         page.wait_for_function(drawn, polling="raf", timeout=120_000)
 
+    def scripts() -> float:
+        measures = session.send("Performance.getMetrics")["metrics"]
+        return next(each["value"] for each in measures if each["name"] == "TaskDuration")
+
     found = []
     for _ in range(times + 1):
         page: Page = browser.new_page()
-        found.append(_measured(opened, lambda: _used(server), _browser))
+        session: CDPSession = browser.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})  # of its main thread, not of the clock
+        found.append(_measured(opened, lambda: sum(server.cpu_times()[:2]), scripts))
         page.wait_for_timeout(500)  # what comes below the picture is not waited for
         page.close()
     return found

@@ -47,12 +47,11 @@ class Feed:
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
         last = self.last_step
-        for step in steps:
-            if step.step > last:
-                self.steps.append(step)
-                self.logged |= step.metrics.keys()
-                self.own |= {key for key in REPEATS
-                             if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
+        new = [step for step in steps if step.step > last]
+        self.steps += new
+        self.logged.update(*(step.metrics for step in new))
+        self.own |= {key for key in REPEATS for step in new
+                     if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
         self.events.extend(event for event in events if event.id > self.last_event)
 
     @property
