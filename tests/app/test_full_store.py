@@ -8,7 +8,7 @@ from labcore.cli.main import main
 from labcore.shelf import digest
 from labcore.spec.run_spec import make
 from labcore.store.rows import Event, RunRow, Step
-from tests.app.seeding import ran
+from tests.app.seeding import ran, seed
 from tests.queries import counted
 
 FEW, MANY = 50, 500
@@ -74,3 +74,13 @@ def test_many_runs_are_shown_in_pages(page, lab, monkeypatch):
 def test_few_runs_have_no_pages(page, lab):
     fill(lab.store, range(3))
     assert not page("runs").get("pagination")
+
+
+def test_the_rows_of_an_ended_run_are_read_once_for_all_tabs(page, lab, monkeypatch):
+    run_id, read = seed(lab.store, "finished"), []
+    steps_after = lab.store.steps_after_many
+    monkeypatch.setattr(type(lab.store), "steps_after_many",
+                        lambda _, after: read.extend(after.items()) or steps_after(after))
+    for _ in range(2):
+        page("llm", run=run_id)
+    assert [step for run, step in read if run == run_id].count(0) == 1
