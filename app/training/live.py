@@ -87,7 +87,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs,
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
-            st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+            st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
     if stage:
         second_stage.show(run.spec)
     with st.container(key="clock"):
