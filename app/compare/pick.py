@@ -32,7 +32,8 @@ def row(place: Place, sources: Sequence[Source]) -> None:
 
 
 def _box(sources: Sequence[Source]) -> None:
-    words = {run.id: title(run) for run in lab().store.runs(limit=OFFERED)}
+    offered = lab().store.runs(limit=OFFERED)
+    words = {run.id: title(run) for run in offered}
     words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
@@ -45,7 +46,7 @@ def _box(sources: Sequence[Source]) -> None:
             st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
                       help="The runs that these were forked from, to see them as one tree",
                       on_click=lambda: change(runs=(*above, *present)))
-        if more := other_seeds(sources):
+        if more := other_seeds(sources, offered):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Runs of the same settings with other seeds",
                       on_click=lambda: change(runs=(*present, *more)))
@@ -65,16 +66,17 @@ def title(run: RunRow) -> str:
             f"{run.id.rpartition('-')[2]}")
 
 
-def other_seeds(sources: Sequence[Source]) -> list[str]:
-    """Runs that differ from the chosen ones by their seed only, and are not chosen; a knob moved by hand is more."""
-    own = [source for source in sources if isinstance(source, RunRow)]
-    if not own:
-        return []
-    settings = {setting(run): {other.spec.seed for other in own if setting(other) == setting(run)} for run in own}
-    found = {}
-    for run in lab().store.runs(limit=OFFERED):
-        if run.step and run.spec.parent is None and run.spec.seed not in settings.get(setting(run), {run.spec.seed}):
-            found.setdefault((setting(run), run.spec.seed), run)
+def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:
+    """Those of the offered that differ from the chosen ones by their seed only; a knob moved by hand is more."""
+    chosen: dict[tuple, set[int]] = {}  # setting -> its seeds
+    for source in sources:
+        if isinstance(source, RunRow):
+            chosen.setdefault(setting(source), set()).add(source.spec.seed)
+    found: dict[tuple, RunRow] = {}
+    for run in offered if chosen else ():
+        of = setting(run)
+        if run.step and run.spec.parent is None and run.spec.seed not in chosen.get(of, {run.spec.seed}):
+            found.setdefault((of, run.spec.seed), run)
     return [run.id for run in found.values() if not KnobHistory(run.spec, lab().store.events_after(run.id)).changes]
 
 

@@ -24,7 +24,8 @@ PLAYABLE = "llm"  # the kind whose checkpoints answer prompts
 
 def row(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -> None:
     """The buttons for the selected runs among `entries`; without a selection what was said last, or the sum."""
-    chosen = [entry for entry in everything if entry.id in set(picked())]
+    ids = set(picked())
+    chosen = [entry for entry in everything if entry.id in ids]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="actions"):
         if chosen and deleted:
             _of_deleted(chosen)

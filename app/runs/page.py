@@ -110,17 +110,17 @@ def _open(run_id: str) -> None:
 
 def _tables(found: Sequence[Entry], now: View) -> None:
     """One table, or one below the header of each group; the later groups are folded."""
-    if now.group not in groups_of(found):
+    if not now.group or now.group not in groups_of(found):
         table.table(found, now.deleted)
         return
     name = FIELDS[now.group].label.lower() if now.group in FIELDS else naming.name(now.group)
-    pixels = table.widths(table.frame(found, now.deleted), framed=True)  # the same in all groups
+    pixels = table.widths(table.frame(found[:table.PAGE], now.deleted), framed=True)  # the same in all groups
     for place, group in enumerate(grouped(found, now.group)):
         folded = st.expander(literal(table.group_title(name, group)), expanded=place < OPEN_GROUPS,
                              key=f"runs:group:{now.group}:{group.value}", on_change="rerun")
         if folded.open:
             with folded:
-                table.table(group.entries, now.deleted, pixels)
+                table.table(group.entries, now.deleted, pixels, str(group.value))
 
 
 def _top(entries: Sequence[Entry], now: View) -> None:

@@ -17,6 +17,7 @@ from labcore.shelf.fields import Group
 
 ROW, HEAD = 35, 34  # pixels
 TALLEST = 14  # rows that are seen at once
+PAGE = 500  # rows that a browser is given at once
 TINT = "2E"  # how much of a state's colour is behind its name
 NAMES = {state: name for state, (_, name, _) in STATES.items()} | {IMPORTED: "Imported"}
 COLOURS = {state: colour for state, (colour, _, _) in STATES.items()} | {IMPORTED: "#CC79A7"}
@@ -114,11 +115,31 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
     }
 
 
-def table(entries: Sequence[Entry], deleted: bool = False, pixels: Mapping[str, int] | None = None) -> None:
-    """Draw the entries as a table whose rows can be selected; `pixels` are its columns', else as wide as need be.
+def table(entries: Sequence[Entry], deleted: bool = False, pixels: Mapping[str, int] | None = None,
+          name: str = "") -> None:
+    """Draw the entries as a table whose rows can be selected, in pages where they are many.
 
-    Its key holds their order, so that a selection is never taken for other rows than it was made on.
+    `pixels` are its columns', else as wide as need be; `name` tells it from other tables of the page.
     """
+    first = _page(len(entries), name)
+    _rows(entries[first:first + PAGE], deleted, pixels)
+
+
+def _page(count: int, name: str) -> int:
+    """The place of the first of `count` entries that is shown; where they do not fit on one page, the choice of it."""
+    pages = -(-count // PAGE)
+    if pages <= 1:
+        return 0
+    with st.container(horizontal=True, vertical_alignment="center", key=f"runs:pager:{name}"):
+        first = PAGE * (st.pagination(pages, key=f"runs:page:{name}:{pages}") - 1)
+        st.caption(f"{first + 1:,} to {min(first + PAGE, count):,} of {count:,} runs; search and order are over all of "
+                   "them")
+    return first
+
+
+def _rows(entries: Sequence[Entry], deleted: bool, pixels: Mapping[str, int] | None) -> None:
+    """One page of a table. Its key holds the order, so that a selection is never taken for other rows than it was
+    made on."""
     ids = [entry.id for entry in entries]
     key = f"runs:table:{hash((deleted, st.session_state.get(state.GENERATION, 0), *ids))}"
     chosen = set(state.picked())

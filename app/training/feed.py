@@ -19,7 +19,7 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, Step
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
-MOST = 4000  # rows of a run that are drawn; beyond, every k-th
+MOST = 1500  # rows of a run that are drawn; beyond, every k-th
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
@@ -47,12 +47,11 @@ class Feed:
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
         last = self.last_step
-        for step in steps:
-            if step.step > last:
-                self.steps.append(step)
-                self.logged |= step.metrics.keys()
-                self.own |= {key for key in REPEATS
-                             if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
+        new = [step for step in steps if step.step > last]
+        self.steps += new
+        self.logged.update(*(step.metrics for step in new))
+        self.own |= {key for key in REPEATS for step in new
+                     if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
         self.events.extend(event for event in events if event.id > self.last_event)
 
     @property
@@ -74,9 +73,10 @@ class Feed:
 
     def rows(self, after: int) -> list[list[Any]]:
         """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, and their dots if any."""
-        return [[*self._row(step), *([self._dots(step.step)] if step.step in self.dots else [])]
-                for step in self.steps
-                if step.step > after and (step.step % self.stride == 0 or step is self.steps[-1])]
+        keys, stride, last = self._drawn, self.stride, self.last_step
+        beyond = self.steps[bisect_right(self.steps, after, key=lambda step: step.step):]
+        return [[*self._row(step, keys), *([self._dots(step.step)] if step.step in self.dots else [])]
+                for step in beyond if step.step % stride == 0 or step.step == last]
 
     def root(self, parent: Feed | None) -> list[Any] | None:
         """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
@@ -84,11 +84,15 @@ class Feed:
             return None
         at = bisect_left(parent.steps, self.spec.parent[1], key=lambda step: step.step)
         found = parent.steps[at:at + 1]
-        return self._row(found[0]) if found and found[0].step == self.spec.parent[1] else None
+        return self._row(found[0], self._drawn) if found and found[0].step == self.spec.parent[1] else None
 
-    def _row(self, step: Step) -> list[Any]:
+    @property
+    def _drawn(self) -> set[str]:
+        """The metrics of the run's charts, and what their axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
-        keys = {key for panel in panels for key in PANELS[panel].metrics} | {"updates"}
+        return {key for panel in panels for key in PANELS[panel].metrics} | {"updates"}
+
+    def _row(self, step: Step, keys: set[str]) -> list[Any]:
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
             key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
 

@@ -17,7 +17,7 @@ from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import RunRow
+from labcore.store.rows import RunRow, Step
 
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
 
@@ -39,8 +39,16 @@ def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | 
 def feed_of(run: RunRow) -> Feed:
     """The session's feed of a run, brought up to date from the store."""
     feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
+    if not feed.steps and not active(run):
+        feed.take(_rows(run.id, run.step, run.ended), [])
     feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
     return feed
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _rows(run_id: str, step: int, ended: float | None) -> list[Step]:
+    """The rows of a run that has ended, read once for all tabs; another end is another run to read."""
+    return lab().store.steps_after(run_id)
 
 
 def stage_of(run: RunRow) -> tuple[RunRow, str]:
@@ -79,7 +87,7 @@ def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs,
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:
-            st.caption(f"Every {feed.stride}th step is drawn; the CSV has them all.")
+            st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
     if stage:
         second_stage.show(run.spec)
     with st.container(key="clock"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
@@ -61,11 +62,11 @@ def value(entry: Entry, key: str) -> Any:
 
 def knobs(entries: Iterable[Entry]) -> list[str]:
     """All knobs that the entries have: first those that differ between runs of one algorithm, then by name."""
-    found: dict[str, dict[tuple[str, str], set[Any]]] = {}
+    found: dict[tuple[str, str], set[tuple[str, Any]]] = {}  # kind and algorithm -> the settings of its runs
     for entry in entries:
-        for key, of in entry.knobs.items():
-            found.setdefault(key, {}).setdefault((entry.kind, entry.algorithm), set()).add(of)
-    return sorted(found, key=lambda key: (not any(len(values) > 1 for values in found[key].values()), key))
+        found.setdefault((entry.kind, entry.algorithm), set()).update(entry.knobs.items())
+    values = [Counter(key for key, _ in settings) for settings in found.values()]
+    return sorted(set().union(*values), key=lambda key: (all(count[key] < 2 for count in values), key))
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,17 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
-from labcore.files import sizes
-from labcore.files.paths import run_folder
+from labcore.shelf import digest
 from labcore.shelf.entries import Entry, of_imported, of_run
 from labcore.shelf.summary import Summary, headline, headline_among
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 
-SIZE_SECONDS = 10.0  # how long the size of an active run counts
-FOREVER = float("inf")
+FOREVER = digest.FOREVER
 
 
 class Shelf:
@@ -65,7 +62,7 @@ class Shelf:
         for row in rows:
             summary = self._summaries.get(row.id) or Summary.read(kept.get(row.id), headline(row.spec))
             self._summaries[row.id] = summary
-            if time.monotonic() < until and (current := self._current(row, summary)) != summary:
+            if time.monotonic() < until and (current := digest.current(self.store, row, summary)) != summary:
                 self._summaries[row.id] = current
                 if row.state not in ACTIVE:
                     fresh[row.id] = current
@@ -78,17 +75,6 @@ class Shelf:
         return [*(of_run(row, self._summaries[row.id]) for row in rows),
                 *(of_imported(other, self._summaries.get(other.id, Summary())) for other in others)]
 
-    def _current(self, row: RunRow, summary: Summary) -> Summary:
-        """The summary brought up to the run as it is."""
-        if summary.step < row.step:
-            steps, *_, values = self.store.columns([row.id], [summary.metric], summary.step)[row.id]
-            summary = summary.extended(steps[-1] if steps else row.step, values)
-        good_until = summary.counted + SIZE_SECONDS if row.state in ACTIVE else FOREVER
-        changed = max(row.ended or 0.0, _exported(row.id))
-        if summary.size is None or summary.counted < changed or time.time() > good_until:
-            summary = _sized(summary, run_folder(row.id))
-        return summary
-
 
 def complete(entries: Iterable[Entry]) -> bool:
     """Whether the summaries of all entries are there, and as new as the entries."""
@@ -100,19 +86,7 @@ def _of_import(run: Imported) -> Summary:
     try:
         trace = imported.load(run.id)
     except LabError:  # its files are damaged, which its notes say
-        return _sized(Summary(), folder)
+        return digest.sized(Summary(), folder)
     metric = headline_among(list(trace.metrics))
     steps = trace.axes["step"]
-    return _sized(Summary(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
-
-
-def _exported(run_id: str) -> float:
-    """When the run was last exported into its own folder, which may be after its end; 0 if it never was."""
-    with suppress(FileNotFoundError):
-        return (run_folder(run_id) / "export").stat().st_mtime
-    return 0.0
-
-
-def _sized(summary: Summary, folder: Path) -> Summary:
-    begun = time.time()  # what comes while the files are counted is counted the next time
-    return replace(summary, size=sizes.size(folder), counted=begun)
+    return digest.sized(Summary(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)

@@ -120,7 +120,7 @@ def _defaults(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, V
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
     own = task_row.own(row.loop)
-    return tuple(knob.with_default(own.get(knob.key, knob.default)) for knob in row.knobs) + task_row.knobs
+    return tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs) + task_row.knobs
 
 
 @cache

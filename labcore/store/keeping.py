@@ -114,11 +114,12 @@ class Keeping(Database):
         with self._writing() as connection:
             yield changes.files(connection)
 
-    def summaries(self) -> dict[str, str]:
-        """What `keep_summaries` was given for each run, those in the trash as well."""
+    def summaries(self, names: Sequence[str] | None = None) -> dict[str, str]:
+        """What `keep_summaries` was given for each run, or for those of `names`; those in the trash as well."""
+        query = sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None))
         with self._reading() as connection:
-            return {row.id: row.summary for row in connection.execute(
-                sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None)))}
+            found = connection.execute(query if names is None else query.where(runs.c.id.in_(names)))
+            return {row.id: row.summary for row in found}
 
     def keep_summaries(self, summaries: Mapping[str, str | None]) -> None:
         """Keep for each run what a list shows of it, so that nobody has to read all its steps again."""

@@ -41,6 +41,12 @@ _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
     controls.c.run_id == sa.bindparam("run"), controls.c.state == "asked").order_by(controls.c.id)
 
 
+def _steps(rows: Sequence[sa.Row]) -> list[Step]:
+    """The steps in rows of `_STEPS`. Their metrics are read as one text: faster, and their names are there once."""
+    metrics = json.loads(f"[{','.join(row.metrics for row in rows)}]")
+    return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
+
+
 class Store(Keeping):
     """See the module."""
 
@@ -255,8 +261,7 @@ class Store(Keeping):
         with self._reading() as connection:
             found = {run_id: connection.execute(_STEPS, {"run": run_id, "after": step}).all()
                      for run_id, step in after.items()}
-        return {run_id: [Step(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
-                for run_id, rows in found.items()}
+        return {run_id: _steps(rows) for run_id, rows in found.items()}
 
     def logged(self, run_id: str, after: int = 0) -> set[str]:
         """The metrics that any of a run's rows beyond step `after` has."""

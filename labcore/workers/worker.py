@@ -23,6 +23,7 @@ from labcore.files.paths import made, run_folder
 from labcore.runs import fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
+from labcore.shelf import digest
 from labcore.spec.run_spec import RunSpec
 from labcore.spec.session import Session, StartSession
 from labcore.store import columns
@@ -138,6 +139,9 @@ class _Drive:
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
+        if not self._lifeline.cut:
+            with suppress(OSError, LabError, MemoryError):
+                digest.keep(self._store, self._run_id)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from labcore.files import adapters, atomic, uploads
 from labcore.files.paths import home, is_run_id, made, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
+from labcore.shelf import digest
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
 from labcore.store.store import Store
@@ -41,6 +43,8 @@ def import_capsule(store: Store, path: Path | str) -> str:
             _write(capsule, spec, folder)
             try:
                 if store.add(*_rows(capsule, run_id, spec)):
+                    with suppress(LabError):  # the first list can do without
+                        digest.keep(store, run_id)
                     return run_id
             except BaseException:
                 shutil.rmtree(folder)
