@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import resource
-import shlex
 import shutil
 import signal
 import sys
@@ -23,7 +22,7 @@ from tests.soak.report import Report
 
 PRELOAD = ["tests.soak.inputs", "tests.soak.load", "labcore.workers.worker", "labcore.llm.session",
            "labcore.tabular.session", "labcore.deep.session"]
-SECONDS, TRAINING_SECONDS = 90, 10  # to answer; for a run that was accepted and goes on and on
+SECONDS, TRAINING_SECONDS = 90, 4  # to answer; for a run that was accepted and goes on and on
 MOST_MEMORY = 8 * 2**30  # bytes of addresses
 LONGEST = 1500  # characters of a sentence
 processes = get_context("forkserver")
@@ -65,7 +64,7 @@ class Inputs:
         self._report.count("Bad inputs", given.kind)
         self._report.count("Answers to bad inputs", {0: "taken", None: "taken, and stopped as it trained"}.get(
             code, "refused in a sentence") if not wrong else "faults")
-        assert not wrong, f"{wrong}\n\n    {self._keep(given, chance)}"
+        assert not wrong, f"{wrong} (of {self._keep(given, chance)})"
 
     def _elsewhere(self) -> set[Path]:
         """All that there is beside the lab's folder and that of the good files."""
@@ -74,15 +73,15 @@ class Inputs:
         return found | {path for folder in ("here", "user", "tmp") for path in (self._place / folder).rglob("*")}
 
     def _keep(self, given: Input, chance: random.Random) -> str:
-        """The command that repeats it, its file put aside."""
+        """The words of the command, cut where they are long; its file is put aside."""
         words = list(given.words)
         if given.file:
             self._kept.mkdir(parents=True, exist_ok=True)
             kept = self._kept / f"{given.kind}-{chance.randrange(10**6)}{given.file.suffix}"
             shutil.copy(given.file, kept)
             words[words.index(str(given.file))] = str(kept)
-        return "python -m labcore " + " ".join(
-            shlex.quote(each) if each.isprintable() and len(each) < 400 else shortened(each) for each in words)
+        shown = (word if len(word) < 200 and word.isprintable() else repr(f"{word[:80]}…{word[-20:]}"[:110]) for word in words)
+        return f"python -m labcore {' '.join(shown)}"
 
     def _answer(self, words: Sequence[str]) -> tuple[int | None, str]:
         """The exit status (None: it trained and was stopped) and what was said on standard error."""
@@ -102,12 +101,6 @@ class Inputs:
             process.join()
             return -9, f"no answer in {SECONDS} s"
         return code, said.read_text(errors="replace")
-
-
-def shortened(text: str) -> str:
-    """A word that no line can hold, as bash makes it again where it repeats itself."""
-    return f"$(python -c 'import sys; sys.stdout.write({text!r})')" if len(text) < 400 else (
-        f"$(python -c 'print({text[:60]!r} * {len(text) // 60})')")
 
 
 def answer(words: Sequence[str], home: Path, place: Path, said: Path) -> None:
