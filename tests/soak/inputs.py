@@ -80,7 +80,7 @@ class Inputs:
             kept = self._kept / f"{given.kind}-{chance.randrange(10**6)}{given.file.suffix}"
             shutil.copy(given.file, kept)
             words[words.index(str(given.file))] = str(kept)
-        shown = (word if len(word) < 200 and word.isprintable() else repr(f"{word[:80]}…{word[-20:]}"[:110]) for word in words)
+        shown = (word if len(word) < 200 and word.isprintable() else repr(word[:100]) for word in words)
         return f"python -m labcore {' '.join(shown)}"
 
     def _answer(self, words: Sequence[str]) -> tuple[int | None, str]:
