@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from labcore.compare import imported
 from labcore.files.paths import run_folder
+from labcore.files.uploads import keep_file
 from labcore.shelf import marks
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
-from tests.compare import tools
+from tests.browser.test_runs import table, tick
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +36,7 @@ MADE = """() => {
     const said = each.textContent.trim(), colour = each.getAttribute('style') || '';
     const link = each.getAttribute('href') || each.getAttribute('xlink:href') || '';
     if (each.matches('.bad, [src*="bad"]') || /^javascript/i.test(link) ||
-        each.matches('.katex, em, strong, code') && said === 'bad' ||
+        each.matches('.katex, em, strong, code, a') && said === 'bad' ||
         each.matches('span') && colour.includes('color') && said === 'bad' ||
         each.matches('[data-testid=stIconMaterial]') && said === 'bug_report') found.push(each.outerHTML.slice(0, 300));
     if (each.shadowRoot) walk(each.shadowRoot);
@@ -45,13 +52,24 @@ READ = """() => {
 }"""
 
 
+def own(store: Store, prompts: Path, pattern: str) -> str:
+    """A finished run on prompts of one's own that looks for `pattern`, which then is part of its name."""
+    run_id = store.create(make(algorithm_key="grpo", task_key="prompts", steps=2, data=str(keep_file(prompts, 10_000)),
+                               knobs={"verifier": "contains", "pattern": pattern, "sft_steps": 0}), mine=True)
+    store.set_state(run_id, "running")
+    for step in (1, 2):
+        store.append(run_id, Record(step, 10 * step, {"reward": 0.1 * step, "kl": 0.1}), step)
+    store.set_state(run_id, "finished")
+    return run_id
+
+
 @pytest.fixture(scope="module")
-def runs(server: Server) -> dict[str, str]:
+def runs(server: Server) -> Iterator[dict[str, str]]:
     """Runs and an import that hold bad texts wherever a text can be the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(server.home))
         store = Store()
-        llm = seed(store, "failed", message=f"It broke at {BAD}", knobs={"pattern": BAD} if False else {})
+        llm = seed(store, "failed", message=f"It broke at {BAD}")
         picture = samples()
         for number, group in enumerate(picture["groups"]):
             group |= {"prompt": BAD, "answer": f"{number}{BAD}"}
@@ -61,13 +79,18 @@ def runs(server: Server) -> dict[str, str]:
                 completion |= lists | {"text": BAD, "tokens": pieces}
         (run_folder(llm) / "samples" / "step-000005.json").write_text(json.dumps(picture))
         store.log(llm, "knob", {"knob": "beta", "from": 0.2, "to": 0.3, "update": 4, "between": 1, "text": BAD}, 4)
-        pair = [tools.stored(store, [0.1 * level, 0.2], seed=level) for level in range(2)]
+        prompts = server.home / "bad *bad* $bad$.jsonl"
+        prompts.write_text(f"{json.dumps({'prompt': BAD, 'answer': BAD})}\n" * 8)
+        pair = [own(store, prompts, text) for text in SHORT[:2]]
+        assert store.add(replace(store.run(pair[0]), id="__bad__", state="interrupted", message=BAD),
+                         store.steps_after(pair[0]), store.events_after(pair[0]))
         for text in SHORT:
             marks.tag(store, [llm], add=[text])
         marks.note(store, llm, BAD)
         table = "\n".join([f'step,reward,"{BAD}"', "1,0.5,1", "2,0.6,2", ""])
         [brought] = imported.keep(store, "bad.csv", table.encode(), BAD)
-        return {"llm": llm, "pair": ",".join(pair), "import": brought.id}
+        yield {"llm": llm, "pair": ",".join(pair), "pair1": pair[0], "import": brought.id}
+        store.trash([llm, *pair, "__bad__", brought.id])  # the tests that follow count what is there
 
 
 @pytest.fixture
@@ -112,13 +135,32 @@ def test_every_tab_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
         shown_as_text(page, name)
 
 
-@pytest.mark.parametrize("address, texts", [
-    ("", ()), ("runs", ()), ("runs?group=tag", ()), ("runs?find={bad}", ()), ("compare?runs={pair},{import}", ("<b class=bad>",)),
-    ("compare?runs={bad}", ("<b class=bad>",)), ("compare?metric={bad}", ("<b class=bad>",)), ("llm?run={bad}", ("<b class=bad>",)),
-    ("llm?model={bad}&mix={bad}&task={bad}&steps={bad}", ("<b class=bad>",)), ("maze?maze={bad}&pace={bad}", ()),
-    ("cartpole?task={bad}", ("<b class=bad>",)), ("playground?runs={bad}&prompt={bad}", ("<b class=bad>",)),
-    ("lessons?lesson={bad}", ("<b class=bad>",)), ("studies?study={bad}", ("<b class=bad>",)), ("{bad}", ())])
-def test_every_page(page: Page, opened, runs: dict[str, str], address: str, texts: tuple[str, ...]) -> None:
-    from urllib.parse import quote
+def test_the_check_finds_what_it_looks_for(page: Page) -> None:
+    page.set_content("<i class=bad>1</i><a href='javascript:x'>2</a><em>bad</em><img src=bad.png><p>fine</p>")
+    assert len(page.evaluate(MADE)) == 4
+
+
+def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
+    """Its note, its tags, how it ended: on Home, and in the drawer of the page Runs."""
+    opened("")
+    shown_as_text(page, "home", "Resume __bad__")
+    opened(f"runs?find={runs['llm']}")
+    tick(page, table(page, 1), 0)
+    page.get_by_role("button", name="Details").click(timeout=SLOW)
+    expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
+    settled(page)
+    shown_as_text(page, "the drawer", BAD)
+
+
+ADDRESSES = ("runs", "runs?group=tag", "runs?find={bad}", "compare?runs={pair},{import}", "compare?runs={bad}",
+             "compare?metric={bad}", "llm?run={bad}", "llm?model={bad}&mix={bad}&task={bad}&steps={bad}",
+             "maze?maze={bad}&pace={bad}", "cartpole?task={bad}", "playground?runs={bad}&prompt={bad}",
+             "playground?runs={pair}", "llm?run={pair1}",
+             "lessons?lesson={bad}", "studies?study={bad}", "{bad}")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_page(page: Page, opened, runs: dict[str, str], address: str) -> None:
     opened(address.format(bad=quote(BAD, safe=""), **runs))
-    shown_as_text(page, address, *texts)
+    quoted = "{bad}" in address and not address.startswith(("runs", "maze", "{bad}"))
+    shown_as_text(page, address, *["<b class=bad>"] * quoted)
