@@ -63,7 +63,7 @@ class Soak:
         self._stack.callback(browser.close)
         self.home.mkdir(parents=True)
         os.environ |= {"RL_LAB_HOME": str(self.home), "RL_LAB_MAX_RUNS": "4", "HF_HUB_OFFLINE": "1"}
-        store = Store()
+        store = self._store = Store()
         launcher = Launcher(store)
         self._stack.callback(launcher.close)
         self.parts: dict[str, Trial] = {
@@ -79,7 +79,8 @@ class Soak:
             self.report.fail("the end", f"a process is left: {process}", "python -m tests.soak --seed "
                              f"{self.report.seed}")
             process.kill()
-        for path in self.home.rglob(".*"):
+        finished = {row.id for row in self._store.runs("finished")}
+        for path in (*self.home.glob(".*"), *(path for name in finished for path in (self.home / name).rglob(".*"))):
             self.report.fail("the end", f"a temporary file is left: {path.relative_to(self.home)}",
                              f"python -m tests.soak --seed {self.report.seed}")
         self.report.notes.append(f"Processes of the lab left at the end: {len(left)}.")

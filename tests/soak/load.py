@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -48,7 +47,8 @@ class Load:
         while any(writer.is_alive() for writer in writers):
             self._read(sweep, read)
             if time.monotonic() > after and victim.is_alive():
-                os.kill(victim.pid, signal.SIGKILL)
+                victim.kill()
+                victim.join()
                 self._report.count("Kills", "writer of the store")
         self._read(sweep, read)
         self._store.reconcile()
