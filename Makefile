@@ -1,6 +1,9 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and every test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
+# make soak: runs killed and resumed, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
+# minutes), with a report; no part of make test.
 PYTHON ?= python3
+MINUTES ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -9,7 +12,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: run test lint mutants clean
+.PHONY: run test lint mutants soak clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -25,6 +28,10 @@ lint: $(VENV)/dev.stamp
 
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.mutants --jobs 2
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.browser.chromium
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "RL Visual Lab needs Python 3.11 or newer.")'

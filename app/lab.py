@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -29,7 +30,7 @@ class Lab:
         except NoSuchRun:
             return None
         except LabError as error:  # the store cannot be read now: that says nothing about the run, nor about its link
-            st.error(str(error), icon=":material/error:")
+            st.error(literal(str(error)), icon=":material/error:")
             st.stop()
 
 

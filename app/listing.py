@@ -14,6 +14,7 @@ from app.lab import lab
 from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
+from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
@@ -31,8 +32,9 @@ def resume_banner(interrupted: list[RunRow]) -> None:
         st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** "
                     f"Nothing is lost: {'they go' if many else 'it goes'} on from the last checkpoint.",
                     width="stretch")
-        st.button(f"Resume {'all' if many else interrupted[0].id}", type="primary", icon=":material/play_arrow:",
-                  on_click=resume, args=([run.id for run in interrupted],), key="resume_all")
+        st.button(f"Resume {'all' if many else literal(interrupted[0].id)}", type="primary",
+                  icon=":material/play_arrow:", on_click=resume, key="resume_all",
+                  args=([run.id for run in interrupted],))
 
 
 def resume(ids: Iterable[str]) -> None:
@@ -88,5 +90,5 @@ def words(run: RunRow, step: Step | None, before: str = "") -> str:
     details = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
             f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
-            f'<b>{run.id}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
+            f'<b>{html.escape(run.id)}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f"{bar if run.state in ACTIVE else ''}")

@@ -212,6 +212,10 @@ class Draft:
             return naming.worded(str(error), knobs_of(self.row, self.task_row))
         return ""
 
+    def caution(self) -> str:
+        """Why a run of these settings, which can be started, cannot come out well; mostly empty."""
+        return "" if self.fault() else self.spec().caution()
+
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
         if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away

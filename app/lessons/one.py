@@ -175,7 +175,7 @@ def _stand(lesson: Lesson, was_active: bool) -> None:
 def _broken(lesson: Lesson, found: Course) -> None:
     """Runs that did not finish give no verdict."""
     first = found.broken[0]
-    st.warning(f"{run_name(first)}: {STATES[first.state][1].lower()}. {literal(first.message)}",
+    st.warning(f"{literal(run_name(first))}: {STATES[first.state][1].lower()}. {literal(first.message)}",
                icon=":material/error:")
     with st.container(horizontal=True, gap="small"):
         if any(row.state in RESUMABLE for row in found.broken):

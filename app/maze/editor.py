@@ -56,18 +56,6 @@ def resized(maze: Maze, height: int, width: int) -> Maze:
     return replace(maze, cells=tuple(rows[:height]))
 
 
-def unreachable(maze: Maze) -> str:
-    """A sentence about the goals that cannot be reached; empty where all can, or while there is no start."""
-    goals = [f"row {row + 1}, column {column + 1}" for row, column in maze.unreachable_goals()
-             if maze.start is not None]
-    if not goals:
-        return ""
-    one = len(goals) == 1
-    return (f"The goal{'' if one else 's'} in {' and '.join(goals[:3])}{' and others' if goals[3:] else ''} cannot be "
-            f"reached from the start: open a way through the walls and traps. The run can start, but will not find "
-            f"{'it' if one else 'them'}.")
-
-
 def show(draft: Draft) -> None:
     """Tools, board and rules."""
     try:
@@ -81,8 +69,6 @@ def show(draft: Draft) -> None:
         pay = brush.get(brush["sign"])
         maze_board(drawing.editor(maze, f"edit {draft.scope}", brush["sign"], pay), key="maze_board",
                    on_painted=_change(draft, lambda now, cells: painted(now, cells, brush["sign"], pay)))
-        if sentence := unreachable(maze):
-            st.warning(sentence, icon=":material/wrong_location:")
     with right:
         _rules(draft, maze)
         _files(draft, maze)

@@ -48,7 +48,10 @@ def picture(run: RunRow, feed: Feed, step: int) -> DeltaGenerator | None:
                                               help="Paint the maze of the next run; this one keeps its own")
         view = _view(sample) if sample and not edits else None
     if edits:
-        editor.show(Draft(run, run.spec.kind))
+        draft = Draft(run, run.spec.kind)
+        if sentence := draft.caution():
+            st.warning(sentence, icon=":material/wrong_location:")
+        editor.show(draft)
         return None
     maze = from_text(sample["maze"]) if sample else build(run.spec.task_row, run.spec.knobs)
     picked = _picked(maze)

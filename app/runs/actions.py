@@ -151,7 +151,7 @@ def _of_deleted(chosen: Sequence[Entry]) -> None:
     st.markdown(f"**{len(ids)} selected**", width="content")
     _button("Restore", ":material/restore_from_trash:", lambda: _restore(ids), primary=True)
     with st.popover("Delete for good", icon=":material/delete_forever:"):
-        st.markdown(f"Delete {_runs(ids)} for good, with curves and checkpoints?")
+        st.markdown(f"Delete {literal(_runs(ids))} for good, with curves and checkpoints?")
         _button("Delete for good", ":material/delete_forever:", lambda: _purge(ids), primary=True)
     _unselect()
 
@@ -174,7 +174,7 @@ def empty_trash(entries: Sequence[Entry]) -> None:
     size = volume(sum(entry.summary.size or 0 for entry in entries))
     with st.popover(f"Empty the trash ({size})", icon=":material/delete_forever:"):
         ids = [entry.id for entry in entries]
-        st.markdown(f"Delete {_runs(ids)} for good? This frees {size} and cannot be undone.")
+        st.markdown(f"Delete {literal(_runs(ids))} for good? This frees {size} and cannot be undone.")
         _button("Empty the trash", ":material/delete_forever:", lambda: _purge(ids), primary=True)
 
 

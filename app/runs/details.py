@@ -92,7 +92,8 @@ def _forks(entry: Entry) -> None:
         return
     st.markdown("**Forks**")
     if above := tree[0].run.spec.parent:
-        st.caption(f"{tree[0].run.id} was forked at step {above[1]:,} from {above[0]}, which was deleted.")
+        st.caption(f"{literal(tree[0].run.id)} was forked at step {above[1]:,} from {literal(above[0])}, "
+                   "which was deleted.")
     parents = {branch.run.id: branch.run.spec for branch in tree}
     for branch in tree:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"branch:{branch.run.id}"):
@@ -100,7 +101,7 @@ def _forks(entry: Entry) -> None:
                 st.html(f'<span class="rl-muted" style="padding-left:{INDENT * (branch.depth - 1) + 6}px">└</span>',
                         width="content")
             st.page_link(page_of(branch.run.spec.kind), query_params={"run": branch.run.id},
-                         label=f"**{branch.run.id}**" if branch.run.id == entry.id else branch.run.id)
+                         label=f"**{literal(branch.run.id)}**" if branch.run.id == entry.id else literal(branch.run.id))
             st.html(_words(branch, parents), width="stretch")
 
 

@@ -53,7 +53,10 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     row, task, fault = draft.row, draft.task_row, draft.fault()
     ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
-    colour = "#E69F00" if fault else "#009E73"
+    caution = draft.caution()
+    if caution:
+        ready = f"<b>Ready, but look first.</b> {html.escape(caution)}"
+    colour = "#E69F00" if fault or caution else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
     mix.details(draft)

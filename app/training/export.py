@@ -100,7 +100,7 @@ def show(run: RunRow, feed: Feed) -> None:
 def dialog(run: RunRow | None) -> None:
     """The downloads of a run that is going, while they are open."""
     if run is not None and st.session_state.get(OPEN) == run.id:
-        st.dialog(f"Download {run.id}", width="medium", on_dismiss=_close)(_while_going)(run)
+        st.dialog(f"Download {literal(run.id)}", width="medium", on_dismiss=_close)(_while_going)(run)
 
 
 def _while_going(run: RunRow) -> None:

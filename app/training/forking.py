@@ -77,7 +77,8 @@ def show(beside: RunRow | None) -> None:
     if run is None or beside is None or run.spec.kind != beside.spec.kind:
         st.session_state.pop(OPEN, None)
         return
-    st.dialog(f"Fork {run.id}", width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)
+    title = f"Fork {literal(run.id)}"
+    st.dialog(title, width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)
 
 
 def _close() -> None:
@@ -87,8 +88,9 @@ def _close() -> None:
 def _form(run: RunRow, found: Wish) -> None:
     there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).changes
     if not there:
-        st.info(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step." if active(run)
-                else f"{run.id} ended before its first checkpoint, where a fork could begin: start a new run.")
+        st.info(literal(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step."
+                        if active(run) else f"{run.id} ended before its first checkpoint, where a fork could begin: "
+                                            "start a new run."))
         return
     marked = next((each for each in changes if each.event == found.event_id), None)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")

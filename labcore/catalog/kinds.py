@@ -23,8 +23,8 @@ from labcore.errors import LabError
 class Kind:
     """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
     train it; where a kind has none, the algorithm's `method` does. `check`, where there is one, says in words why a
-    task and its knobs cannot be run, `replay` lets a checkpoint act; they are imported only when called
-    (`pkgutil.resolve_name`).
+    task and its knobs cannot be run, `caution` what they let start that cannot come out well, `replay` lets a
+    checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
@@ -45,6 +45,7 @@ class Kind:
     speed: str
     loops: Mapping[str, str] = field(default_factory=dict)
     check: str = ""
+    caution: str = ""
     replay: str = ""
     any_task: bool = False
     unwatched: Mapping[str, Value] = field(default_factory=dict)
@@ -65,6 +66,7 @@ _ROWS = (
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",
+         caution="labcore.envs.maze_presets:caution",
          loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
                 "tabular_policy_gradient": "labcore.tabular.loops:learning"},
          replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}),

@@ -68,8 +68,15 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if options.out:
         check_out(Path(options.out))
+    beware(spec)
     store = Store()
     return train(store, store.create(spec, mine=True), options.json, options.out)
+
+
+def beware(spec: RunSpec) -> None:
+    """Say before the start what cannot come out well."""
+    if sentence := spec.caution():
+        print(f"labcore: {sentence}", file=sys.stderr)
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:

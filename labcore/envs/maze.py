@@ -162,6 +162,17 @@ class Maze:
         reached = self.reachable()
         return tuple(self.place(int(state)) for state in np.flatnonzero(self.where("goal") & ~reached))
 
+    def caution(self) -> str:
+        """A sentence about the goals that cannot be reached; empty where all can, or while there is no start."""
+        goals = [f"row {row + 1}, column {column + 1}" for row, column in self.unreachable_goals()
+                 if self.start is not None]
+        if not goals:
+            return ""
+        one = len(goals) == 1
+        return (f"The goal{'' if one else 's'} in {' and '.join(goals[:3])}{' and others' if goals[3:] else ''} cannot "
+                "be reached from the start: open a way through the walls and traps. The run can start, but will not "
+                f"find {'it' if one else 'them'}.")
+
     def reachable(self) -> NDArray[np.bool_]:
         """Which states can be walked to from the start, whatever a slip does. -> bool (S,)"""
         reached = np.zeros(self.states, dtype=bool)

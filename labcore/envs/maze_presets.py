@@ -64,6 +64,11 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
     return call(resolve_name(task.source), knobs, {}).check()
 
 
+def caution(task: Task, knobs: Mapping[str, Value]) -> str:
+    """What can be started with the maze of a task but not found in it; mostly empty. Raises LabError as `build`."""
+    return build(task, knobs).caution()
+
+
 @lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob
 def random_maze(maze_seed: int, height: int = 10, width: int = 10, wall_frac: float = 0.3,
                 trap_frac: float = 0.03) -> Maze:

@@ -69,6 +69,11 @@ class RunSpec:
     def task_row(self) -> Task:
         return kinds.task(self.task, self.kind)
 
+    def caution(self) -> str:
+        """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
+        named = self.kind_row.caution
+        return str(resolve_name(named)(self.task_row, self.knobs)) if named else ""
+
     def to_json(self) -> str:
         fields = asdict(self)
         if not self.parent:

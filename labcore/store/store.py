@@ -9,6 +9,7 @@ or purged.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -210,10 +211,14 @@ class Store(Keeping):
             mine = list(connection.execute(query).scalars())
         return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]
 
-    def give_up(self, run_id: str, message: str) -> None:
-        """Fail a run that is still queued although a worker was started for it."""
+    def give_up(self, run_id: str, message: str, begun: float = math.inf) -> None:
+        """Fail a run that is still queued although a worker was started for it, at the unix time `begun`.
+
+        A run that was taken since then stays: others saw its worker die, and have queued it again.
+        """
         with self._writing() as connection:
-            if changes.state(connection, run_id) == "queued":
+            row = connection.execute(sa.select(runs.c.state, runs.c.started).where(runs.c.id == run_id)).first()
+            if row and row.state == "queued" and (row.started is None or row.started < begun):
                 changes.move(connection, run_id, "failed", message)
                 changes.log(connection, run_id, "failed", {"text": message}, changes.step(connection, run_id))
 

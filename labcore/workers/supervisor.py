@@ -52,6 +52,7 @@ class Supervisor(ABC):
         self.store = store
         self.limit = max_runs()
         self.workers: dict[int, str] = {}  # pid -> run id
+        self.begun: dict[int, float] = {}  # pid -> unix time
         self.desk = Desk(self.start_job)
         self.closing = False
 
@@ -89,7 +90,8 @@ class Supervisor(ABC):
         for run_id in queued:
             if len(self.workers) < self.limit:
                 try:
-                    self.workers[self.start(run_id)] = run_id
+                    begun, pid = time.time(), self.start(run_id)
+                    self.workers[pid], self.begun[pid] = run_id, begun
                 except (LabError, OSError) as error:
                     self.store.give_up(run_id, not_started(error))
             else:
@@ -106,13 +108,14 @@ class Supervisor(ABC):
             if pid in self.desk.going:
                 self.desk.note(pid, code)
                 continue
-            run_id = self.workers.pop(pid)
+            run_id, begun = self.workers.pop(pid), self.begun.pop(pid, 0.0)
             why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
             if code == -9:
                 why += ", as the system does when memory runs out"
             taken = run_id in self.store.lost(pid, why)  # by now somebody may have queued it again: that one stays
             if code and not taken and not self.closing:  # it died before it took the run: not again and again
-                self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}")
+                self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}",
+                                   begun)
 
     @abstractmethod
     def wait(self) -> bool:

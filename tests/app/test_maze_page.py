@@ -61,10 +61,17 @@ def test_a_maze_grows_and_is_cut_at_the_bottom_and_the_right():
 
 
 def test_goals_out_of_reach_are_named():
-    assert editor.unreachable(corridors()) == ""
-    assert "goal in row 1, column 3 cannot be reached" in editor.unreachable(from_rows(["S#G"]))
-    assert "goals in row 1, column 3 and row 1, column 5" in editor.unreachable(from_rows(["S#G#G"]))
-    assert editor.unreachable(from_rows(["..G"])) == ""  # that there is no start is said elsewhere
+    assert corridors().caution() == ""
+    assert "goal in row 1, column 3 cannot be reached" in from_rows(["S#G"]).caution()
+    assert "goals in row 1, column 3 and row 1, column 5" in from_rows(["S#G#G"]).caution()
+    assert from_rows(["..G"]).caution() == ""  # that there is no start is said elsewhere
+
+
+def test_a_maze_without_a_way_says_so_beside_run_and_may_be_run_on_purpose(page, lab):
+    test = page("maze", task="own", maze=to_text(from_rows(["S#G"])))
+    assert "Ready, but look first.</b> The goal in row 1, column 3 cannot be reached from the start" in html(test)
+    test.button(key="do:Run").click()
+    assert [row.spec.task for row in ran(test) and lab.store.runs()] == ["own"]
 
 
 # ---- what the board is given ---------------------------------------------------------------------------------------

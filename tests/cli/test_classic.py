@@ -56,6 +56,14 @@ def test_each_cartpole_method_runs_headless(capsys, key):
     assert {"eval_return", "env_steps_per_second", "memory"} <= set(got["metrics"])
 
 
+def test_a_maze_without_a_way_to_its_goal_says_so_and_runs(capsys, maze_file):
+    path = maze_file({"rows": ["S#G"]})
+    assert main([*MAZE, "--maze", path, *FAST, "--steps", "2"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("labcore: The goal in row 1, column 3 cannot be reached from the start")
+    assert said[1].startswith("run ") and "finished" in said[-1]
+
+
 def test_a_maze_of_ones_own_with_its_own_discount(capsys, tmp_path, maze_file):
     """Trained, exported and played: by the run's name, and from the folder."""
     out = tmp_path / "out"

@@ -10,21 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from labcore.catalog.metrics import METRICS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
-from tests.workers.tools import LIGHT, until
+from tests.workers.tools import LIGHT, learnt, until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def learnt(store, run_id) -> list[dict[str, float]]:
-    return [{key: value for key, value in step.metrics.items() if METRICS[key].about == "training"}
-            for step in store.steps_after(run_id)]
 
 
 def without_later(run_id: str, step: int) -> None:

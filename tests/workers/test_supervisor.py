@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,19 @@ def test_a_run_resumed_at_the_moment_its_dead_worker_is_noticed_is_not_given_up(
         return ids
 
     monkeypatch.setattr(store, "lost", lost_then_resumed)
+    supervisor.reap()
+    assert store.run(run_id).state == "queued"
+
+
+def test_a_run_that_others_resumed_before_its_dead_worker_is_noticed_is_not_given_up():
+    """The command line may see a dead worker first, and queue its run again."""
+    store = Store()
+    run_id = store.create(fake.grpo(10))
+    supervisor = Still(store)
+    supervisor.workers[os.getpid()], supervisor.begun[os.getpid()] = run_id, time.time()
+    assert store.claim(run_id, os.getpid(), platform.node()) and store.lost(os.getpid(), "it was killed") == [run_id]
+    store.requeue(run_id)
+    supervisor.code = -9
     supervisor.reap()
     assert store.run(run_id).state == "queued"
 

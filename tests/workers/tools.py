@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+from labcore.catalog.metrics import METRICS
 from labcore.workers.worker import drive
 from tests.runs import fake
 
@@ -44,6 +45,12 @@ def knob_events(store, run_id) -> list[tuple[int, str]]:
     return [(e.step, e.payload["text"]) for e in store.events_after(run_id) if e.kind == "knob"]
 
 
+def learnt(store, run_id) -> list[dict[str, float]]:
+    """What the steps of a run measured of its training: nothing of the machine."""
+    return [{key: value for key, value in step.metrics.items() if METRICS[key].about == "training"}
+            for step in store.steps_after(run_id)]
+
+
 class Background(threading.Thread):
     """Drives a run beside the test."""
 
@@ -56,10 +63,10 @@ class Background(threading.Thread):
         self.state = drive(self.store, self.run_id, start=fake.start)
 
 
-def until(condition, seconds: float = 90.0):
-    """Wait for a condition; its value."""
+def until(condition, seconds: float = 90.0, every: float = 0.005):
+    """Wait for a condition; its value. It is looked at `every` so many seconds."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
+        time.sleep(every)
     return value

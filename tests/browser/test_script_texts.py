@@ -1,0 +1,164 @@
+"""Texts that a browser, Markdown or Streamlit could take for more: on every page they are shown as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from labcore.compare import imported
+from labcore.files.paths import run_folder
+from labcore.files.uploads import keep_file
+from labcore.shelf import marks
+from labcore.spec.record import Record
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from tests.app.seeding import samples, seed
+from tests.browser.conftest import Server
+from tests.browser.test_runs import table, tick
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000  # ms: a busy machine is no reason to fail
+BAD = ("<b class=bad>1</b><img src=bad onerror=alert(1)><script>alert(2)</script>[bad](javascript:alert(3))"
+       "![bad](bad.png)$bad$ :material/bug_report: :red[bad] *bad*")
+SHORT = ("<b class=bad>1</b>", "<img src=bad onerror=alert(1)>", "[bad](javascript:alert(3))", "![bad](bad.png)",
+         "$bad$ :red[bad] *bad*", ":material/bug_report:")
+# What was made of a bad text, in the page and in its components' own trees.
+MADE = """() => {
+  const found = [], walk = (root) => { for (const each of root.querySelectorAll('*')) {
+    const said = each.textContent.trim(), colour = each.getAttribute('style') || '';
+    const link = each.getAttribute('href') || each.getAttribute('xlink:href') || '';
+    if (each.matches('.bad, [src*="bad"]') || /^javascript/i.test(link) ||
+        each.matches('.katex, em, strong, code, a') && said === 'bad' ||
+        each.matches('span') && colour.includes('color') && said === 'bad' ||
+        each.matches('[data-testid=stIconMaterial]') && said === 'bug_report') found.push(each.outerHTML.slice(0, 300));
+    if (each.shadowRoot) walk(each.shadowRoot);
+  } };
+  walk(document);
+  return found;
+}"""
+# All that can be read on the page.
+READ = """() => {
+  const read = (root) => [...root.querySelectorAll('*')].map(each => each.shadowRoot ? read(each.shadowRoot) : '')
+      .join('') + (root.body || root).textContent;
+  return read(document).replaceAll('\\u2060', '');
+}"""
+
+
+def own(store: Store, prompts: Path, pattern: str) -> str:
+    """A finished run on prompts of one's own that looks for `pattern`, which then is part of its name."""
+    run_id = store.create(make(algorithm_key="grpo", task_key="prompts", steps=2, data=str(keep_file(prompts, 10_000)),
+                               knobs={"verifier": "contains", "pattern": pattern, "sft_steps": 0}), mine=True)
+    store.set_state(run_id, "running")
+    for step in (1, 2):
+        store.append(run_id, Record(step, 10 * step, {"reward": 0.1 * step, "kl": 0.1}), step)
+    store.set_state(run_id, "finished")
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def runs(server: Server) -> Iterator[dict[str, str]]:
+    """Runs and an import that hold bad texts wherever a text can be the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(server.home))
+        store = Store()
+        llm = seed(store, "failed", message=f"It broke at {BAD}")
+        picture = samples()
+        for number, group in enumerate(picture["groups"]):
+            group |= {"prompt": BAD, "answer": f"{number}{BAD}"}
+            for completion in group["completions"]:
+                pieces = re.findall(r".{1,9}", BAD)
+                lists = {key: [value[0]] * len(pieces) for key, value in completion.items() if isinstance(value, list)}
+                completion |= lists | {"text": BAD, "tokens": pieces}
+        (run_folder(llm) / "samples" / "step-000005.json").write_text(json.dumps(picture))
+        store.log(llm, "knob", {"knob": "beta", "from": 0.2, "to": 0.3, "update": 4, "between": 1, "text": BAD}, 4)
+        prompts = server.home / "bad *bad* $bad$.jsonl"
+        prompts.write_text(f"{json.dumps({'prompt': BAD, 'answer': BAD})}\n" * 8)
+        pair = [own(store, prompts, text) for text in SHORT[:2]]
+        assert store.add(replace(store.run(pair[0]), id="__bad__", state="interrupted", message=BAD),
+                         store.steps_after(pair[0]), store.events_after(pair[0]))
+        for text in SHORT:
+            marks.tag(store, [llm], add=[text])
+        marks.note(store, llm, BAD)
+        table = "\n".join([f'step,reward,"{BAD}"', "1,0.5,1", "2,0.6,2", ""])
+        [brought] = imported.keep(store, "bad.csv", table.encode(), BAD)
+        yield {"llm": llm, "pair": ",".join(pair), "import": brought.id}
+        store.trash([llm, *pair, "__bad__", brought.id])  # the tests that follow count what is there
+
+
+@pytest.fixture
+def opened(page: Page, server: Server):
+    """opened(address): the page there, once its script is through; at the end nothing was executed."""
+    dialogs: list[str] = []
+
+    def asked(dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def go(address: str) -> None:
+        page.goto(f"{server.url}/{address}")
+        settled(page)
+
+    page.on("dialog", asked)
+    yield go
+    page.remove_listener("dialog", asked)
+    assert not dialogs
+
+
+def settled(page: Page) -> None:
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=SLOW)
+    page.wait_for_timeout(300)  # for what a component draws of it
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+
+
+def shown_as_text(page: Page, where: str, *texts: str) -> None:
+    """Nothing was made of a bad text, and each of `texts` can be read."""
+    assert page.evaluate(MADE) == [], where
+    if texts:
+        read = page.evaluate(READ)
+        assert [text for text in texts if text not in read] == [], where
+
+
+def test_every_tab_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
+    opened(f"llm?run={runs['llm']}")
+    shown_as_text(page, "llm", "<b class=bad>1</b>")
+    for name in page.get_by_role("tab").all_inner_texts():
+        page.get_by_role("tab", name=name, exact=True).click()
+        settled(page)
+        shown_as_text(page, name)
+
+
+def test_the_check_finds_what_it_looks_for(page: Page) -> None:
+    page.set_content("<i class=bad>1</i><a href='javascript:x'>2</a><em>bad</em><img src=bad.png><p>fine</p>")
+    assert len(page.evaluate(MADE)) == 4
+
+
+def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
+    """Its note, its tags, how it ended: on Home, and in the drawer of the page Runs."""
+    opened("")
+    shown_as_text(page, "home", "Resume __bad__")
+    opened(f"runs?find={runs['llm']}")
+    tick(page, table(page, 1), 0)
+    page.get_by_role("button", name="Details").click(timeout=SLOW)
+    expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
+    settled(page)
+    shown_as_text(page, "the drawer", BAD)
+
+
+ADDRESSES = ("runs?group=tag", "compare?runs={pair},{import}", "compare?runs={bad}&metric={bad}",
+             "llm?model={bad}&mix={bad}&task={bad}&steps={bad}", "maze?maze={bad}&pace={bad}", "cartpole?task={bad}",
+             "playground?runs={pair}", "lessons?lesson={bad}", "{bad}")
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_page(page: Page, opened, runs: dict[str, str], address: str) -> None:
+    opened(address.format(bad=quote(BAD, safe=""), **runs))
+    quoted = "{bad}" in address and not address.startswith(("runs", "maze", "{bad}"))
+    shown_as_text(page, address, *["<b class=bad>"] * quoted)

@@ -1,0 +1,17 @@
+"""A lab without a page: starts the runs that its arguments describe in JSON, then waits until its input ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from labcore.workers.launcher import Launcher
+
+if __name__ == "__main__":
+    lab = Launcher(Store())
+    for given in sys.argv[1:]:
+        lab.start(make(**json.loads(given)))
+    sys.stdin.read()
+    lab.close()

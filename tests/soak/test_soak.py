@@ -1,0 +1,52 @@
+"""The soak's own judgement: which answers are faults, that a seed makes the same inputs again, and the report."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.soak.inputs import fault
+from tests.soak.made_up import KINDS_OF_INPUT, Good
+from tests.soak.report import Report
+
+
+@pytest.mark.parametrize("code, said", [
+    (1, "Traceback (most recent call last):\nValueError: x"), (0, "run a\nTraceback (most recent call last):\n"),
+    (1, ""), (1, "labcore: a\nb"), (1, "a warning\nlabcore: a"), (-9, "labcore: a"), (2, f"labcore: {'x' * 2000}")])
+def test_what_is_a_fault(code, said):
+    assert fault(code, said)
+
+
+@pytest.mark.parametrize("code, said", [
+    (1, "labcore: There is no file a: check the path.\n"), (0, "run a\nfinished"), (None, "run a\n"),
+    (1, "run a\nlabcore: The loss was not a finite number.\n"), (2, "labcore: argument; see --help.\n")])
+def test_what_is_none(code, said):
+    assert fault(code, said) == ""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Good:
+    """Good files, except for the capsule."""
+    for name, text in (("a.csv", "step,reward\n1,0.5\n"), ("a.jsonl", '{"prompt": "a"}\n'), ("a.json", '{"rows": []}')):
+        (tmp_path / name).write_text(text)
+    return Good(tmp_path / "no.zip", tmp_path / "a.csv", tmp_path / "a.jsonl", tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS_OF_INPUT.keys() - {"capsule"}))
+def test_a_seed_makes_the_same_input_again(kind, good, tmp_path):
+    def made(seed: int) -> tuple[list[str], bytes]:
+        given = KINDS_OF_INPUT[kind](random.Random(seed), good, tmp_path / "bad")
+        return given.words, given.file.read_bytes() if given.file else b""
+
+    assert all(made(seed) == made(seed) for seed in range(5)) and len({str(made(seed)) for seed in range(9)}) > 3
+
+
+def test_the_report_counts_and_says_how_to_repeat():
+    report = Report(7)
+    report.count("Kills", "worker of Lab", 2)
+    said = report.markdown(65)
+    assert "No failure in 1 min 5 s with seed 7" in said and "| worker of Lab | 2 |" in said
+    report.fail("inputs:3", "a traceback", "python -m tests.soak --seed 7 --again inputs:3")
+    assert "**1 failures**" in report.markdown(1) and "    python -m tests.soak --seed 7" in report.markdown(1)
