@@ -20,7 +20,9 @@ from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError
 from labcore.exports.folder import export_run
+from labcore.files import given
 from labcore.files.jsonl import LIMIT
+from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     """Train a new run to its end."""
     spec = spec_of(options)
     if options.out:
-        check_out(Path(options.out))
+        check_out(path_of(options.out))
     store = Store()
     return train(store, store.create(spec, mine=True), options.json, options.out)
 
@@ -89,10 +91,10 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if options.verifier:
         knobs["verifier"] = options.verifier
     if options.maze:
-        knobs = knobs_of_maze(Path(options.maze)) | knobs
+        knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
-    kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
+    kept = [str(keep_file(path_of(path), LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -139,12 +141,8 @@ def labels_of(options: argparse.Namespace) -> dict[str, str]:
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:
     """The maze in a JSON file as a knob, and its own discount. Raises LabError where the file is no maze."""
-    try:
-        maze = from_json(path.read_text(encoding="utf-8"))
-        return {"maze": to_text(maze), "gamma": maze.gamma}
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise LabError(f"The maze {path} cannot be read ({reason}): check the path.") from error
+    maze = from_json(given.read(path))
+    return {"maze": to_text(maze), "gamma": maze.gamma}
 
 
 def assignments(words: Sequence[str]) -> dict[str, str]:
@@ -203,7 +201,7 @@ def play(options: argparse.Namespace) -> int:
         raise LabError(f"--episodes is {options.episodes}: play at least one.")
     if options.seed < 0:
         raise LabError(f"--seed is {options.seed}: use a whole number from 0.")
-    folder = Path(options.run)
+    folder = path_of(options.run)
     if folder.is_dir():
         folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
         of = kind_of_checkpoint(folder)
@@ -228,9 +226,9 @@ def play(options: argparse.Namespace) -> int:
 def kind_of_checkpoint(folder: Path) -> str:
     """What an exported checkpoint is of. Raises LabError where the folder holds none."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = given.read_json(folder / "config.json")
         return str(config.get("kind", "llm"))
-    except (OSError, ValueError, AttributeError) as error:
+    except (LabError, ValueError, AttributeError) as error:
         raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "
                        "folder that an export wrote.") from error
 

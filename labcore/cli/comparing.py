@@ -7,7 +7,6 @@ import json
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
@@ -19,7 +18,9 @@ from labcore.compare.table import Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError
 from labcore.exports.capsules.importing import import_capsule
+from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
+from labcore.files.paths import path_of
 from labcore.store.store import Store
 
 _NONE = "–"
@@ -69,7 +70,7 @@ def import_files(options: argparse.Namespace) -> int:
     """Import CSV files, all or none of them, or run capsules; without files list what was imported."""
     if any(map(_is_zip, options.files)):
         return _import_capsules(options)
-    contents = [(path.name, _content(path)) for path in map(Path, options.files)]
+    contents = [(path.name, read_bytes(path)) for path in map(path_of, options.files)]
     for name, content in contents:
         foreign.parse(name, content, options.label)
     store = Store()
@@ -90,7 +91,8 @@ def import_files(options: argparse.Namespace) -> int:
 
 
 def _is_zip(file: str) -> bool:
-    return file.lower().endswith(".zip") or zipfile.is_zipfile(file)
+    with opened(path_of(file)) as content:
+        return file.lower().endswith(".zip") or zipfile.is_zipfile(content)
 
 
 def _import_capsules(options: argparse.Namespace) -> int:
@@ -101,12 +103,6 @@ def _import_capsules(options: argparse.Namespace) -> int:
     kept = [import_capsule(store, file) for file in options.files]
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
-
-
-def _content(path: Path) -> bytes:
-    if not path.exists():
-        raise LabError(f"There is no file {path}: check the path.")
-    return read_bytes(path)
 
 
 def _head(table: Table) -> str:

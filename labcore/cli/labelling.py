@@ -10,6 +10,7 @@ from pathlib import Path
 from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.files.atomic import write_bytes
+from labcore.files.paths import path_of
 from labcore.jobs import jobs, labels
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
@@ -42,7 +43,7 @@ def label(options: argparse.Namespace) -> int:
     new = labels.preferences(pairs, picks)
     place = labels.keep([*earlier, *new])
     if options.out:
-        _copy(place, Path(options.out))
+        _copy(place, path_of(options.out))
     if options.json:
         print(json.dumps({"labelled_pairs": place, "labels": len(earlier) + len(new), "new": len(new),
                           "model": found["model"], "file": str(uploads.file_at(place))}))

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze
 from labcore.errors import LabError
+from labcore.files.given import NotJSON, json_of
 
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
 T = TypeVar("T")
@@ -58,15 +59,15 @@ def to_json(maze: Maze) -> str:
                       indent=1)
 
 
-def from_json(text: str) -> Maze:
+def from_json(text: str | bytes) -> Maze:
     """The maze that `to_json` wrote; everything but the rows may be left out.
 
     Raises:
         LabError: it is no JSON of a maze, has no start or no goal, or as `Maze`.
     """
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        given = json_of(text)
+    except NotJSON as error:
         raise LabError(f"This is not the JSON of a maze ({error}): save one from the maze page to see the form.") \
             from error
     rows = given.get("rows") if isinstance(given, dict) else None

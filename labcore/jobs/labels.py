@@ -16,6 +16,7 @@ import numpy as np
 from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.files.jsonl import LIMIT, read_objects
+from labcore.files.paths import path_of
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.reviews import preference
@@ -50,7 +51,7 @@ def adopt(labels: str) -> str:
     Raises:
         LabError: there is no such file or upload, or it holds no pairs.
     """
-    place = labels if uploads.file_at(labels) else uploads.keep_file(Path(labels), LIMIT).parent.name
+    place = labels if uploads.file_at(labels) else uploads.keep_file(path_of(labels), LIMIT).parent.name
     labelled_pairs(place)
     return place
 

@@ -24,7 +24,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import home, is_run_id, run_folder
+from labcore.files.paths import home, is_run_id, path_of, run_folder
 
 BASE, START = "base", "start"
 REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
@@ -101,7 +101,7 @@ def model_of_name(name: str) -> str:
 
 def check(model: str) -> None:
     """Raise LabError where `model` is a name alone, no folder and no hub id, and no run here has such a model."""
-    if model in built_in() or "/" in model or Path(model).exists():
+    if model in built_in() or path_of(model).exists() or "/" in model:
         return
     found = read(model)
     if not found or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():

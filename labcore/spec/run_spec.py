@@ -23,7 +23,8 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
-from labcore.files.paths import run_folder
+from labcore.files.given import NotJSON, json_of
+from labcore.files.paths import path_of, run_folder
 from labcore.spec import model_names
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -81,10 +82,10 @@ class RunSpec:
     def from_json(text: str) -> RunSpec:
         """The spec written by `to_json`. Raises LabError where the text is none."""
         try:
-            fields = json.loads(text)
+            fields = json_of(text)
             fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
             return _filled(RunSpec(**fields))
-        except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
+        except (NotJSON, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
 
     def hash(self) -> str:
@@ -203,7 +204,7 @@ def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
         raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
                        f"or give --{task_row.data} FILE.")
-    if data and not Path(data).is_file():
+    if data and not path_of(data).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 

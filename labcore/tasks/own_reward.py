@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from labcore.errors import LabError
+from labcore.files import given
+from labcore.files.paths import path_of
 
 Function = Callable[..., Sequence[float]]
 SOURCE = "own_function"  # the member of the family REWARD
@@ -32,11 +34,8 @@ def give(place: str) -> str:
     file, _, function = place.rpartition(":")
     if not file or not function.isidentifier():
         raise LabError(f"--reward {place!r} is no FILE:function: write for example --reward my_reward.py:score.")
-    path = Path(file)
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise LabError(f"The reward file {file} cannot be read ({error.strerror}): check the path.") from error
+    path = path_of(file)
+    source = given.read(path)
     found = getattr(_loaded(path, source), function, None)
     if not callable(found):
         raise LabError(f"The file {file} has no function {function!r}: check the name after the colon.")

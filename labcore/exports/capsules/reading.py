@@ -7,7 +7,6 @@ validated as if they were typed in. Imports no torch.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,9 @@ from labcore.errors import LabError
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
+from labcore.files.given import NotJSON, json_of
 from labcore.files.jsonl import csv_reader
+from labcore.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import COUNTERS, ENDED, Event, Step
@@ -76,7 +77,7 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
     Raises:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
-    path = Path(path)
+    path = path_of(path)
     with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
         yield _read(path.name, Path(temporary), unzipping.unpack(path, Path(temporary)))
 
@@ -192,8 +193,8 @@ def _text(name: str, folder: Path, file: str) -> str:
 
 def _number(name: str, text: str) -> int | float:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json_of(text)
+    except NotJSON:
         value = None
     if type(value) not in (int, float) or (isinstance(value, float) and not math.isfinite(value)):
         raise fault(name, f"{text[:40]!r} in its tables is no number")

@@ -7,7 +7,6 @@ compared with its hash in the manifest. What the files say is for `reading` to c
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import stat
@@ -21,7 +20,7 @@ from typing import Any
 from labcore.errors import LabError, first_line
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
-from labcore.files import jsonl
+from labcore.files import given, jsonl
 from labcore.files.adapters import BESIDE
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
@@ -44,12 +43,8 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     Raises:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
-    if path.is_dir():
-        raise LabError(f"{path} is a folder: give a capsule, the zip file that export --capsule writes.")
-    if not path.is_file():
-        raise LabError(f"There is no file {path}: check the path.")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with given.opened(path) as file, zipfile.ZipFile(file) as archive:
             manifest = _manifest(path.name, archive)
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
@@ -201,9 +196,9 @@ def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[st
 def read_json(name: str, file: str, content: bytes) -> Any:
     """What a file of the capsule `name` says. Raises LabError where it is not JSON."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise fault(name, f"its {file} is not JSON") from error
+        return given.json_of(content)
+    except given.NotJSON as error:
+        raise fault(name, f"its {file} is not JSON that can be read: {error}") from error
 
 
 def fault(name: str, what: str) -> LabError:
