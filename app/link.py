@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -79,7 +79,7 @@ class Fault:
     def sentence(self) -> str:
         """What is said of it."""
         return self.why if self.partly else (
-            f"The link holds {self.key}={self.said!r}, which is left out: {self.why.rstrip('.')}.")
+            f"The link holds {self.key}={quoted(self.said)}, which is left out: {self.why.rstrip('.')}.")
 
 
 # ---- reading and writing, without a browser --------------------------------------------------------------------

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
@@ -82,7 +82,7 @@ class Knob:
         """
         value = self._coerce(value)
         if self.choices and value not in self.choices:
-            raise LabError(f"{self.key} cannot be {value!r}: choose one of {', '.join(self.choices)}.")
+            raise LabError(f"{self.key} cannot be {quoted(value)}: choose one of {', '.join(self.choices)}.")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not math.isfinite(value):
                 raise LabError(f"{self.key} must be a finite number, not {value}: {self._bounds()}.")
@@ -113,7 +113,7 @@ class Knob:
             if number is not None and (not math.isfinite(number) or number == int(number)):
                 return int(number) if math.isfinite(number) else number
         wanted = {str: "a text", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
-        raise LabError(f"{self.key} must be {wanted}, not {value!r}: for example {self.key}={self.default}.")
+        raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
 
     def _bounds(self) -> str:
         low = "" if self.low is None else f"from {self.low:g} "

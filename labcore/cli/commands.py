@@ -18,7 +18,7 @@ from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.folder import export_run
 from labcore.files import given
 from labcore.files.jsonl import LIMIT
@@ -80,21 +80,24 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     Raises:
         LabError: they do not go together, or something named is not there.
     """
-    files = {key: getattr(options, key) for key in ("prompts", "preferences", "text") if getattr(options, key)}
+    files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
+             if getattr(options, key) is not None}
     if len(files) > 1:
         raise LabError(f"--{' and --'.join(files)} cannot be given together: a run learns from one file.")
     usual = kind(options.kind)
-    task_key = options.task or next(iter(files), "own" if options.maze else usual.task)
+    task_key = options.task
+    if task_key is None:
+        task_key = next(iter(files), usual.task if options.maze is None else "own")
     if files and task(task_key, options.kind).data not in files:
-        raise LabError(f"The task {task_key!r} reads no {next(iter(files))} file: leave --task out.")
+        raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
     knobs = assignments(options.knobs)
     if options.verifier:
         knobs["verifier"] = options.verifier
-    if options.maze:
+    if options.maze is not None:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
-    kept = [str(keep_file(path_of(path), LIMIT)) for path in files.values()]
+    kept = [str(keep_file(path, LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -119,7 +122,7 @@ def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]
         return name, options.mix or "", {}
     saved = [mix for mix in mixes.saved()[0] if mix.name.casefold() == name.casefold()]
     if not saved:
-        raise LabError(f"There is no algorithm or saved mix {name!r}: "
+        raise LabError(f"There is no algorithm or saved mix {quoted(name)}: "
                        f"{suggestion(name, [*there, *(mix.name for mix in mixes.saved()[0])])}")
     return saved[0].algorithm, options.mix or saved[0].name, dict(saved[0].knobs)
 
@@ -149,7 +152,7 @@ def assignments(words: Sequence[str]) -> dict[str, str]:
     """{"beta": "0.1"} from ["beta=0.1"]. Raises LabError where a word is no assignment."""
     for word in words:
         if "=" not in word:
-            raise LabError(f"{word!r} is no KNOB=VALUE: write for example beta=0.1.")
+            raise LabError(f"{quoted(word)} is no KNOB=VALUE: write for example beta=0.1.")
     return {key.strip(): value for key, _, value in (word.partition("=") for word in words)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
 from labcore.compare.table import Table, compare, groups
 from labcore.compare.traces import AXES
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.capsules.importing import import_capsule
 from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
@@ -46,7 +47,7 @@ def add_to(add) -> None:
 def compare_runs(options: argparse.Namespace) -> int:
     """Print the table of some runs."""
     if options.metric and options.metric not in METRICS:
-        raise LabError(f"There is no metric {options.metric!r}: see the header of an exported metrics.csv.")
+        raise LabError(f"There is no metric {quoted(options.metric)}: see the header of an exported metrics.csv.")
     traces = load(Store(), options.runs)
     table = compare(traces, options.metric, options.baseline)
     if options.axis:
@@ -101,6 +102,8 @@ def _import_capsules(options: argparse.Namespace) -> int:
                        "out.")
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
+    for run_id in kept:
+        print(f"labcore: {store.run(run_id).message}", file=sys.stderr)
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 

@@ -26,7 +26,7 @@ from labcore.cli import (
     sweeping,
     teaching,
 )
-from labcore.errors import LabError
+from labcore.errors import LabError, one_line
 from labcore.spec.run_spec import DEVICES
 
 
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that is wrong in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"labcore: {message}; see {self.prog} --help.\n")
+        self.exit(2, f"labcore: {one_line(message)}; see {self.prog} --help.\n")
 
 
 def parser() -> argparse.ArgumentParser:

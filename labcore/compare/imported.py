@@ -17,7 +17,7 @@ from typing import Any
 
 from labcore.compare import foreign
 from labcore.compare.traces import Trace, axes_of, columns_of
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.folder import write_metrics
 from labcore.files import atomic
 from labcore.files.given import json_of
@@ -123,7 +123,7 @@ def known(store: Store, run_id: str) -> bool:
 def check_there(run_id: str) -> None:
     """Raise LabError unless `there`."""
     if not there(run_id):
-        raise LabError(f"There is no imported run {run_id!r}: import its CSV first.")
+        raise LabError(f"There is no imported run {quoted(run_id)}: import its CSV first.")
 
 
 def check(store: Store, run_id: str) -> None:

@@ -101,5 +101,5 @@ def max_runs() -> int:
     if not text:
         return os.cpu_count() or 1
     if not text.isdecimal() or int(text) < 1:
-        raise LabError(f"RL_LAB_MAX_RUNS is {text!r}: set it to a whole number from 1.")
+        raise LabError(f"RL_LAB_MAX_RUNS is {quoted(text)}: set it to a whole number from 1.")
     return int(text)

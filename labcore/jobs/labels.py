@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import uploads
 from labcore.files.jsonl import LIMIT, read_objects
 from labcore.files.paths import path_of
@@ -60,7 +60,8 @@ def file_of(place: str) -> Path:
     """The file of labels that is kept there. Raises LabError where there is none."""
     path = uploads.file_at(place)
     if path is None:
-        raise LabError(f"There are no labels {place!r} here: give a file, or the name that the command label printed.")
+        raise LabError(f"There are no labels {quoted(place)} here: give a file, or the name that the command label "
+                       "printed.")
     return path
 
 

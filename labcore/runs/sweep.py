@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -121,7 +121,7 @@ def sweep(store: Store, sweep_id: str) -> Sweep:
     """
     rows = store.sweep_runs(sweep_id)
     if not rows:
-        raise LabError(f"There is no sweep {sweep_id!r}: list the sweeps to see their names.")
+        raise LabError(f"There is no sweep {quoted(sweep_id)}: list the sweeps to see their names.")
     return Sweep(sweep_id, tuple(rows))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from labcore.catalog.metrics import METRICS
 from labcore.doctor import doctor
 from labcore.doctor.finding import SEVERITIES
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
@@ -93,7 +93,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
         raise fault(name, f"its {packing.METRICS} does not end with step {manifest['step']}")
     for file in manifest["files"]:
         if file.split("/")[0] in SEEN and not _sound_seen(read_json(name, file, (folder / file).read_bytes())):
-            raise fault(name, f"{file!r} is nothing to look at")
+            raise fault(name, f"{quoted(file)} is nothing to look at")
     state = manifest["state"] if manifest["state"] in ENDED else "interrupted"
     found = Capsule(name, folder, {"started": None, "ended": None, **manifest, "state": state}, spec, rows, events)
     if not found.first and not manifest["left_out"]:
@@ -120,8 +120,8 @@ def _rows(name: str, folder: Path) -> Iterator[Step]:
     header, *lines = _table(name, folder, packing.METRICS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
     if unknown:
-        raise LabError(f"{name} has the metric {unknown[0]!r}, which this lab does not know: use the lab that wrote "
-                       "it, or a newer one.")
+        raise LabError(f"{name} has the metric {quoted(unknown[0])}, which this lab does not know: use the lab that "
+                       "wrote it, or a newer one.")
     if not {"step", "tokens", "seconds"} <= set(header):
         raise fault(name, f"its {packing.METRICS} has no column step, tokens or seconds")
     last = 0
@@ -197,7 +197,7 @@ def _number(name: str, text: str) -> int | float:
     except NotJSON:
         value = None
     if type(value) not in (int, float) or (isinstance(value, float) and not math.isfinite(value)):
-        raise fault(name, f"{text[:40]!r} in its tables is no number")
+        raise fault(name, f"{quoted(text)} in its tables is no number")
     if abs(value) > EXACT and isinstance(value, int):
-        raise fault(name, f"{text[:40]!r} in its tables is beyond 2**53")
+        raise fault(name, f"{quoted(text)} in its tables is beyond 2**53")
     return value
