@@ -6,7 +6,7 @@ from typing import Any
 
 ECHO = 80  # characters of a name that a sentence repeats
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_LONG = re.compile(rf"[^\s/'\"]{{{ECHO + 1},}}")
+_LONG = re.compile(rf"[^\s/'\"]{{{ECHO + 1},}}|\S{{{4 * ECHO},}}")  # a name, or a path of many
 
 
 class LabError(Exception):
@@ -39,7 +39,12 @@ def one_line(text: str) -> str:
     'no run a\\\\nb'
     """
     text = _BREAKS.sub(lambda found: repr(found[0])[1:-1], text)
-    return _LONG.sub(lambda found: f"{found[0][:ECHO - 1]}…", text)
+    return _LONG.sub(lambda found: cut(found[0]), text)
+
+
+def cut(text: str) -> str:
+    """The beginning of a text, as long as a sentence repeats it."""
+    return text if len(text) <= ECHO else f"{text[:ECHO - 1]}…"
 
 
 class _Quoted(reprlib.Repr):

@@ -134,12 +134,13 @@ def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
         LabError: there is no such function.
     """
     place = getattr(options, "reward", None)  # a sweep has no such option: its runs are other processes'
-    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place else {}
+    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place is not None else {}
 
 
 def labels_of(options: argparse.Namespace) -> dict[str, str]:
     """The knob of `--labels FILE`, which is kept; none without it. Raises LabError where it holds no pairs."""
-    return {"labelled_pairs": labels.adopt(options.labels)} if getattr(options, "labels", None) else {}
+    place = getattr(options, "labels", None)
+    return {} if place is None else {"labelled_pairs": labels.adopt(place)}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:

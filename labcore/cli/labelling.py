@@ -34,11 +34,12 @@ def add_to(add) -> None:
 
 def label(options: argparse.Namespace) -> int:
     """Sample, label, keep; print the name by which a reward model's run knows the labels."""
+    spec = spec_of(parse(options.model).run)
     earlier = labels.lines_of(labels.adopt(options.add)) if options.add else []
     against = {"against": parse(options.against).pinned.name} if options.against else {}
     found = jobs.compute({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
                           "seed": options.seed, **against})
-    spec, pairs = spec_of(parse(found["model"]).run), found["pairs"]
+    pairs = found["pairs"]
     picks = labels.by_gold(spec, pairs, options.seed) if options.by == "gold" else by_hand(pairs)
     new = labels.preferences(pairs, picks)
     place = labels.keep([*earlier, *new])

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, cut, quoted
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -94,7 +94,8 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
     except LabError as error:
         if not knobs:
             raise
-        raise LabError(f"With {', '.join(f'{key}={value}' for key, value in knobs.items())}: {error}") from error
+        point = ", ".join(f"{key}={cut(str(value))}" for key, value in knobs.items())
+        raise LabError(f"With {point}: {error}") from error
 
 
 def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False) -> str:
