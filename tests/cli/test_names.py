@@ -7,7 +7,8 @@ from labcore.files.paths import home
 
 NAMES = {"long": "x" * 300, "very long": "x" * 100_000, "deep": "a/" * 5000, "words": "a b " * 5000,
          "two lines": "a\nb", "colours": "\x1b[31mred", "no text": "\udcff", "nothing": "",
-         "import": "imported-" + "x" * 300, "base": "base:" + "x" * 300, "step": "x" * 300 + "@3", "table": "x" * 300 + ".csv",
+         "import": "imported-" + "x" * 300, "base": "base:" + "x" * 300, "step": "x" * 300 + "@3",
+         "table": "x" * 300 + ".csv",
          "umlauts": "ä" * 130}
 GRPO = ("run", "--algorithm", "grpo")
 COMMANDS = [("replay", "NAME"), ("import", "NAME"), ("play", "NAME"), ("compare", "NAME"), ("doctor", "NAME"),
