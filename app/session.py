@@ -17,7 +17,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
@@ -41,7 +41,7 @@ def page_of(kind: str) -> str:
 
 def missing(run_id: str) -> str:
     """What is said of a link to a run that is not there."""
-    return (f"There is no run “{run_id}” here: it was deleted (for a week the page Runs restores it), or the link is "
+    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link is "
             "from another lab.")
 
 

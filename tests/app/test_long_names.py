@@ -10,6 +10,6 @@ LONG = "x" * 300
 @pytest.mark.parametrize(("name", "query"), [
     ("llm", {"model": LONG}), ("llm", {"run": LONG}), ("compare", {"runs": f"imported-{LONG}"}),
     ("compare", {"batch": LONG}), ("playground", {"runs": f"base:{LONG}"}), ("playground", {"runs": f"{LONG},a\nb"})])
-def test_a_link_with_a_name_that_cannot_be(page, grpo, asked, name, query):
+def test_a_link_with_a_name_that_cannot_be(page, grpo, name, query):
     imports().mkdir()  # below a folder that is not there no disk looks at the name
     page(name, **query)
