@@ -265,7 +265,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
     knobs, refused = link.parsed(_knobs(algorithms.declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
-    if problems := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
+    if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
     return fields
 

@@ -20,6 +20,7 @@ Effect = Literal["live", "next batch", "restart"]
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
            r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the store, has none
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Knob:
 
     def _coerce(self, value: object) -> Value:
         if self.type is str:
-            if isinstance(value, str):
+            if isinstance(value, str) and not _HALF_CHARACTER.search(value):
                 return value
         elif self.type is bool:
             words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
@@ -112,7 +113,7 @@ class Knob:
                 return number
             if number is not None and (not math.isfinite(number) or number == int(number)):
                 return int(number) if math.isfinite(number) else number
-        wanted = {str: "a text", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
+        wanted = {str: "a text of whole characters", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
         raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
 
     def _bounds(self) -> str:
@@ -142,7 +143,7 @@ def shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def suggestion(word: str, known: list[str] | tuple[str, ...]) -> str:
+def suggestion(word: object, known: list[str] | tuple[str, ...]) -> str:
     """A closing clause for an unknown name: the nearest known one, else the list."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}."
