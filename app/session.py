@@ -41,8 +41,8 @@ def page_of(kind: str) -> str:
 
 def missing(run_id: str) -> str:
     """What is said of a link to a run that is not there."""
-    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link is "
-            "from another lab.")
+    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link "
+            "is from another lab.")
 
 
 def open_run(kind: str) -> RunRow | None:

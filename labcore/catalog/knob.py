@@ -113,7 +113,8 @@ class Knob:
                 return number
             if number is not None and (not math.isfinite(number) or number == int(number)):
                 return int(number) if math.isfinite(number) else number
-        wanted = {str: "a text of whole characters", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
+        wanted = {str: "a text of whole characters", bool: "on or off", int: "a whole number",
+                  float: "a number"}[self.type]
         raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
 
     def _bounds(self) -> str:

@@ -1,5 +1,7 @@
 """Whatever a user calls a thing on the command line, the answer is one short line and an exit status."""
 
+import os
+
 import pytest
 
 from labcore.cli.main import main
@@ -47,6 +49,24 @@ def test_a_run_that_would_fill_its_name(capsys, tmp_path, monkeypatch):
     assert main(["run", "--algorithm", "grpo", "--out", "x" * 300]) == 1
     assert "cannot be the name of a file or a folder" in capsys.readouterr().err
     assert not (home() / "lab.db").exists()
+
+
+READERS = [("import",), ("replay",), ("compare",), ("doctor",), (*GRPO, "--prompts"), (*GRPO, "--preferences"),
+           (*GRPO, "--text"), ("run", "--algorithm", "reward_model", "--task", "style", "--labels"),
+           ("run", "--kind", "maze", "--algorithm", "sarsa", "--maze")]
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_what_is_no_regular_file(capsys, tmp_path, command):
+    device, pipe, folder = tmp_path / "device.csv", tmp_path / "pipe.csv", tmp_path / "folder.csv"
+    device.symlink_to("/dev/zero")
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for path in (device, pipe, folder):
+        assert main([*command, str(path)]) in (1, 2)
+        assert f"{path.name} is a {'folder' if path == folder else 'device or a pipe'}" in capsys.readouterr().err
+    assert main([*GRPO, "--reward", f"{device}:score"]) == 1
+    assert "is a device or a pipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("days", ["nan", "inf", "-inf", "-1", "1e999"])
