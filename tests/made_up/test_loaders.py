@@ -188,6 +188,7 @@ def test_progress_in_the_lessons(text):
 
 @few
 @given(st.lists(st.one_of(BYTES, changed({**PAIR, "pick": "a"}).map(lambda row: json.dumps(row).encode())), max_size=4))
+@example([b'{"models": 3}', b'{"models": [1, "a"]}', b'{"chosen_model": []}'])
 def test_labels_and_votes(lines):
     spec = make(algorithm_key="reward_model", task_key="reviews")
     path = label_log.path(spec)
