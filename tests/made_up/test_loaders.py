@@ -100,14 +100,14 @@ def test_capsules(capsule, tmp_path):
         shutil.copy(capsule, packed)
         answered(taken, sealed(packed, files, **told))
 
-    @few
+    @fewer
     @given(changed(spec))
     @example(spec | {"knobs": spec["knobs"] | {"beta": 10**400}})
     @example(spec | {"seed": 10**400, "steps": -10**400, "threads": 10**400})
     def any_spec(fields):
         look({packing.SPEC: json.dumps(fields).encode()})
 
-    @few
+    @fewer
     @given(files, st.one_of(BYTES, tables))
     @example(packing.SPEC, DEEP[0].encode())
     @example(packing.EVENTS, event[0].encode() + b"\r\n" + b"1,2,note,[[[[[[[[[[[[\r\n")
