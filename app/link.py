@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from labcore.errors import LabError
+from labcore.errors import LabError, cut, one_line, quoted
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -78,8 +78,8 @@ class Fault:
     @property
     def sentence(self) -> str:
         """What is said of it."""
-        return self.why if self.partly else (
-            f"The link holds {self.key}={self.said!r}, which is left out: {self.why.rstrip('.')}.")
+        return self.why if self.partly else one_line(
+            f"The link holds {cut(self.key)}={quoted(self.said)}, which is left out: {self.why.rstrip('.')}.")
 
 
 # ---- reading and writing, without a browser --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Value
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
@@ -41,8 +41,8 @@ def page_of(kind: str) -> str:
 
 def missing(run_id: str) -> str:
     """What is said of a link to a run that is not there."""
-    return (f"There is no run “{run_id}” here: it was deleted (for a week the page Runs restores it), or the link is "
-            "from another lab.")
+    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link "
+            "is from another lab.")
 
 
 def open_run(kind: str) -> RunRow | None:
@@ -269,7 +269,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
     knobs, refused = link.parsed(_knobs(algorithms.declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
-    if problems := [f"{each.key}={each.said}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
+    if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
     return fields
 

@@ -1,8 +1,22 @@
 """Errors that speak to the person at the keyboard."""
 
+import re
+import reprlib
+from typing import Any
+
+ECHO = 80  # characters of a name that a sentence repeats
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONG = re.compile(rf"[^\s/'\"]{{{ECHO + 1},}}|\S{{{4 * ECHO},}}")  # a name, or a path of many
+
 
 class LabError(Exception):
-    """Something the user can mend. The message is one sentence: what is wrong, where, what to do."""
+    """Something the user can mend. The message is one sentence: what is wrong, where, what to do.
+
+    It is one line whatever it repeats, and names in it are cut.
+    """
+
+    def __init__(self, sentence: str):
+        super().__init__(one_line(sentence))
 
 
 class NoSuchRun(LabError):
@@ -16,6 +30,41 @@ class Diverged(LabError):
         self.step = step
         super().__init__(f"The {what} was not a finite number at step {step}: resume from the last good checkpoint "
                          f"with {remedy}.")
+
+
+def one_line(text: str) -> str:
+    """`text` with its line breaks and control characters written out, and no word longer than `ECHO`.
+
+    >>> one_line("no run a" + chr(10) + "b")
+    'no run a\\\\nb'
+    """
+    text = _BREAKS.sub(lambda found: repr(found[0])[1:-1], text)
+    return _LONG.sub(lambda found: cut(found[0]), text)
+
+
+def cut(text: str) -> str:
+    """The beginning of a text, as long as a sentence repeats it."""
+    return text if len(text) <= ECHO else f"{text[:ECHO - 1]}…"
+
+
+class _Quoted(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = ECHO
+        self.fillvalue = "…"
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Python writes no number of more than some thousand digits."""
+        return str(x) if x.bit_length() < 3 * ECHO else f"a number of some {x.bit_length() * 3 // 10:,} digits"
+
+
+def quoted(value: Any) -> str:
+    """What the user gave, as a sentence repeats it: like `repr`, but short whatever it is.
+
+    >>> quoted("sort"), quoted(["a", 1]), quoted(10**400)
+    ("'sort'", "['a', 1]", 'a number of some 398 digits')
+    """
+    return _Quoted().repr(value)
 
 
 def first_line(error: Exception) -> str:

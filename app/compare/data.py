@@ -20,7 +20,7 @@ from labcore.compare.budget import EQUAL
 from labcore.compare.reader import Reader
 from labcore.compare.table import Group, groups
 from labcore.compare.traces import AXES, Trace
-from labcore.errors import LabError
+from labcore.errors import LabError, cut
 from labcore.runs import sweep
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -118,7 +118,7 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
         except LabError:
-            return [], [f"There is no sweep “{place.sweep}” here: its runs were deleted (for a week the page Runs "
+            return [], [f"There is no sweep “{cut(place.sweep)}” here: its runs were deleted (for a week the page Runs "
                         "restores them), or the link is from another lab."]
     found: list[Source] = []
     faults = []

@@ -8,7 +8,7 @@ from typing import Any
 from app import link
 from app.link import param
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
-from labcore.errors import LabError
+from labcore.errors import LabError, cut
 from labcore.spec.model_names import parse
 from labcore.spec.run_spec import WHOLE
 
@@ -25,10 +25,10 @@ def _models(said: str) -> tuple[str, ...]:
         except LabError as error:
             wrong.append(str(error))
     if beyond := kept[MOST_MODELS:]:
-        wrong.append(f"{MOST_MODELS} models answer side by side: {', '.join(beyond)} "
+        wrong.append(f"{MOST_MODELS} models answer side by side: {cut(', '.join(beyond))} "
                      f"{'is' if len(beyond) == 1 else 'are'} left out.")
     if wrong:
-        raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong))
+        raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong[:MOST_MODELS]))
     return tuple(kept)
 
 

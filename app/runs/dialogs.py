@@ -19,6 +19,7 @@ from labcore.compare.imported import Imported
 from labcore.errors import LabError
 from labcore.exports.capsules import importing
 from labcore.files import uploads
+from labcore.files.paths import path_of
 from labcore.shelf import unused_uploads
 from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
 from labcore.shelf.entries import Entry
@@ -151,12 +152,12 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
         taken[file.file_id] = _from_capsule(file)
     run = lab().store.run(taken[file.file_id])
     return {run.id: f":green[:material/check:] **{literal(run.id)}**: {run.step:,} steps of {run.spec.row.label} on "
-                    f"{literal(run.spec.task)}, to look at, to fork and to resume."}
+                    f"{literal(run.spec.task)}, to look at, to fork and to resume. {literal(run.message)}"}
 
 
 def _from_capsule(file: UploadedFile) -> str:
     with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
-        path = Path(folder) / Path(file.name).name
+        path = path_of(Path(file.name).name, Path(folder))
         path.write_bytes(file.getvalue())
         return importing.import_capsule(lab().store, path)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 VERIFIED = ("reward", "exact_match", "gold_correlation")  # panels whose numbers a verifier gives
 
@@ -55,4 +55,4 @@ class Algorithm:
             if knob.key == key:
                 return knob
         known = [knob.key for knob in self.knobs]
-        raise LabError(f"{self.label} has no knob {key!r}: {suggestion(key, known)}")
+        raise LabError(f"{self.label} has no knob {quoted(key)}: {suggestion(key, known)}")

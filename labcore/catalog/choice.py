@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 
 @dataclass(frozen=True)
@@ -77,4 +77,4 @@ class Family:
         for member in self.members:
             if member.key == key:
                 return member
-        raise LabError(f"There is no {self.label} {key!r}: {suggestion(key, self.names)}")
+        raise LabError(f"There is no {self.label} {quoted(key)}: {suggestion(key, self.names)}")

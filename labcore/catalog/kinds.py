@@ -16,7 +16,7 @@ from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.llm import algorithms, tasks
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def kind(key: str) -> Kind:
         LabError: there is none.
     """
     if key not in KINDS:
-        raise LabError(f"There is no kind of run {key!r}: {suggestion(key, list(KINDS))}")
+        raise LabError(f"There is no kind of run {quoted(key)}: {suggestion(key, list(KINDS))}")
     return KINDS[key]
 
 
@@ -105,14 +105,14 @@ def algorithm(key: str, of: str = "llm") -> Algorithm:
     table = kind(of).algorithms
     if key not in table:
         _elsewhere("algorithm", key, of, [row.key for row in KINDS.values() if key in row.algorithms])
-        raise LabError(f"There is no algorithm {key!r}: {suggestion(key, list(table))}")
+        raise LabError(f"There is no algorithm {quoted(key)}: {suggestion(key, list(table))}")
     return table[key]
 
 
 def _elsewhere(what: str, key: str, of: str, kinds: list[str]) -> None:
     """Raises LabError where other kinds know the name."""
     if kinds:
-        raise LabError(f"The {what} {key!r} is of the kind {' or '.join(kinds)}, not {of}: choose that kind.")
+        raise LabError(f"The {what} {quoted(key)} is of the kind {' or '.join(kinds)}, not {of}: choose that kind.")
 
 
 def task(key: str, of: str = "llm") -> Task:
@@ -127,4 +127,4 @@ def task(key: str, of: str = "llm") -> Task:
     if row.any_task and key:
         return replace(row.tasks[row.task], key=key, label=key, help="An environment of Gymnasium.")
     _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
-    raise LabError(f"There is no task {key!r}: {suggestion(key, list(row.tasks))}")
+    raise LabError(f"There is no task {quoted(key)}: {suggestion(key, list(row.tasks))}")

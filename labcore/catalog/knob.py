@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
@@ -20,6 +20,7 @@ Effect = Literal["live", "next batch", "restart"]
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
            r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the store, has none
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Knob:
         """
         value = self._coerce(value)
         if self.choices and value not in self.choices:
-            raise LabError(f"{self.key} cannot be {value!r}: choose one of {', '.join(self.choices)}.")
+            raise LabError(f"{self.key} cannot be {quoted(value)}: choose one of {', '.join(self.choices)}.")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not math.isfinite(value):
                 raise LabError(f"{self.key} must be a finite number, not {value}: {self._bounds()}.")
@@ -98,7 +99,7 @@ class Knob:
 
     def _coerce(self, value: object) -> Value:
         if self.type is str:
-            if isinstance(value, str):
+            if isinstance(value, str) and not _HALF_CHARACTER.search(value):
                 return value
         elif self.type is bool:
             words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
@@ -112,8 +113,9 @@ class Knob:
                 return number
             if number is not None and (not math.isfinite(number) or number == int(number)):
                 return int(number) if math.isfinite(number) else number
-        wanted = {str: "a text", bool: "on or off", int: "a whole number", float: "a number"}[self.type]
-        raise LabError(f"{self.key} must be {wanted}, not {value!r}: for example {self.key}={self.default}.")
+        wanted = {str: "a text of whole characters", bool: "on or off", int: "a whole number",
+                  float: "a number"}[self.type]
+        raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
 
     def _bounds(self) -> str:
         low = "" if self.low is None else f"from {self.low:g} "
@@ -142,7 +144,7 @@ def shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def suggestion(word: str, known: list[str] | tuple[str, ...]) -> str:
+def suggestion(word: object, known: list[str] | tuple[str, ...]) -> str:
     """A closing clause for an unknown name: the nearest known one, else the list."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}."

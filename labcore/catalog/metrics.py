@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 
 @dataclass(frozen=True)
@@ -309,5 +309,5 @@ def metric(key: str) -> Metric:
         LabError: there is no such metric.
     """
     if key not in METRICS:
-        raise LabError(f"There is no metric {key!r}: {suggestion(key, list(METRICS))}")
+        raise LabError(f"There is no metric {quoted(key)}: {suggestion(key, list(METRICS))}")
     return METRICS[key]

@@ -79,6 +79,7 @@ def _share(column: dict[str, Any]) -> list[str]:
 
 def batch(options: argparse.Namespace) -> int:
     """Print cosines, norms and effects."""
+    spec_of(parse(options.model).run)  # said here, before torch is brought in
     spec = {"job": "one_batch", **{key: getattr(options, key) for key in (
         "prompts", "group_size", "updates", "eval_prompts", "seed")}, "model": parse(options.model).pinned.name}
     found = jobs.compute(spec | ({"stepper": options.stepper} if options.stepper else {}))

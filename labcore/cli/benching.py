@@ -12,6 +12,7 @@ from typing import Any
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
 from labcore.errors import LabError
+from labcore.files.paths import path_of
 from labcore.jobs import bench, jobs
 
 KIND = "exact"
@@ -49,7 +50,7 @@ def bench_estimators(options: argparse.Namespace) -> int:
                         seed=options.seed)
     found = jobs.compute(asked)
     if options.csv:
-        _write(Path(options.csv), bench.records(found))
+        _write(path_of(options.csv), bench.records(found))
     print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else table(found))
     return 0
 

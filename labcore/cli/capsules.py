@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import check_out
@@ -17,6 +16,7 @@ from labcore.exports.capsules.replay import Replayed, replay
 from labcore.exports.folder import export_run
 from labcore.exports.handover.plan import plan_of
 from labcore.exports.handover.tools import TOOLS, tool
+from labcore.files.paths import path_of
 from labcore.spec.run_spec import DEVICES
 from labcore.store.store import Store
 from labcore.workers.training import OnRecord
@@ -59,7 +59,7 @@ def export(options: argparse.Namespace) -> int:
     if options.capsule:
         print(packing.write(store, options.run, options.out, options.light))
         return 0
-    check_out(Path(options.out))
+    check_out(path_of(options.out))
     print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True))
     return 0
 
@@ -69,7 +69,7 @@ def _write_script(script: str, out: str | None) -> int:
         print(script, end="")
         return 0
     try:
-        Path(out).write_text(script, encoding="utf-8")
+        path_of(out).write_text(script, encoding="utf-8")
     except OSError as error:
         raise LabError(f"The script {out} cannot be written ({error.strerror}): choose another place.") from error
     print(out)

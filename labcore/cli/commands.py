@@ -18,9 +18,11 @@ from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.folder import export_run
+from labcore.files import given
 from labcore.files.jsonl import LIMIT
+from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     """Train a new run to its end."""
     spec = spec_of(options)
     if options.out:
-        check_out(Path(options.out))
+        check_out(path_of(options.out))
     beware(spec)
     store = Store()
     return train(store, store.create(spec, mine=True), options.json, options.out)
@@ -85,21 +87,24 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     Raises:
         LabError: they do not go together, or something named is not there.
     """
-    files = {key: getattr(options, key) for key in ("prompts", "preferences", "text") if getattr(options, key)}
+    files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
+             if getattr(options, key) is not None}
     if len(files) > 1:
         raise LabError(f"--{' and --'.join(files)} cannot be given together: a run learns from one file.")
     usual = kind(options.kind)
-    task_key = options.task or next(iter(files), "own" if options.maze else usual.task)
+    task_key = options.task
+    if task_key is None:
+        task_key = next(iter(files), usual.task if options.maze is None else "own")
     if files and task(task_key, options.kind).data not in files:
-        raise LabError(f"The task {task_key!r} reads no {next(iter(files))} file: leave --task out.")
+        raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
     knobs = assignments(options.knobs)
     if options.verifier:
         knobs["verifier"] = options.verifier
-    if options.maze:
-        knobs = knobs_of_maze(Path(options.maze)) | knobs
+    if options.maze is not None:
+        knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
-    kept = [str(keep_file(Path(path), LIMIT)) for path in files.values()]
+    kept = [str(keep_file(path, LIMIT)) for path in files.values()]
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -124,7 +129,7 @@ def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]
         return name, options.mix or "", {}
     saved = [mix for mix in mixes.saved()[0] if mix.name.casefold() == name.casefold()]
     if not saved:
-        raise LabError(f"There is no algorithm or saved mix {name!r}: "
+        raise LabError(f"There is no algorithm or saved mix {quoted(name)}: "
                        f"{suggestion(name, [*there, *(mix.name for mix in mixes.saved()[0])])}")
     return saved[0].algorithm, options.mix or saved[0].name, dict(saved[0].knobs)
 
@@ -136,29 +141,26 @@ def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
         LabError: there is no such function.
     """
     place = getattr(options, "reward", None)  # a sweep has no such option: its runs are other processes'
-    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place else {}
+    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place is not None else {}
 
 
 def labels_of(options: argparse.Namespace) -> dict[str, str]:
     """The knob of `--labels FILE`, which is kept; none without it. Raises LabError where it holds no pairs."""
-    return {"labelled_pairs": labels.adopt(options.labels)} if getattr(options, "labels", None) else {}
+    place = getattr(options, "labels", None)
+    return {} if place is None else {"labelled_pairs": labels.adopt(place)}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:
     """The maze in a JSON file as a knob, and its own discount. Raises LabError where the file is no maze."""
-    try:
-        maze = from_json(path.read_text(encoding="utf-8"))
-        return {"maze": to_text(maze), "gamma": maze.gamma}
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise LabError(f"The maze {path} cannot be read ({reason}): check the path.") from error
+    maze = from_json(given.read(path))
+    return {"maze": to_text(maze), "gamma": maze.gamma}
 
 
 def assignments(words: Sequence[str]) -> dict[str, str]:
     """{"beta": "0.1"} from ["beta=0.1"]. Raises LabError where a word is no assignment."""
     for word in words:
         if "=" not in word:
-            raise LabError(f"{word!r} is no KNOB=VALUE: write for example beta=0.1.")
+            raise LabError(f"{quoted(word)} is no KNOB=VALUE: write for example beta=0.1.")
     return {key.strip(): value for key, _, value in (word.partition("=") for word in words)}
 
 
@@ -210,7 +212,7 @@ def play(options: argparse.Namespace) -> int:
         raise LabError(f"--episodes is {options.episodes}: play at least one.")
     if options.seed < 0:
         raise LabError(f"--seed is {options.seed}: use a whole number from 0.")
-    folder = Path(options.run)
+    folder = path_of(options.run)
     if folder.is_dir():
         folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
         of = kind_of_checkpoint(folder)
@@ -235,9 +237,9 @@ def play(options: argparse.Namespace) -> int:
 def kind_of_checkpoint(folder: Path) -> str:
     """What an exported checkpoint is of. Raises LabError where the folder holds none."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = given.read_json(folder / "config.json")
         return str(config.get("kind", "llm"))
-    except (OSError, ValueError, AttributeError) as error:
+    except (LabError, ValueError, AttributeError) as error:
         raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "
                        "folder that an export wrote.") from error
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
@@ -17,9 +17,11 @@ from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
 from labcore.compare.table import Table, compare, groups
 from labcore.compare.traces import AXES
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.capsules.importing import import_capsule
+from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
+from labcore.files.paths import path_of
 from labcore.store.store import Store
 
 _NONE = "–"
@@ -45,7 +47,7 @@ def add_to(add) -> None:
 def compare_runs(options: argparse.Namespace) -> int:
     """Print the table of some runs."""
     if options.metric and options.metric not in METRICS:
-        raise LabError(f"There is no metric {options.metric!r}: see the header of an exported metrics.csv.")
+        raise LabError(f"There is no metric {quoted(options.metric)}: see the header of an exported metrics.csv.")
     traces = load(Store(), options.runs)
     table = compare(traces, options.metric, options.baseline)
     if options.axis:
@@ -69,7 +71,7 @@ def import_files(options: argparse.Namespace) -> int:
     """Import CSV files, all or none of them, or run capsules; without files list what was imported."""
     if any(map(_is_zip, options.files)):
         return _import_capsules(options)
-    contents = [(path.name, _content(path)) for path in map(Path, options.files)]
+    contents = [(path.name, read_bytes(path)) for path in map(path_of, options.files)]
     for name, content in contents:
         foreign.parse(name, content, options.label)
     store = Store()
@@ -90,7 +92,8 @@ def import_files(options: argparse.Namespace) -> int:
 
 
 def _is_zip(file: str) -> bool:
-    return file.lower().endswith(".zip") or zipfile.is_zipfile(file)
+    with opened(path_of(file)) as content:
+        return file.lower().endswith(".zip") or zipfile.is_zipfile(content)
 
 
 def _import_capsules(options: argparse.Namespace) -> int:
@@ -99,14 +102,10 @@ def _import_capsules(options: argparse.Namespace) -> int:
                        "out.")
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
+    for run_id in kept:
+        print(f"labcore: {store.run(run_id).message}", file=sys.stderr)
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
-
-
-def _content(path: Path) -> bytes:
-    if not path.exists():
-        raise LabError(f"There is no file {path}: check the path.")
-    return read_bytes(path)
 
 
 def _head(table: Table) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.jobs import cost, jobs
 from labcore.jobs.cost import Row
 from labcore.spec.model_names import model_of_name
@@ -63,7 +63,7 @@ def _specs(options: argparse.Namespace) -> list[RunSpec]:
     known = {key: {knob.key for knob in knobs_of(kinds.algorithm(key), task_row)} for key in keys}
     for knob in given:
         if not any(knob in own for own in known.values()):
-            raise LabError(f"None of {', '.join(keys)} has a knob {knob!r}: see python -m labcore list.")
+            raise LabError(f"None of {', '.join(keys)} has a knob {quoted(knob)}: see python -m labcore list.")
     threads = default_threads(model) if options.threads is None else options.threads
     return [make(algorithm_key=key, task_key=task_row.key, model=model, threads=threads,
                  knobs={knob: value for knob, value in given.items() if knob in known[key]}) for key in keys]

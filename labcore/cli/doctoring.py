@@ -19,6 +19,7 @@ from labcore.doctor.rules import ordered
 from labcore.doctor.seeds import few_seeds
 from labcore.errors import LabError
 from labcore.files.jsonl import read_bytes
+from labcore.files.paths import path_of
 from labcore.runs import fork
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import ENDED, RunRow
@@ -65,9 +66,7 @@ def doctor(options: argparse.Namespace) -> int:
 def _reports(store: Store, name: str) -> list[Report]:
     """Of a run, or of each run in a CSV file."""
     if Path(name).suffix.lower() in foreign.SUFFIXES:
-        if not Path(name).exists():
-            raise LabError(f"There is no file {name}: check the path.")
-        found = foreign.parse(Path(name).name, read_bytes(Path(name)))
+        found = foreign.parse(Path(name).name, read_bytes(path_of(name)))
         return [_report(name if len(found) == 1 else f"{name} {run.label}", run.rows[-1].step, *course(None, run.rows))
                 for run in found]
     row, rows = store.run(name), store.steps_after(name)

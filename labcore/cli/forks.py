@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from labcore.cli.commands import assignments, check_out, labels_of, train
+from labcore.files.paths import path_of
 from labcore.runs.fork import fork_spec
 from labcore.store.store import Store
 
@@ -32,5 +32,5 @@ def fork(options: argparse.Namespace) -> int:
                      knobs=assignments(options.knobs) | labels_of(options),
                      twin=not options.fresh, seed=options.seed, steps=options.steps)
     if options.out:
-        check_out(Path(options.out))
+        check_out(path_of(options.out))
     return train(store, store.create(spec, mine=True), options.json, options.out)

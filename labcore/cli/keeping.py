@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from math import inf
 
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import summary
@@ -175,7 +176,7 @@ def _amount(count: int, size: int, what: str = "run") -> str:
 
 
 def _natural(value: float, name: str) -> float:
-    if value < 0:
+    if not 0 <= value < inf:
         raise LabError(f"{name} is {value}: give a number from 0.")
     return value
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.files.atomic import write_bytes
+from labcore.files.paths import path_of
 from labcore.jobs import jobs, labels
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
@@ -33,16 +34,17 @@ def add_to(add) -> None:
 
 def label(options: argparse.Namespace) -> int:
     """Sample, label, keep; print the name by which a reward model's run knows the labels."""
+    spec = spec_of(parse(options.model).run)
     earlier = labels.lines_of(labels.adopt(options.add)) if options.add else []
     against = {"against": parse(options.against).pinned.name} if options.against else {}
     found = jobs.compute({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
                           "seed": options.seed, **against})
-    spec, pairs = spec_of(parse(found["model"]).run), found["pairs"]
+    pairs = found["pairs"]
     picks = labels.by_gold(spec, pairs, options.seed) if options.by == "gold" else by_hand(pairs)
     new = labels.preferences(pairs, picks)
     place = labels.keep([*earlier, *new])
     if options.out:
-        _copy(place, Path(options.out))
+        _copy(place, path_of(options.out))
     if options.json:
         print(json.dumps({"labelled_pairs": place, "labels": len(earlier) + len(new), "new": len(new),
                           "model": found["model"], "file": str(uploads.file_at(place))}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -26,14 +27,18 @@ from labcore.cli import (
     sweeping,
     teaching,
 )
-from labcore.errors import LabError
+from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.spec.run_spec import DEVICES
+
+_QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status; a user's error is one sentence on standard error and status 1."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser().parse_args(words)
     try:
+        _check_words(words)
         status = options.command(options)
         sys.stdout.flush()
         return status
@@ -48,11 +53,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+def _check_words(words: Sequence[str]) -> None:
+    """Raises LabError where one has bytes that are no text: neither the store nor a spec could hold it."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise LabError(f"{quoted(word)} is not UTF-8: write it in UTF-8, or rename the file.") from error
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that is wrong in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"labcore: {message}; see {self.prog} --help.\n")
+        short = one_line(_QUOTED.sub(lambda word: quoted(word[1]), message))
+        self.exit(2, f"labcore: {short}; see {self.prog} --help.\n")
 
 
 def parser() -> argparse.ArgumentParser:

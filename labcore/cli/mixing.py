@@ -32,15 +32,15 @@ def add_to(add) -> None:
 
 def show(options: argparse.Namespace) -> int:
     """Save, rename or delete one, or print all."""
-    if (options.algorithm or options.knobs or options.run) and not options.save:
+    if (options.algorithm or options.knobs or options.run) and options.save is None:
         raise LabError("--algorithm, --set and --run go with --save NAME.")
-    if options.save:
+    if options.save is not None:
         mixes.save(_asked(options))
         print(f"Saved {options.save}; to run it: python -m labcore run --algorithm {options.save!r}")
     elif options.rename:
         mixes.rename(*options.rename)
         print(f"{options.rename[0]} is called {options.rename[1]} now.")
-    elif options.delete:
+    elif options.delete is not None:
         mixes.delete(options.delete)
         print(f"Deleted {options.delete}.")
     else:

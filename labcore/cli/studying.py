@@ -11,7 +11,7 @@ from typing import Any
 
 from labcore.catalog.knob import suggestion
 from labcore.cli.sweeping import wait
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.paths import max_runs
 from labcore.jobs import estimate, jobs, pace
 from labcore.runs import sweep
@@ -59,7 +59,7 @@ def studies(options: argparse.Namespace) -> int:
 def study(options: argparse.Namespace) -> int:
     """Run what is missing of a study, and print its result. Returns 0 if there is one."""
     if options.study not in STUDIES:
-        raise LabError(f"There is no study {options.study!r}: {suggestion(options.study, list(STUDIES))}")
+        raise LabError(f"There is no study {quoted(options.study)}: {suggestion(options.study, list(STUDIES))}")
     chosen, store = STUDIES[options.study], Store()
     store.reconcile()
     if not options.show:

@@ -14,7 +14,7 @@ from labcore.cli.commands import assignments, beware, spec_of, summary
 from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
 from labcore.compare.table import compare
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.paths import max_runs
 from labcore.runs import sweep as engine
 from labcore.store.store import Store
@@ -73,13 +73,13 @@ def seeds_of(text: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as error:
-        raise LabError(f"--seeds is {text!r}: write whole numbers with commas, for example 0,1,2.") from error
+        raise LabError(f"--seeds is {quoted(text)}: write whole numbers with commas, for example 0,1,2.") from error
 
 
 def check_metric(metric: str | None) -> None:
     """Raises LabError where there is no such metric: before the training, not after."""
     if metric and metric not in METRICS:
-        raise LabError(f"There is no metric {metric!r}: see the header of an exported metrics.csv.")
+        raise LabError(f"There is no metric {quoted(metric)}: see the header of an exported metrics.csv.")
 
 
 def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:

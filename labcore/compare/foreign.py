@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.jsonl import LIMIT, csv_reader
 from labcore.store.rows import COUNTERS, Step
 
@@ -195,7 +195,7 @@ def _number(name: str, line: int, column: str, cell: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise LabError(f"Line {line} of {name} has {text[:40]!r} in the column {column}: it takes numbers.") from None
+        raise LabError(f"Line {line} of {name} has {quoted(text)} in the column {column}: it takes numbers.") from None
     return number if math.isfinite(number) else None
 
 

@@ -17,11 +17,12 @@ from typing import Any
 
 from labcore.compare import foreign
 from labcore.compare.traces import Trace, axes_of, columns_of
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.folder import write_metrics
 from labcore.files import atomic
+from labcore.files.given import json_of
 from labcore.files.jsonl import read_bytes
-from labcore.files.paths import imports, is_import, made
+from labcore.files.paths import imports, is_import, made, path_of
 from labcore.runs.faults import disk_full
 from labcore.store.changes import in_the_trash
 from labcore.store.rows import Marks, Step
@@ -52,8 +53,6 @@ _KEPT = [field for field in Imported.__dataclass_fields__ if field not in Marks.
 
 def read_file(path: Path) -> list[Trace]:
     """The runs in a CSV file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
-    if not path.exists():
-        raise LabError(f"There is no file {path}: check the path.")
     found = foreign.parse(path.name, read_bytes(path))
     return [_trace(f"{path}" if len(found) == 1 else f"{path} {run.label}", run.label, run.rows, run.notes)
             for run in found]
@@ -124,7 +123,7 @@ def known(store: Store, run_id: str) -> bool:
 def check_there(run_id: str) -> None:
     """Raise LabError unless `there`."""
     if not there(run_id):
-        raise LabError(f"There is no imported run {run_id!r}: import its CSV first.")
+        raise LabError(f"There is no imported run {quoted(run_id)}: import its CSV first.")
 
 
 def check(store: Store, run_id: str) -> None:
@@ -151,12 +150,12 @@ def rows(run_id: str) -> tuple[Step, ...]:
 
 def place(run_id: str) -> Path:
     """The folder of an imported run."""
-    return imports() / run_id
+    return path_of(run_id, imports())
 
 
 def _about(run_id: str) -> Imported:
     try:
-        fields = json.loads(_read(run_id, "about.json"))
+        fields = json_of(_read(run_id, "about.json"))
         return Imported(*(tuple(fields[key]) if key in ("unmapped", "notes") else fields[key] for key in _KEPT))
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error

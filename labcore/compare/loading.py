@@ -11,6 +11,7 @@ import numpy as np
 from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
+from labcore.files.paths import path_of
 from labcore.spec.run_spec import RunSpec
 from labcore.store import columns
 from labcore.store.rows import COUNTERS
@@ -37,7 +38,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             imported.check(store, name)
             traces[name] = [imported.load(name)]
         else:
-            traces[name] = imported.read_file(Path(name))
+            traces[name] = imported.read_file(path_of(name))
     rows = {name: store.run(name) for name in own}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))

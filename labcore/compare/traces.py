@@ -10,7 +10,7 @@ import numpy as np
 
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
@@ -121,7 +121,7 @@ def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
         if wanted in shared:
             return wanted
         if wanted not in METRICS:
-            raise LabError(f"There is no metric {wanted!r}: the runs share {_listed(shared)}.")
+            raise LabError(f"There is no metric {quoted(wanted)}: the runs share {_listed(shared)}.")
         without = next(each.run for each in traces if wanted not in each.metrics)
         raise LabError(f"The run {without} has no {wanted}: compare by {_listed(shared)}.")
     ranked = [key for key in _ranked(traces) if key in shared and METRICS[key].about == "training"]

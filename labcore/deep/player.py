@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from safetensors.torch import load_file
 from labcore.deep.evaluation import play
 from labcore.deep.networks import ACTIVATIONS, MLP
 from labcore.errors import LabError
+from labcore.files import given
 
 
 def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
@@ -22,14 +22,14 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
         LabError: the folder is none, or its files do not fit each other.
     """
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = given.read_json(folder / "config.json")
         network = MLP(config["sizes"], torch.Generator(), activation=config["activation"])
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
         for key, known in (("environment", config), ("step", config), ("best_step", config),
                            (config["activation"], ACTIVATIONS)):
             if key not in known:
                 raise KeyError(key)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (LabError, OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
                        "CartPole run or the folder of its exported checkpoint.") from error
     return network, config

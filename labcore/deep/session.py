@@ -30,6 +30,7 @@ from labcore.device import pick_device
 from labcore.envs.cartpole import WORLD, TorchCartPole
 from labcore.envs.gym_env import Environments, make_environments
 from labcore.errors import Diverged, LabError
+from labcore.files.given import json_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 
@@ -198,7 +199,7 @@ class DeepSession:
 
     def _load(self, folder: Path) -> None:
         try:
-            values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            values = json_of((folder / "state.json").read_bytes())
             self._restore(load_file(folder / "tensors.safetensors"), values)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")

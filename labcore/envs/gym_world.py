@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
 UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
@@ -44,7 +44,7 @@ def make_one(env_id: str) -> gym.Env:
         LabError: the id is unknown, or needs a package that is not installed.
     """
     if env_id not in gym.registry:
-        raise LabError(f"Gymnasium has no environment {env_id!r}: {suggestion(env_id, _discrete_ids(env_id))}")
+        raise LabError(f"Gymnasium has no environment {quoted(env_id)}: {suggestion(env_id, _discrete_ids(env_id))}")
     limit = gym.registry[env_id].max_episode_steps or STEP_LIMIT
     try:
         with warnings.catch_warnings():

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labcore.envs.mdp import MDP
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 Kind = Literal["free", "wall", "start", "goal", "trap", "reward"]
 
@@ -43,7 +43,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise LabError(f"A cell cannot be {self.kind!r}: use one of {', '.join(KINDS)}.")
+            raise LabError(f"A cell cannot be {quoted(self.kind)}: use one of {', '.join(KINDS)}.")
         own = self.kind in CELL_REWARDS
         reward = CELL_REWARDS.get(self.kind) if self.reward is None or not own else float(self.reward)
         # − 0 and 0 are the same reward and must be the same text.

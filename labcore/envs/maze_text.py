@@ -14,7 +14,8 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
+from labcore.files.given import NotJSON, json_of
 
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
 T = TypeVar("T")
@@ -34,7 +35,7 @@ def from_rows(rows: list[str] | tuple[str, ...], rewards: list[float] | tuple[fl
     """
     unknown = sorted(set("".join(rows)) - SIGNS.keys())
     if unknown:
-        raise LabError(f"The maze holds {unknown[0]!r}: draw it with {' '.join(SIGNS)}.")
+        raise LabError(f"The maze holds {quoted(unknown[0])}: draw it with {' '.join(SIGNS)}.")
     paying = sum(SIGNS[sign] in CELL_REWARDS for row in rows for sign in row)
     if rewards is not None and len(rewards) != paying:
         raise LabError(f"The maze has {paying} goals, traps and reward cells but {len(rewards)} rewards: "
@@ -58,15 +59,15 @@ def to_json(maze: Maze) -> str:
                       indent=1)
 
 
-def from_json(text: str) -> Maze:
+def from_json(text: str | bytes) -> Maze:
     """The maze that `to_json` wrote; everything but the rows may be left out.
 
     Raises:
         LabError: it is no JSON of a maze, has no start or no goal, or as `Maze`.
     """
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        given = json_of(text)
+    except NotJSON as error:
         raise LabError(f"This is not the JSON of a maze ({error}): save one from the maze page to see the form.") \
             from error
     rows = given.get("rows") if isinstance(given, dict) else None
@@ -74,7 +75,7 @@ def from_json(text: str) -> Maze:
         raise LabError('The JSON of a maze needs "rows", a list of texts such as ["S..", ".TG"].')
     unknown = sorted(given.keys() - set(_FIELDS))
     if unknown:
-        raise LabError(f"The JSON of a maze has no field {unknown[0]!r}: use {', '.join(_FIELDS)}.")
+        raise LabError(f"The JSON of a maze has no field {quoted(unknown[0])}: use {', '.join(_FIELDS)}.")
     rewards = given.get("rewards")
     if rewards is not None and not isinstance(rewards, list):
         raise LabError('"rewards" must be a list of numbers: one for each G, T and R in reading order.')
@@ -131,7 +132,8 @@ def _number(name: str, value: Any) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise LabError(f"In this maze {name} is {str(value)[:40]!r}, not a number: use a number such as 10.") from error
+        raise LabError(f"In this maze {name} is {quoted(str(value))}, not a number: use a number such as 10."
+                       "") from error
 
 
 def _written(number: float) -> str:

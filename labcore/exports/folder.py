@@ -20,7 +20,7 @@ from labcore.errors import LabError
 from labcore.exports import tensorboard as event_file
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import made, run_folder
+from labcore.files.paths import made, path_of, run_folder
 from labcore.runs.faults import disk_full
 from labcore.runs.knob_history import Change, KnobHistory
 from labcore.store.store import Event, Step, Store
@@ -37,7 +37,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
     Raises:
         LabError: there is no such run, it has no checkpoint yet, or the folder cannot be written.
     """
-    folder = Path(folder)
+    folder = path_of(folder)
     row = store.run(run_id)
     found = checkpoint.newest(run_folder(run_id))
     if found is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from labcore.errors import LabError
-from labcore.files import bases
+from labcore.files import bases, given
+from labcore.files.paths import path_of
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 BESIDE = "base"  # in a capsule, beside the checkpoints: the weights that their adapters are on
@@ -26,9 +26,9 @@ def base_of(folder: Path) -> str:
         LabError: its configuration cannot be read, or is not LoRA's.
     """
     try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        config = given.read_json(folder / CONFIG)
         kind, base = config["peft_type"], str(config["base_model_name_or_path"] or "")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{folder / CONFIG} is not the configuration of an adapter ({error}): save the adapter again "
                        "with save_pretrained.") from error
     if kind != "LORA":
@@ -37,7 +37,7 @@ def base_of(folder: Path) -> str:
     if not base:
         raise LabError(f"The adapter in {folder} does not say which model it is for: write its folder or hub id into "
                        f"base_model_name_or_path of {CONFIG}.")
-    if Path(base).is_dir():
+    if path_of(base).is_dir():
         if Path(base).resolve() == folder.resolve():
             raise LabError(f"The adapter in {folder} names itself as its base model: write the folder or hub id of the "
                            f"model that it was trained on into base_model_name_or_path of {CONFIG}.")

@@ -17,6 +17,8 @@ from uuid import uuid4
 
 from filelock import FileLock
 
+from labcore.files.given import json_of
+
 
 def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = False, sync: bool = True) -> None:
     """Make the folder `target` with the content that `fill(folder)` writes: all of it or nothing.
@@ -109,7 +111,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _row(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = json_of(line)
     except ValueError:
         return None
     return row if isinstance(row, dict) else None

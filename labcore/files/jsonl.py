@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labcore.errors import LabError
+from labcore.files import given
 
 LIMIT = 64 * 2**20  # bytes
 MOST_NAMED = 3  # lines whose fault is named
@@ -94,20 +95,9 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file without its byte order mark.
 
     Raises:
-        LabError: no such file, unreadable, empty, above LIMIT or UTF-16.
+        LabError: as `given.read`, or it is empty or UTF-16.
     """
-    if path.is_dir():
-        raise LabError(f"{path} is a folder: give a file.")
-    try:
-        size = path.stat().st_size
-        if size > LIMIT:
-            raise LabError(f"{path.name} has {size / 2**20:.0f} MB, above the limit of {LIMIT // 2**20} MB: give a "
-                           "part of it.")
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise LabError(f"There is no file {path}: check the path.") from error
-    except OSError as error:
-        raise LabError(f"The file {path} cannot be read ({error.strerror}): check its permissions.") from error
+    content = given.read(path, LIMIT)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabError(f"{path.name} is UTF-16: save it as UTF-8.")
     content = content.removeprefix(b"\xef\xbb\xbf")

@@ -15,7 +15,8 @@ from typing import Any
 from filelock import FileLock
 
 from labcore.errors import LabError
-from labcore.files import atomic
+from labcore.files import atomic, given
+from labcore.files.jsonl import LIMIT
 from labcore.files.paths import home, made
 
 
@@ -45,11 +46,11 @@ class Kept:
         Raises:
             LabError: it is damaged.
         """
-        try:
-            entries = json.loads(self.path.read_text(encoding="utf-8"))[self.key]
-        except FileNotFoundError:
+        if not self.path.exists():
             return self.form()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        try:
+            entries = given.read_json(self.path, LIMIT)[self.key]
+        except (LabError, ValueError, TypeError, KeyError) as error:
             raise self.damaged from error
         if not isinstance(entries, self.form):
             raise self.damaged

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 RESERVED = frozenset({"base", "imported", "jobs", "labels", "supervisor.log", "uploads", "votes"})
@@ -14,6 +14,7 @@ IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS)
+NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
 
 
 def home() -> Path:
@@ -21,15 +22,37 @@ def home() -> Path:
     return Path(os.environ.get("RL_LAB_HOME") or "runs").absolute()
 
 
+def path_of(word: str | Path, folder: Path | None = None) -> Path:
+    """The path that a user's word means, or that of the file which is called so in `folder`.
+
+    Raises:
+        LabError: it cannot be a path.
+    """
+    if not can_be_path(word):
+        raise LabError(f"{quoted(str(word))} cannot be the name of a file or a folder (it is too long, or holds a "
+                       "character that no name can): check it.")
+    return (folder or Path()) / word
+
+
+def can_be_path(word: str | Path) -> bool:
+    """Whether the usual disks take a file of that name."""
+    try:
+        parts = [os.fsencode(part) for part in Path(word).parts]
+    except UnicodeEncodeError:  # half a character
+        return False
+    return (all(len(part) <= NAME_BYTES and b"\0" not in part for part in parts)
+            and sum(map(len, parts)) + len(parts) <= PATH_BYTES)
+
+
 def run_folder(run_id: str) -> Path:
-    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log."""
-    return home() / run_id
+    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `path_of`."""
+    return path_of(run_id, home())
 
 
 def is_run_id(name: str) -> bool:
     """Whether a run may be called `name`. Some disks take upper and lower case, and dots at the end, for the same."""
     plain = name.casefold().rstrip(".")
-    return plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
+    return can_be_path(name) and plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
 
 
 def imports() -> Path:
@@ -39,7 +62,7 @@ def imports() -> Path:
 
 def is_import(name: str) -> bool:
     """Whether imported metrics may be called `name`."""
-    return name.startswith(IMPORT_PREFIX) and not set(name) & set("/\\")
+    return name.startswith(IMPORT_PREFIX) and not set(name) & set("/\\") and can_be_path(name)
 
 
 def remove_folder(name: str) -> None:
@@ -78,5 +101,5 @@ def max_runs() -> int:
     if not text:
         return os.cpu_count() or 1
     if not text.isdecimal() or int(text) < 1:
-        raise LabError(f"RL_LAB_MAX_RUNS is {text!r}: set it to a whole number from 1.")
+        raise LabError(f"RL_LAB_MAX_RUNS is {quoted(text)}: set it to a whole number from 1.")
     return int(text)

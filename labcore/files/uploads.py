@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from labcore.errors import LabError
-from labcore.files import atomic, sizes
+from labcore.files import atomic, given, sizes
 from labcore.files.paths import home, made
 
 
@@ -55,20 +55,9 @@ def keep_file(path: Path, limit: int) -> Path:
     """Store a copy of the file at `path`.
 
     Raises:
-        LabError: it is not there, or larger than `limit` bytes.
+        LabError: as `given.read`.
     """
-    if path.is_dir():
-        raise LabError(f"{path} is a folder: give a file.")
-    if not path.is_file():
-        raise LabError(f"There is no file {path}: check the path.")
-    if path.stat().st_size > limit:
-        raise LabError(f"{path.name} has {path.stat().st_size / 2**20:.0f} MB, above the limit of {limit // 2**20} MB: "
-                       "give a part of it.")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise LabError(f"The file {path} cannot be read ({error.strerror}): check its permissions.") from error
-    return keep(path.name, content)
+    return keep(path.name, given.read(path, limit))
 
 
 def file_at(place: str) -> Path | None:

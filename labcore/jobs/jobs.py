@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
 from labcore.files.paths import home, made
@@ -122,7 +122,7 @@ def do(spec: Spec) -> dict[str, Any]:
     """
     name = str(spec.get("job"))
     if name not in JOBS:
-        raise LabError(f"There is no job {name!r}: {suggestion(name, list(JOBS))}")
+        raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")
     return resolve_name(JOBS[name])({key: value for key, value in spec.items() if key != "job"})
 
 

@@ -48,5 +48,10 @@ def add(spec: RunSpec, pair: Mapping[str, Any], pick: str) -> None:
 
 
 def rows(spec: RunSpec) -> list[dict[str, Any]]:
-    """All labels of a task and a model, oldest first: pairs with their `pick`."""
-    return list(atomic.rows(path(spec)))
+    """All labels of a task and a model, oldest first: pairs with their `pick`. What is no label stays in the file."""
+    return [row for row in atomic.rows(path(spec)) if _is_label(row)]
+
+
+def _is_label(row: Mapping[str, Any]) -> bool:
+    return row.get("pick") in PICKS and all(isinstance(row.get(key), str) for key in ("prompt", "answer", *PICKS)) and (
+        all(isinstance(row.get(f"{side}_truncated"), bool) for side in PICKS) and "line" in row)

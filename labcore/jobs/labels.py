@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import uploads
 from labcore.files.jsonl import LIMIT, read_objects
+from labcore.files.paths import path_of
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.reviews import preference
@@ -50,7 +51,7 @@ def adopt(labels: str) -> str:
     Raises:
         LabError: there is no such file or upload, or it holds no pairs.
     """
-    place = labels if uploads.file_at(labels) else uploads.keep_file(Path(labels), LIMIT).parent.name
+    place = labels if uploads.file_at(labels) else uploads.keep_file(path_of(labels), LIMIT).parent.name
     labelled_pairs(place)
     return place
 
@@ -59,7 +60,8 @@ def file_of(place: str) -> Path:
     """The file of labels that is kept there. Raises LabError where there is none."""
     path = uploads.file_at(place)
     if path is None:
-        raise LabError(f"There are no labels {place!r} here: give a file, or the name that the command label printed.")
+        raise LabError(f"There are no labels {quoted(place)} here: give a file, or the name that the command label "
+                       "printed.")
     return path
 
 

@@ -67,7 +67,7 @@ def tie(prompt: str, one: Side, other: Side, **about: Any) -> None:
 def tally(first: str, second: str) -> Tally:
     """The votes between two models so far."""
     wins = [(row.get("chosen_model"), row.get("rejected_model")) for row in atomic.rows(pairs_file())]
-    ties = sum(sorted(row.get("models", [])) == sorted([first, second]) for row in atomic.rows(ties_file()))
+    ties = sum(row.get("models") in ([first, second], [second, first]) for row in atomic.rows(ties_file()))
     return Tally(wins.count((first, second)), wins.count((second, first)), ties)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 LONGEST = 600  # characters of a check
 DEEPEST = 24  # operations within each other
@@ -166,7 +166,7 @@ class _Reader:
 def no_metric(key: str) -> str:
     """What is said of a metric that is not there."""
     near = get_close_matches(key, METRICS, n=1)
-    return f"there is no metric {key[:60]!r}: " + (f"did you mean {near[0]!r}?" if near else
+    return f"there is no metric {quoted(key)}: " + (f"did you mean {near[0]!r}?" if near else
                                                    "the page Help has them all.")
 
 

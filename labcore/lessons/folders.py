@@ -8,7 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
+from labcore.files import given
+from labcore.files.paths import path_of
 from labcore.lessons.lesson import LARGEST, Lesson, parse
 
 HERE = Path(__file__).with_name("texts")
@@ -52,7 +54,7 @@ def find(name: str) -> Lesson:
     for fault in faults:
         if (left_out := LEFT_OUT.match(fault)) and name_of(Path(left_out[1])) == name:
             raise LabError(fault)
-    raise LabError(f"There is no lesson {name!r}: {suggestion(name, [lesson.name for lesson in there])}")
+    raise LabError(f"There is no lesson {quoted(name)}: {suggestion(name, [lesson.name for lesson in there])}")
 
 
 def name_of(path: Path) -> str:
@@ -69,10 +71,10 @@ def _own(faults: list[str]) -> list[Path]:
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return []
-    folder = Path(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
+    folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
     if not folder.is_dir():
-        faults.append(f"{VARIABLE} is {place!r}, which is no folder: set it to the folder with your lessons, or unset "
-                      "it.")
+        faults.append(f"{VARIABLE} is {quoted(place)}, which is no folder: set it to the folder with your lessons, or "
+                      "unset it.")
         return []
     found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
     if len(found) > MOST:
@@ -91,7 +93,7 @@ def _read(path: Path, changed: int, size: int, own: bool, short: bool) -> Lesson
     if size > 4 * LARGEST:
         raise LabError(f"it has {size} bytes: a lesson has at most {LARGEST} characters.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = given.read(path, 4 * LARGEST).decode("utf-8")
     except UnicodeDecodeError as error:
         raise LabError("it is not text in UTF-8: save it as that.") from error
     return parse(name_of(path), text, own=own, short=short)

@@ -15,7 +15,7 @@ from typing import Any
 from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.lessons import expression
 from labcore.lessons.expression import Check
 from labcore.lessons.verdict import FEWEST
@@ -154,7 +154,7 @@ def _checked(given: Any, declared: Mapping[str, tuple[type, bool]], where: str =
             raise _Wrong(key, f"there is no field {where}{key}: {suggestion(key, list(declared))}")
         wanted = declared[key][0]
         if not isinstance(value, wanted) or isinstance(value, bool):
-            raise _Wrong(key, f"{where}{key} must be {KINDS_OF[wanted]}, not {value!r}.")
+            raise _Wrong(key, f"{where}{key} must be {KINDS_OF[wanted]}, not {quoted(value)}.")
         if value == "":
             raise _Wrong(key, f"{where}{key} is empty: write something.")
     if missing := [key for key, (_, needed) in declared.items() if needed and key not in given]:
@@ -193,10 +193,10 @@ def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
         fields = _checked(each, RUN, "runs.")
         name = fields["name"]
         if not NAME.fullmatch(name) or name in expression.FUNCTIONS or name in ("and", "or", "not"):
-            raise _Wrong("name", f"a run cannot be called {name!r}: use small letters, digits and _, and no name of a "
-                         "function.")
+            raise _Wrong("name", f"a run cannot be called {quoted(name)}: use small letters, digits and _, and no "
+                         "name of a function.")
         if name in [other.name for other in found]:
-            raise _Wrong("name", f"two runs are called {name!r}: give each a name of its own.")
+            raise _Wrong("name", f"two runs are called {quoted(name)}: give each a name of its own.")
         setup = Setup(name, fields["label"], _spec(fields, less))
         if same := [other.name for other in found if other.spec == setup.spec]:
             raise _Wrong("runs", f"the runs {same[0]} and {name} are the same: change a knob of one, or leave it out.")
@@ -210,7 +210,7 @@ def _spec(fields: Mapping[str, Any], less: Mapping[str, Any]) -> RunSpec:
         row = kinds.kind(fields["kind"])
         model = fields.get("model", row.model)
         if model not in row.models:
-            raise LabError(f"a lesson uses {' or '.join(row.models)}, not the model {model!r}.")
+            raise LabError(f"a lesson uses {' or '.join(row.models)}, not the model {quoted(model)}.")
         algorithm = kinds.algorithm(fields["algorithm"], row.key)
         known = {knob.key for knob in (*algorithm.knobs, *kinds.task(fields["task"], row.key).knobs)}
         shorter = {key: value for key, value in less.get("knobs", {}).items() if key in known}
@@ -224,7 +224,7 @@ def _spec(fields: Mapping[str, Any], less: Mapping[str, Any]) -> RunSpec:
 def _drawing(given: Any, names: Sequence[str]) -> Drawing:
     fields = _checked(given, DRAW, "question.draw.")
     if fields["run"] not in names:
-        raise _Wrong("run", f"question.draw.run is {fields['run']!r}: use {' or '.join(names)}.")
+        raise _Wrong("run", f"question.draw.run is {quoted(fields['run'])}: use {' or '.join(names)}.")
     _metric("metric", fields["metric"])
     bounds = fields["range"]
     if len(bounds) != 2 or not all(isinstance(each, int | float) for each in bounds) or not bounds[0] < bounds[1]:

@@ -26,6 +26,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
+from labcore.files.given import json_of
 from labcore.llm.batch import encode_prompts
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
@@ -297,7 +298,7 @@ class LlmSession:
                            "start the run again.") from error
 
     def _read(self, folder: Path) -> None:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state = json_of((folder / "state.json").read_bytes())
         self._read_policy(folder / POLICY)
         for name in self._saved():
             self._read_network(name, load_file(folder / f"{name}.safetensors", device=str(self.device)))

@@ -14,7 +14,7 @@ from typing import Any
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.kept import Kept
 from labcore.files.paths import MIXES
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -88,7 +88,8 @@ def find(name: str) -> Mix:
         if _same(mix.name, name):
             return mix
     known = [mix.name for mix in there]
-    raise LabError(f"There is no saved mix {name!r}: " + (suggestion(name, known) if known else "none is saved yet."))
+    nearest = suggestion(name, known) if known else "none is saved yet."
+    raise LabError(f"There is no saved mix {quoted(name)}: {nearest}")
 
 
 def save(mix: Mix, replace: bool = False) -> None:
@@ -100,8 +101,8 @@ def save(mix: Mix, replace: bool = False) -> None:
     with _KEPT.changing() as entries:
         places = _places(entries, mix.name)
         if places and not replace:
-            raise LabError(f"There is a mix {entries[places[0]]['name']!r} already: choose another name, or delete "
-                           "that one first.")
+            raise LabError(f"There is a mix {quoted(entries[places[0]]['name'])} already: choose another name, or "
+                           "delete that one first.")
         if places:
             entries[places[0]] = asdict(mix)
         else:
@@ -118,7 +119,7 @@ def rename(name: str, new: str) -> None:
     mixed.check_name(new)
     with _KEPT.changing() as entries:
         if not _same(name, new) and _places(entries, new):
-            raise LabError(f"There is a mix {new!r} already: choose another name.")
+            raise LabError(f"There is a mix {quoted(new)} already: choose another name.")
         for place in _places(entries, found.name):
             entries[place]["name"] = new
 
@@ -141,7 +142,7 @@ def _mix(entry: Any) -> Mix:
         name, algorithm, knobs = (entry[key] for key in ("name", "algorithm", "knobs"))
         known = {knob.key: knob for knob in mixed.with_every_knob(algorithm).knobs}
         if unknown := [key for key in knobs if key not in known]:
-            raise LabError(f"this lab has no knob {unknown[0]!r}.")
+            raise LabError(f"this lab has no knob {quoted(unknown[0])}.")
         return Mix(mixed.check_name(name), algorithm, {key: known[key].check(value) for key, value in knobs.items()})
     except (TypeError, KeyError, AttributeError) as error:
         raise LabError("it has no name, algorithm and knobs.") from error

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError
+from labcore.errors import LabError, cut, quoted
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -94,7 +94,8 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
     except LabError as error:
         if not knobs:
             raise
-        raise LabError(f"With {', '.join(f'{key}={value}' for key, value in knobs.items())}: {error}") from error
+        point = ", ".join(f"{key}={cut(str(value))}" for key, value in knobs.items())
+        raise LabError(f"With {point}: {error}") from error
 
 
 def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False) -> str:
@@ -121,7 +122,7 @@ def sweep(store: Store, sweep_id: str) -> Sweep:
     """
     rows = store.sweep_runs(sweep_id)
     if not rows:
-        raise LabError(f"There is no sweep {sweep_id!r}: list the sweeps to see their names.")
+        raise LabError(f"There is no sweep {quoted(sweep_id)}: list the sweeps to see their names.")
     return Sweep(sweep_id, tuple(rows))
 
 

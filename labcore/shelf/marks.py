@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from labcore.compare import imported
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.paths import is_import
 from labcore.shelf.fields import DAY
 from labcore.store.store import Store
@@ -73,5 +73,5 @@ def _there(run_ids: Iterable[str]) -> list[str]:
 def _tag(text: str) -> str:
     text = " ".join(text.split())
     if not text or len(text) > MOST_TAG or set(text) & set('",'):
-        raise LabError(f"{text[:60]!r} cannot be a tag: use 1 to {MOST_TAG} letters, without commas and quotes.")
+        raise LabError(f"{quoted(text)} cannot be a tag: use 1 to {MOST_TAG} letters, without commas and quotes.")
     return text

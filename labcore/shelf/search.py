@@ -15,7 +15,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.shelf.entries import Entry
 from labcore.shelf.fields import FIELDS, value
 from labcore.spec.model_names import name_of_model
@@ -37,9 +37,9 @@ def parse(query: str) -> Test:
         LabError: a quote is not closed, a name is unknown, or a value cannot be compared so.
     """
     if query.count('"') % 2:
-        raise LabError(f"The search {query!r} opens a quote that it does not close: write \"two words\".")
-    quoted = re.split(r'("[^"]*")', query)
-    joined = "".join(part if part.startswith('"') else _SPACED.sub(r"\1", part) for part in quoted)
+        raise LabError(f"The search {quoted(query)} opens a quote that it does not close: write \"two words\".")
+    parts = re.split(r'("[^"]*")', query)
+    joined = "".join(part if part.startswith('"') else _SPACED.sub(r"\1", part) for part in parts)
     tests = [_term(term) for term in _TERM.findall(joined)]
     return lambda entry: all(test(entry) for test in tests)
 
@@ -69,7 +69,7 @@ def _term(term: str) -> Test:
     if key not in (known := names()):
         near = ["last"] if name in METRICS else difflib.get_close_matches(name, tuple(known), n=1)
         hint = f"{near[0]}{operator}{wanted or '0.1'}" if near else "algorithm=grpo or beta>0.05"
-        raise LabError(f"The search {term} asks for {name!r}, which is no knob and no field: try {hint}.")
+        raise LabError(f"The search {term} asks for {quoted(name)}, which is no knob and no field: try {hint}.")
     wanted = wanted.replace('"', "")
     if not wanted:
         raise LabError(f"The search {term} lacks a value: write for example {name}{operator}0.1.")
@@ -93,7 +93,7 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
     """A run without a value of any of the keys passes no comparison but !=."""
     number, compare = _number(wanted), _OPERATORS[operator]
     if operator not in ("=", "!=") and number is None:
-        raise LabError(f"The search {term} compares with {wanted!r}, which is no number: write for example "
+        raise LabError(f"The search {term} compares with {quoted(wanted)}, which is no number: write for example "
                        f"{keys[0]}>0.05.")
 
     def passes(entry: Entry) -> bool:

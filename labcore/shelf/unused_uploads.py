@@ -6,7 +6,6 @@ always stays.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import time
@@ -18,6 +17,7 @@ from uuid import uuid4
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
+from labcore.files.given import json_of
 from labcore.files.paths import home
 from labcore.files.uploads import root
 from labcore.store.store import Store
@@ -83,7 +83,7 @@ def _on_disk() -> Iterator[str]:
     """What the runs of this folder name, also those that the store does not know: it may have had another one."""
     for pattern in ("*/spec.json", f"*/{checkpoint.START}/spec.json"):
         for file in home().glob(pattern):
-            with suppress(OSError, ValueError):
-                fields = json.loads(file.read_text(encoding="utf-8"))
+            with suppress(OSError, ValueError, AttributeError):
+                fields = json_of(file.read_bytes())
                 named = fields.get("data"), fields.get("model"), fields.get("knobs", {}).get("labelled_pairs")
                 yield from filter(None, named)

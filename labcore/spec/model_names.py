@@ -21,10 +21,10 @@ from pathlib import Path
 
 from labcore.catalog.kinds import built_in
 from labcore.catalog.llm.models import MODELS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import home, is_run_id, run_folder
+from labcore.files.paths import home, is_run_id, path_of, run_folder
 
 BASE, START = "base", "start"
 REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
@@ -74,8 +74,8 @@ def parse(name: str) -> Model:
     """The model of a run that `name` means. Raises LabError where it is no such name."""
     model = read(name)
     if model is None or model.sft:
-        raise LabError(f"{name!r} names no model: write the id of a run, id@step for one of its checkpoints, base:id "
-                       "for what it started from, or start:id for the untrained weights.")
+        raise LabError(f"{quoted(name)} names no model: write the id of a run, id@step for one of its checkpoints, "
+                       "base:id for what it started from, or start:id for the untrained weights.")
     return model
 
 
@@ -101,7 +101,7 @@ def model_of_name(name: str) -> str:
 
 def check(model: str) -> None:
     """Raise LabError where `model` is a name alone, no folder and no hub id, and no run here has such a model."""
-    if model in built_in() or "/" in model or Path(model).exists():
+    if model in built_in() or path_of(model).exists() or "/" in model:
         return
     found = read(model)
     if not found or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
@@ -132,8 +132,8 @@ def reward_model_of(name: str) -> Path:
     """
     found = read(name)
     if found is None or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
-        raise LabError(f"There is no reward model {name!r} here: set reward_model to the id of a run of the algorithm "
-                       "reward_model (RUN or RUN@STEP).")
+        raise LabError(f"There is no reward model {quoted(name)} here: set reward_model to the id of a run of the "
+                       "algorithm reward_model (RUN or RUN@STEP).")
     there = dict(checkpoint.steps(run_folder(found.run)))
     step = found.pinned.step
     if step not in there:
@@ -169,8 +169,8 @@ def _pinned_reward_model(name: str) -> str:
 
 def missing(model: str) -> LabError:
     """What to say where nothing is called `model`."""
-    return LabError(f"There is no model {model!r}: choose {', '.join(MODELS)}, an earlier run (RUN or RUN@STEP), a "
-                    "Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
+    return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN or RUN@STEP), "
+                    "a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
 
 
 def no_run(run: str) -> LabError:

@@ -20,10 +20,11 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
-from labcore.files.paths import run_folder
+from labcore.files.given import NotJSON, json_of
+from labcore.files.paths import path_of, run_folder
 from labcore.spec import model_names
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -86,10 +87,10 @@ class RunSpec:
     def from_json(text: str) -> RunSpec:
         """The spec written by `to_json`. Raises LabError where the text is none."""
         try:
-            fields = json.loads(text)
+            fields = json_of(text)
             fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
             return _filled(RunSpec(**fields))
-        except (json.JSONDecodeError, AttributeError, TypeError, KeyError) as error:
+        except (NotJSON, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
 
     def hash(self) -> str:
@@ -165,13 +166,14 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         row = replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix))
     if not row.learns(task_row):
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
-        raise LabError(f"{row.label} cannot learn from the task {task_key!r}, which has no verifier: "
+        raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
                        f"use {_named(fitting)}, or another task.")
     known = {knob.key: knob for knob in knobs_of(row, task_row)}
     given = dict(knobs or {})
     for key in given:
         if key not in known:
-            raise LabError(f"{row.label} on {task_key!r} has no knob {key!r}: {suggestion(key, list(known))}")
+            raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
+                           f"{suggestion(key, list(known))}")
     filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
@@ -179,7 +181,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
         _check_whole(name, number)
     if device not in DEVICES:
-        raise LabError(f"There is no device {device!r}: {suggestion(device, DEVICES)}")
+        raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
     _check_data(task_row, data)
     check_together(row, filled)
     _check_pairs(task_row, filled)
@@ -201,14 +203,14 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 def _check_whole(name: str, value: object) -> None:
     low, high = WHOLE[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise LabError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+        raise LabError(f"{name} must be a whole number from {low} to {high}, not {quoted(value)}.")
 
 
 def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
         raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
                        f"or give --{task_row.data} FILE.")
-    if data and not Path(data).is_file():
+    if data and not path_of(data).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 
@@ -217,15 +219,15 @@ def _check_model(kind_row: Kind, model: str) -> None:
         raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
                        "folder or a hub id.")
     if len(kind_row.models) == 1 and model != kind_row.model:
-        raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {model!r} out.")
+        raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {quoted(model)} out.")
     model_names.check(model)
 
 
 def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:
     """Check that an adapter is put on weights that have learnt something, and not on random ones."""
     if knobs.get("lora_rank") and model in MODELS and (row.loop == "sft" or not knobs["sft_steps"]):
-        raise LabError(f"LoRA leaves the weights of its model as they are, and those of {model!r} would be random "
-                       "here: choose an earlier run or a Hugging Face model, or set lora_rank to 0.")
+        raise LabError(f"LoRA leaves the weights of its model as they are, and those of {quoted(model)} would be "
+                       "random here: choose an earlier run or a Hugging Face model, or set lora_rank to 0.")
 
 
 def default_threads(model: str | None) -> int:
@@ -312,8 +314,8 @@ def _check_labels(knobs: Mapping[str, Value]) -> None:
     """Check that labelled pairs are named as an upload is; what is in it is read when the run starts."""
     place = str(knobs.get("labelled_pairs", ""))
     if place and not uploads.is_place(place):
-        raise LabError(f"The labelled pairs {place!r} are no upload: give the file with --labels FILE, or the name "
-                       "that the command label printed.")
+        raise LabError(f"The labelled pairs {quoted(place)} are no upload: give the file with --labels FILE, or the "
+                       "name that the command label printed.")
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -379,7 +381,8 @@ def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
     knobs = dict(spec.knobs)
     for key, value in changes:
         if key not in known:
-            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {key!r}: {suggestion(key, list(known))}")
+            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {quoted(key)}: "
+                           f"{suggestion(key, list(known))}")
         if known[key].effect == "restart":
             raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
         knobs[key] = known[key].check(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from labcore.errors import LabError, NoSuchRun
+from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files.paths import is_import
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, RunRow, Step
@@ -46,7 +46,7 @@ def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str
     """The state of the run. Raises NoSuchRun where there is none, or unless `in_trash` where it is in the trash."""
     found = state(connection, run_id)
     if found is None:
-        raise NoSuchRun(f"There is no run {run_id!r}: list the runs to see their names.")
+        raise NoSuchRun(f"There is no run {quoted(run_id)}: list the runs to see their names.")
     if not in_trash:
         check_not_in_trash(connection, run_id)
     return found

@@ -21,7 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from labcore.catalog.metrics import METRICS
-from labcore.errors import LabError, NoSuchRun
+from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
 from labcore.files.paths import home, run_folder
@@ -94,7 +94,7 @@ class Store(Keeping):
         with self._reading() as connection:
             row = connection.execute(RUNS.where(runs.c.id == run_id)).first()
         if row is None:
-            raise NoSuchRun(f"There is no run {run_id!r} in {schema.shown(self.url)}: list the runs to see their "
+            raise NoSuchRun(f"There is no run {quoted(run_id)} in {schema.shown(self.url)}: list the runs to see their "
                             "names.")
         if row.deleted is not None:
             raise changes.in_the_trash(run_id)
@@ -306,7 +306,7 @@ class Store(Keeping):
         """
         payload = dict(payload or {})
         if command not in COMMANDS:
-            raise LabError(f"There is no command {command!r}: use one of {', '.join(COMMANDS)}.")
+            raise LabError(f"There is no command {quoted(command)}: use one of {', '.join(COMMANDS)}.")
         if command == "set" and set(payload) != {"knob", "value"}:
             raise LabError("The command set needs a knob and its value: for example set beta=0.1.")
         with self._writing() as connection:

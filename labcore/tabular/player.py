@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from labcore.envs.maze import ACTIONS, Maze
 from labcore.envs.maze_env import MazeEnv
 from labcore.envs.maze_text import drawn, from_json
 from labcore.errors import LabError
+from labcore.files import given
 from labcore.tabular.view import ARROWS
 from labcore.tabular.walks import sample
 
@@ -30,12 +30,12 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
         LabError: the folder is none, or its files cannot be read.
     """
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        maze = from_json((folder / "maze.json").read_text(encoding="utf-8"))
+        config = given.read_json(folder / "config.json")
+        maze = from_json(given.read(folder / "maze.json"))
         step, policy = int(config["step"]), load_file(folder / "model.safetensors")["greedy"]
         if policy.shape != (maze.states, len(ACTIONS)):
             raise ValueError("its tables are of another maze")
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (LabError, OSError, ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
         raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
                        "maze run or the folder of its exported checkpoint.") from error
     rng = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ from labcore.envs.maze import ACTIONS, Maze
 from labcore.envs.maze_presets import build
 from labcore.envs.mdp import Array
 from labcore.errors import LabError
+from labcore.files.given import json_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tabular.dynamic_programming import Sweep, nothing_known, optimal_values
@@ -138,7 +139,7 @@ class TabularSession:
     def _load(self, folder: Path) -> None:
         try:
             arrays = load_file(folder / "tables.safetensors")
-            state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            state = json_of((folder / "state.json").read_bytes())
             self.visits[:] = arrays["visits"]
             self.sweep = Sweep(state["sweep"], arrays["values"], arrays["action_values"], arrays["policy"],
                                float(arrays["change"]), state["improved"])

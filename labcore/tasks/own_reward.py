@@ -14,7 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
+from labcore.files import given
+from labcore.files.paths import path_of
 
 Function = Callable[..., Sequence[float]]
 SOURCE = "own_function"  # the member of the family REWARD
@@ -31,15 +33,12 @@ def give(place: str) -> str:
     """
     file, _, function = place.rpartition(":")
     if not file or not function.isidentifier():
-        raise LabError(f"--reward {place!r} is no FILE:function: write for example --reward my_reward.py:score.")
-    path = Path(file)
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise LabError(f"The reward file {file} cannot be read ({error.strerror}): check the path.") from error
+        raise LabError(f"--reward {quoted(place)} is no FILE:function: write for example --reward my_reward.py:score.")
+    path = path_of(file)
+    source = given.read(path)
     found = getattr(_loaded(path, source), function, None)
     if not callable(found):
-        raise LabError(f"The file {file} has no function {function!r}: check the name after the colon.")
+        raise LabError(f"The file {file} has no function {quoted(function)}: check the name after the colon.")
     name = f"{path.name}:{function} {hashlib.sha256(source).hexdigest()[:12]}"
     _given[name] = found
     return name
@@ -90,8 +89,8 @@ def rewards(name: str, prompts: list[str], completions: list[str], answers: list
                        "return one number for each.")
     for index, reward in enumerate(found):
         if isinstance(reward, str) or not _finite(reward):
-            raise LabError(f"The reward function {short} returned {reward!r} for the completion "
-                           f"{completions[index][:60]!r}: return a finite number.")
+            raise LabError(f"The reward function {short} returned {quoted(reward)} for the completion "
+                           f"{quoted(completions[index])}: return a finite number.")
     return [float(reward) for reward in found]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files import uploads
 from labcore.files.jsonl import read_objects, texts_of
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
@@ -66,7 +66,7 @@ def labelled_pairs(place: str) -> list[Pair]:
     """
     path = uploads.file_at(place)
     if path is None:
-        raise LabError(f"There are no labelled pairs {place!r} here: give the file again, with --labels FILE.")
+        raise LabError(f"There are no labelled pairs {quoted(place)} here: give the file again, with --labels FILE.")
     task = Preferences({}, path)
     if task.unpaired:
         raise LabError(f"{path.name} has single completions with labels, and a reward model learns from pairs: give a "
@@ -106,8 +106,8 @@ def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool
     """Whether a side was sampled and cut at the length limit, as labels of a run's completions say it."""
     cut = value.get(field, False)
     if not isinstance(cut, bool):
-        raise LabError(f"The field {field!r} in line {line} of {data.name} is {cut!r}: write true where the text was "
-                       "cut off, or leave it out.")
+        raise LabError(f"The field {field!r} in line {line} of {data.name} is {quoted(cut)}: write true where the text "
+                       "was cut off, or leave it out.")
     return cut
 
 
@@ -115,8 +115,8 @@ def _single(value: Mapping[str, object], data: Path, line: int) -> Single:
     prompt, completion = _prompted(texts_of(value, (_PROMPT, "completion"), data, line), data, line)
     label = value.get("label")
     if not isinstance(label, bool):
-        raise LabError(f"The label in line {line} of {data.name} is {label!r}: write true for a desired completion, "
-                       "false for one that is not.")
+        raise LabError(f"The label in line {line} of {data.name} is {quoted(label)}: write true for a desired "
+                       "completion, false for one that is not.")
     return Single(prompt, completion, label, line)
 
 

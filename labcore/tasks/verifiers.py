@@ -13,7 +13,7 @@ from decimal import Decimal
 import regex
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 Verifier = Callable[[str, str], bool]
 
@@ -76,13 +76,13 @@ def matching(pattern: str) -> Verifier:
     try:
         compiled = regex.compile(pattern)
     except regex.error as error:
-        raise LabError(f"The pattern {pattern!r} is not a regular expression ({error}): correct it.") from error
+        raise LabError(f"The pattern {quoted(pattern)} is not a regular expression ({error}): correct it.") from error
 
     def matches(completion: str, answer: str) -> bool:
         try:
             return compiled.search(completion, timeout=PATTERN_SECONDS) is not None
         except TimeoutError as error:
-            raise LabError(f"The pattern {pattern!r} took over {PATTERN_SECONDS:g} s on a completion of "
+            raise LabError(f"The pattern {quoted(pattern)} took over {PATTERN_SECONDS:g} s on a completion of "
                            f"{len(completion)} characters: avoid repeats within repeats, such as (a+)+.") from error
 
     return matches

@@ -152,11 +152,10 @@ def test_a_maze_that_cannot_be(capsys, maze_file, content, words):
 
 
 def test_a_maze_file_that_cannot_be_read(capsys, tmp_path):
-    assert "cannot be read (No such file or directory): check the path" in refused(
-        capsys, *MAZE, "--maze", str(tmp_path / "none.json"))
-    assert "cannot be read (Is a directory)" in refused(capsys, *MAZE, "--maze", str(tmp_path))
+    assert "There is no file" in refused(capsys, *MAZE, "--maze", str(tmp_path / "none.json"))
+    assert "is a folder" in refused(capsys, *MAZE, "--maze", str(tmp_path))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    assert "it is not text in UTF-8" in refused(capsys, *MAZE, "--maze", str(tmp_path / "binary"))
+    assert "it is not UTF-8" in refused(capsys, *MAZE, "--maze", str(tmp_path / "binary"))
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -1,6 +1,7 @@
 """Every fault that a user's file can have is told in one sentence with its line."""
 
 import json
+import os
 
 import pytest
 
@@ -110,10 +111,10 @@ def test_a_file_that_cannot_be_opened(tmp_path, monkeypatch):
     path = tmp_path / "shut.txt"
     path.write_text("a")
 
-    def refuse(self):
+    def refuse(path, flags):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(jsonl.Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(LabError, match="cannot be read \\(Permission denied\\)"):
         read_text(path)
 

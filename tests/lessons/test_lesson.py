@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from labcore.errors import LabError
@@ -82,13 +84,15 @@ def test_a_teachers_folder_adds_lessons_and_a_bad_file_hides_no_other(tmp_path, 
     (tmp_path / "9_worse.md").write_text(TEXT.replace("right = 2", "right = 8"), "utf-8")
     (tmp_path / "bytes.md").write_bytes(b"+++\xff")
     (tmp_path / "cliff.md").write_text(TEXT, "utf-8")
+    os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "README.md").write_text("no lesson", "utf-8")
     there, faults = folders.lessons()
     assert {lesson.name for lesson in there} - ours == {"mine"} and folders.find("mine").own
     assert [fault.partition(":")[0] for fault in faults] == [
         "The lesson 9_worse.md is left out", "The lesson bad.md is left out", "The lesson bytes.md is left out",
-        "The lesson cliff.md is left out"]
-    assert "line 12" in faults[1] and "UTF-8" in faults[2] and "rename" in faults[3]
+        "The lesson cliff.md is left out", "The lesson pipe.md is left out"]
+    assert "is a device or a pipe" in faults[4] and "line 12" in faults[1] and "UTF-8" in faults[2]
+    assert "rename" in faults[3]
     for name in ("bad", "worse"):
         with pytest.raises(LabError, match="line 12"):
             folders.find(name)

@@ -70,7 +70,8 @@ def test_a_function_that_gives_no_rewards_is_said_in_words(tmp_path, body, match
 
 @pytest.mark.parametrize("place, match", [
     ("mine.py", "is no FILE:function"), ("mine.py:", "is no FILE:function"), (":f", "is no FILE:function"),
-    ("nowhere.py:f", "cannot be read"), ("mine.py:g", "has no function 'g'"), ("mine.py:x", "has no function 'x'"),
+    ("nowhere.py:f", "There is no file nowhere.py"), ("mine.py:g", "has no function 'g'"),
+    ("mine.py:x", "has no function 'x'"),
     ("broken.py:f", r"cannot be run \(SyntaxError"), ("raising.py:f", r"cannot be run \(ZeroDivisionError"),
     ("mine.txt:f", "its name must end in .py")])
 def test_a_file_that_brings_no_function_is_said_in_words(tmp_path, monkeypatch, place, match):

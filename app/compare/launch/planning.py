@@ -13,6 +13,7 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
+from labcore.files.given import json_of
 from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
 
 MOST_SEEDS = 20
@@ -109,12 +110,12 @@ def of_link(text: str) -> dict[str, Any]:
         LabError: the text is no such link.
     """
     try:
-        found = json.loads(text)
+        found = json_of(text)
         if not isinstance(found, dict) or not all(key in LINKED and LINKED[key](value) for key, value in found.items()):
             raise ValueError
         if found.get("mix"):
             with_every_knob(found.get("algorithm", kinds.kind("llm").algorithm))
-    except (LabError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (LabError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise LabError("The link's new comparison cannot be read, so the form is as usual: copy the link again.") \
             from error
     return found

@@ -15,7 +15,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import LOOPS
 from labcore.catalog.panels import PANELS
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 
 LONGEST = 40
 NAME = re.compile(rf"(?! )[\w .,+()'/-]{{1,{LONGEST}}}(?<! )")
@@ -30,8 +30,8 @@ def check_name(name: str) -> str:
         LabError: it is too long, has other signs, or is the name of an algorithm.
     """
     if not NAME.fullmatch(name):
-        raise LabError(f"A mix cannot be called {name!r}: use 1 to {LONGEST} letters, digits, spaces or . , + - _ ( ) "
-                       "' /, without a space at either end.")
+        raise LabError(f"A mix cannot be called {quoted(name)}: use 1 to {LONGEST} letters, digits, spaces or . , + - "
+                       "_ ( ) ' /, without a space at either end.")
     for kind in kinds.KINDS.values():
         for row in kind.algorithms.values():
             if name.casefold() in (row.key.casefold(), row.label.casefold()):

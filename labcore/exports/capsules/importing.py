@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from labcore.catalog.kinds import built_in
 from labcore.errors import LabError
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
@@ -29,16 +30,14 @@ TAG = "imported"
 
 def import_capsule(store: Store, path: Path | str) -> str:
     """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is
-    taken or no run may have it.
+    taken, no run may have it, or a model that comes with the lab is called so. Its message says where it is from.
 
     Raises:
         LabError: it is no sound capsule, this lab cannot run it, or it cannot be written.
     """
     with unpacked(path) as capsule:
-        for run_id in _names(capsule):
+        for run_id in filter(_is_free, _names(capsule)):
             folder = run_folder(run_id)
-            if not is_run_id(run_id) or folder.exists():
-                continue
             spec = _spec(capsule)
             _write(capsule, spec, folder)
             try:
@@ -61,9 +60,16 @@ def _names(capsule: Capsule) -> Iterator[str]:
         yield f"{stem}-{secrets.token_hex(2)}"
 
 
+def _is_free(run_id: str) -> bool:
+    """Whether a run may be called so. By the name of a model that comes with the lab nobody would find the run."""
+    return is_run_id(run_id) and run_id.casefold() not in built_in() and not run_folder(run_id).exists()
+
+
 def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequence[Step], Sequence[Event]]:
     now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
     origin = f"Imported from {capsule.name}, the capsule of {capsule.run}."
+    if run_id != capsule.run:
+        origin += f" It is called {run_id} here: the name {capsule.run} is taken."
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,))

@@ -22,7 +22,7 @@ from labcore.errors import LabError
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
 from labcore.files import adapters, atomic, sizes
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import home, made, run_folder
+from labcore.files.paths import home, made, path_of, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
 from labcore.runs.knob_history import KnobHistory
@@ -55,7 +55,7 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
         LabError: there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
             written.
     """
-    row, target = store.run(run_id), Path(target)
+    row, target = store.run(run_id), path_of(target)
     if light and not starts_anew(row.spec):
         raise LabError(f"The run {run_id} began with weights or labels that only its checkpoint has: export it "
                        "without --light.")

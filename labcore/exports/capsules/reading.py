@@ -7,7 +7,6 @@ validated as if they were typed in. Imports no torch.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,11 +18,13 @@ from typing import Any
 from labcore.catalog.metrics import METRICS
 from labcore.doctor import doctor
 from labcore.doctor.finding import SEVERITIES
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
+from labcore.files.given import NotJSON, json_of
 from labcore.files.jsonl import csv_reader
+from labcore.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import COUNTERS, ENDED, Event, Step
@@ -76,7 +77,7 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
     Raises:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
-    path = Path(path)
+    path = path_of(path)
     with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
         yield _read(path.name, Path(temporary), unzipping.unpack(path, Path(temporary)))
 
@@ -92,7 +93,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
         raise fault(name, f"its {packing.METRICS} does not end with step {manifest['step']}")
     for file in manifest["files"]:
         if file.split("/")[0] in SEEN and not _sound_seen(read_json(name, file, (folder / file).read_bytes())):
-            raise fault(name, f"{file!r} is nothing to look at")
+            raise fault(name, f"{quoted(file)} is nothing to look at")
     state = manifest["state"] if manifest["state"] in ENDED else "interrupted"
     found = Capsule(name, folder, {"started": None, "ended": None, **manifest, "state": state}, spec, rows, events)
     if not found.first and not manifest["left_out"]:
@@ -119,8 +120,8 @@ def _rows(name: str, folder: Path) -> Iterator[Step]:
     header, *lines = _table(name, folder, packing.METRICS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
     if unknown:
-        raise LabError(f"{name} has the metric {unknown[0]!r}, which this lab does not know: use the lab that wrote "
-                       "it, or a newer one.")
+        raise LabError(f"{name} has the metric {quoted(unknown[0])}, which this lab does not know: use the lab that "
+                       "wrote it, or a newer one.")
     if not {"step", "tokens", "seconds"} <= set(header):
         raise fault(name, f"its {packing.METRICS} has no column step, tokens or seconds")
     last = 0
@@ -192,11 +193,11 @@ def _text(name: str, folder: Path, file: str) -> str:
 
 def _number(name: str, text: str) -> int | float:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json_of(text)
+    except NotJSON:
         value = None
     if type(value) not in (int, float) or (isinstance(value, float) and not math.isfinite(value)):
-        raise fault(name, f"{text[:40]!r} in its tables is no number")
+        raise fault(name, f"{quoted(text)} in its tables is no number")
     if abs(value) > EXACT and isinstance(value, int):
-        raise fault(name, f"{text[:40]!r} in its tables is beyond 2**53")
+        raise fault(name, f"{quoted(text)} in its tables is beyond 2**53")
     return value

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labcore.catalog.metrics import METRICS, ordered
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
@@ -195,7 +195,8 @@ def _model(capsule: Capsule, given: str | None) -> str:
     if not given and packing.starts_anew(spec):  # of a light one
         return spec.model
     if not given and "/" not in spec.model:
-        raise LabError(f"The model {spec.model!r} was too large for {capsule.name}: give its folder with --model.")
+        raise LabError(f"The model {quoted(spec.model)} was too large for {capsule.name}: give its folder with --model."
+                       "")
     return given or spec.model
 
 

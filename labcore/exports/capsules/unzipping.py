@@ -7,7 +7,6 @@ compared with its hash in the manifest. What the files say is for `reading` to c
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import stat
@@ -18,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from labcore.errors import LabError, first_line
+from labcore.errors import LabError, first_line, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
-from labcore.files import jsonl
+from labcore.files import given, jsonl
 from labcore.files.adapters import BESIDE
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
@@ -44,12 +43,8 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     Raises:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
-    if path.is_dir():
-        raise LabError(f"{path} is a folder: give a capsule, the zip file that export --capsule writes.")
-    if not path.is_file():
-        raise LabError(f"There is no file {path}: check the path.")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with given.opened(path) as file, zipfile.ZipFile(file) as archive:
             manifest = _manifest(path.name, archive)
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
@@ -70,9 +65,9 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     _check_manifest(name, manifest)
     listed, there = {*manifest["files"], MANIFEST}, set(archive.namelist())
     if missing := sorted(listed - there):
-        raise fault(name, f"{missing[0]!r} is missing")
+        raise fault(name, f"{quoted(missing[0])} is missing")
     if extra := sorted(there - listed):
-        raise fault(name, f"{extra[0]!r} is not in its manifest")
+        raise fault(name, f"{quoted(extra[0])} is not in its manifest")
     for file in manifest["files"]:
         _check_size(name, archive, file)
     return manifest
@@ -82,9 +77,9 @@ def _check_entries(name: str, entries: list[zipfile.ZipInfo]) -> None:
     """All are plain files, and there is room for them."""
     for entry in entries:
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise fault(name, f"{entry.filename!r} is a link")
+            raise fault(name, f"{quoted(entry.filename)} is a link")
         if entry.flag_bits & 0x1:
-            raise fault(name, f"{entry.filename!r} is encrypted")
+            raise fault(name, f"{quoted(entry.filename)} is encrypted")
     total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
     if total > LARGEST or (total > SMALL and total > MOST_SHRUNK * packed):
         raise fault(name, f"it would unpack to {total / 2**30:.2f} GiB from {packed / 2**20:.1f} MiB")
@@ -103,7 +98,7 @@ def _read_manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise LabError(f"The {MANIFEST} of {name} is not a run capsule's: make one with export --capsule.")
     if manifest.get("version") != VERSION:
-        raise LabError(f"{name} is a capsule of version {manifest.get('version')!r}, and this lab reads version "
+        raise LabError(f"{name} is a capsule of version {quoted(manifest.get('version'))}, and this lab reads version "
                        f"{VERSION}: use the lab that wrote it, or a newer one.")
     return manifest
 
@@ -114,7 +109,7 @@ def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
     most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.MOST_SEEN),
             **dict.fromkeys((packing.METRICS, EVENTS, packing.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
     if (size := archive.getinfo(file).file_size) > most:
-        raise fault(name, f"{file!r} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
+        raise fault(name, f"{quoted(file)} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
 
 
 def _check_names(name: str, names: list[str]) -> None:
@@ -126,13 +121,13 @@ def _check_names(name: str, names: list[str]) -> None:
         parts = entry.split("/")
         if entry.startswith("/") or "\\" in entry or ":" in entry or {"", ".", ".."} & set(parts) or (
                 not entry.isprintable()):
-            raise fault(name, f"{entry!r} is not a plain path within it")
+            raise fault(name, f"{quoted(entry)} is not a plain path within it")
         if entry.casefold() in seen:
-            raise fault(name, f"{entry!r} is in it twice")
+            raise fault(name, f"{quoted(entry)} is in it twice")
         seen.add(entry.casefold())
         folders |= {parent.as_posix() for parent in PurePosixPath(entry.casefold()).parents}
     if both := sorted(seen & folders):
-        raise fault(name, f"{both[0]!r} is a file and a folder in it")
+        raise fault(name, f"{quoted(both[0])} is a file and a folder in it")
 
 
 def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
@@ -140,7 +135,7 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
               "exported_with": dict, "left_out": dict, "files": dict}
     for key, kind in wanted.items():
         if not isinstance(manifest.get(key), kind):
-            raise fault(name, f"its manifest has no proper {key!r}")
+            raise fault(name, f"its manifest has no proper {quoted(key)}")
     _check_files(name, manifest)
     times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
     if not all(is_time(time) for time in times):
@@ -158,15 +153,15 @@ def _check_files(name: str, manifest: dict[str, Any]) -> None:
     """Each listed file has a hash and a place in a capsule; the ones without which there is no run are there."""
     for file, seal in manifest["files"].items():
         if not isinstance(seal, dict) or not isinstance(seal.get("sha256"), str):
-            raise fault(name, f"its manifest has no hash of {file!r}")
+            raise fault(name, f"its manifest has no hash of {quoted(file)}")
         if not _belongs(file):
-            raise fault(name, f"{file!r} is no part of a capsule")
+            raise fault(name, f"{quoted(file)} is no part of a capsule")
         dated = _CHECKPOINT.match(file.split("/")[1]) if file.startswith(f"{CHECKPOINTS}/") else None
         if dated and int(dated[1]) > manifest["step"]:
-            raise fault(name, f"{file!r} is of a later step than its last, {manifest['step']}")
+            raise fault(name, f"{quoted(file)} is of a later step than its last, {manifest['step']}")
     for part in (SPEC, EVENTS, packing.METRICS):
         if part not in manifest["files"]:
-            raise fault(name, f"{part!r} is missing")
+            raise fault(name, f"{quoted(part)} is missing")
 
 
 def is_time(value: object) -> bool:
@@ -201,9 +196,9 @@ def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[st
 def read_json(name: str, file: str, content: bytes) -> Any:
     """What a file of the capsule `name` says. Raises LabError where it is not JSON."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise fault(name, f"its {file} is not JSON") from error
+        return given.json_of(content)
+    except given.NotJSON as error:
+        raise fault(name, f"its {file} is not JSON that can be read: {error}") from error
 
 
 def fault(name: str, what: str) -> LabError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.exports.handover import openrlhf, trl, verl
 from labcore.exports.handover.plan import Line, Plan
 
@@ -38,5 +38,5 @@ TOOLS: dict[str, Tool] = {tool.key: tool for tool in (
 def tool(key: str) -> Tool:
     """The tool of that name. Raises LabError where there is none."""
     if key not in TOOLS:
-        raise LabError(f"There is no tool {key!r} to take a run to: {suggestion(key, list(TOOLS))}")
+        raise LabError(f"There is no tool {quoted(key)} to take a run to: {suggestion(key, list(TOOLS))}")
     return TOOLS[key]

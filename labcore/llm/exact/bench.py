@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices, kinds
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.jobs.bench import CRITICS, PROGRESS
 from labcore.llm import preference_objective
 from labcore.llm.exact.draws import drawn, estimate, valued
@@ -66,7 +66,7 @@ def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
     batches, seed = whole(spec, "batches", 10, 2000), whole(spec, "seed", 0, 2**31 - 1)
     critic, progress = str(spec.get("critic", CRITICS[0])), _share(spec.get("progress", PROGRESS))
     if critic not in CRITICS:
-        raise LabError(f"There is no critic {critic!r}: choose {' or '.join(CRITICS)}.")
+        raise LabError(f"There is no critic {quoted(critic)}: choose {' or '.join(CRITICS)}.")
     settings = settings_of(spec, seed)
     _check_one_problem(settings)
     if len(settings) * batches > MOST_DRAWS:
@@ -93,7 +93,7 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
         row = kinds.algorithm(str(key), KIND)
         own = {each.key for each in knobs_of(row, task)}
         if knob and knob not in own:
-            raise LabError(f"{row.label} has no knob {knob!r}: leave it out, or look at another knob.")
+            raise LabError(f"{row.label} has no knob {quoted(knob)}: leave it out, or look at another knob.")
         known |= own
         base = {name: value for name, value in {**SIZES[row.loop], **given}.items() if name in own}
         for value in values:
@@ -102,7 +102,8 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
                         model=str(spec.get("model") or table.model))
             found.append(Setting(made, made.knobs[knob] if knob else None))
     if strange := sorted(set(given) - known):
-        raise LabError(f"None of these algorithms has a knob {strange[0]!r}: see python -m labcore list --kind exact.")
+        raise LabError(f"None of these algorithms has a knob {quoted(strange[0])}: see python -m labcore list --kind "
+                       "exact.")
     return found
 
 
@@ -116,7 +117,7 @@ def _check_one_problem(settings: list[Setting]) -> None:
 
 def _share(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 0.95:
-        raise LabError(f"progress must be a share from 0 to 0.95, not {value!r}.")
+        raise LabError(f"progress must be a share from 0 to 0.95, not {quoted(value)}.")
     return float(value)
 
 

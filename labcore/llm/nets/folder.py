@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from labcore.errors import LabError
+from labcore.files.given import read_json
+from labcore.files.paths import path_of
 from labcore.llm.nets.table import TYPE, SoftmaxTable
 from labcore.spec.model_names import missing
 
@@ -27,7 +28,7 @@ def find(name_or_path: str | Path) -> Path:
     Raises:
         LabError: there is no such folder, no such id, or the hub cannot be reached.
     """
-    name, folder = str(name_or_path), Path(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
+    name, folder = str(name_or_path), path_of(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
     if folder.is_dir():
         return folder
     if folder.exists():
@@ -81,7 +82,7 @@ def _config(folder: Path) -> dict[str, object]:
     if not path.is_file():
         raise LabError(f"The folder {folder} has no config.json: give the folder of a Hugging Face model.")
     try:
-        config = json.loads(path.read_text("utf-8"))
+        config = read_json(path)
     except ValueError as error:
         raise LabError(f"{path} is not JSON ({error}): copy it again.") from error
     if not isinstance(config, dict):

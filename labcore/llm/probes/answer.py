@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.llm.batch import Prompts
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
@@ -122,7 +122,7 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int) -> int:
     """The whole number `spec[key]`. Raises LabError where it is none from `low` to `high`."""
     value = spec[key]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise LabError(f"{key} must be a whole number from {low} to {high}, not {value!r}.")
+        raise LabError(f"{key} must be a whole number from {low} to {high}, not {quoted(value)}.")
     return value
 
 

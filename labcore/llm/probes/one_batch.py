@@ -22,7 +22,7 @@ from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.llm import objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import Batch, collect, seen_by
@@ -61,7 +61,7 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     own = session.spec.algorithm if session.spec.algorithm in specs else ONLINE[0].key
     stepper = str(spec.get("stepper") or own)
     if stepper not in specs:
-        raise LabError(f"There is no online algorithm {stepper!r}: choose one of {', '.join(specs)}.")
+        raise LabError(f"There is no online algorithm {quoted(stepper)}: choose one of {', '.join(specs)}.")
     batch = collect(as_of(session, specs[own]))
     rollouts = {key: seen_by(as_of(session, each), batch) for key, each in specs.items()}
     values, critic = critic_values(session, list(specs.values()), batch)

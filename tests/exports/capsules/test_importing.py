@@ -94,6 +94,16 @@ def test_a_name_that_no_run_may_have(store, tmp_path, name):
     assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
 
 
+@pytest.mark.parametrize("name", ["tiny", "Small", "table"])
+def test_a_name_of_a_model_that_comes_with_the_lab(capsys, packed, name):
+    assert main(["import", str(sealed(packed, run=name))]) == 0
+    printed = capsys.readouterr()
+    run_id = printed.out.strip()
+    assert run_id.startswith("grpo-sort-") and Store().run(run_id).message == (
+        f"Imported from {packed.name}, the capsule of {name}. It is called {run_id} here: the name {name} is taken.")
+    assert f"the name {name} is taken" in printed.err
+
+
 def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     run_id = ran(store, maze(4))
     (home() / "votes").mkdir()

@@ -1,0 +1,115 @@
+"""What others made and give to the lab: files that may be anything, and JSON that may say anything.
+
+A file is read only if it is a regular one, and no further than its limit, whatever size its folder says it has. All
+that can be wrong with JSON is one kind of error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from labcore.errors import LabError
+
+DEEPEST = 100  # lists and objects within each other: more are an attack, on which Python's own recursion ends
+MOST_DIGITS = 300  # of a whole number: more are beyond a float
+TEXT_LIMIT = 8 * 2**20  # bytes of a file that a person wrote, or of a configuration
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # to open a pipe waits for its writer
+
+
+class NotJSON(ValueError):
+    """Text is not JSON that the lab can use. The message says why, to stand within a sentence."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The file at `path`, to be read.
+
+    Raises:
+        LabError: there is none, it cannot be read, or it is a folder, a device, a pipe or a socket.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
+    except FileNotFoundError as error:
+        raise LabError(f"There is no file {path}: check the path.") from error
+    except ValueError as error:
+        raise LabError(f"{path} holds a NUL byte, which no path can: check it.") from error
+    except OSError as error:
+        raise LabError(f"The file {path} cannot be read ({error.strerror}): check the path and its permissions."
+                       ) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise LabError(f"{path} is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}: give a file.")
+    with open(descriptor, "rb") as file:
+        yield file
+
+
+def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
+    """The content of a file of at most `limit` bytes.
+
+    Raises:
+        LabError: as `opened`, or it is longer.
+    """
+    with opened(path) as file:
+        try:
+            content = file.read(limit + 1)
+        except OSError as error:
+            raise LabError(f"The file {path} cannot be read ({error.strerror}): copy it again.") from error
+        size = max(len(content), os.fstat(file.fileno()).st_size)
+    if size > limit:
+        raise LabError(f"{path.name} has {size / 2**20:.0f} MB, above the limit of {limit // 2**20} MB: give a part of "
+                       "it.")
+    return content
+
+
+def json_of(content: str | bytes) -> Any:
+    """What a text of JSON says.
+
+    Raises:
+        NotJSON: it is none, nests deeper than `DEEPEST`, or has half a character or a number beyond any float.
+    """
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        value = json.loads(text, parse_int=_whole)
+        if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
+            raise NotJSON("it nests too deep")
+        if _HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except json.JSONDecodeError as error:
+        raise NotJSON(f"{error.msg} in line {error.lineno}") from error
+    except UnicodeDecodeError as error:
+        raise NotJSON("it is not UTF-8") from error
+    except UnicodeEncodeError as error:
+        raise NotJSON("it holds half a character, a lone \\ud800 to \\udfff") from error
+    except RecursionError as error:
+        raise NotJSON("it nests too deep") from error
+
+
+def read_json(path: Path, limit: int = TEXT_LIMIT) -> Any:
+    """What a file of JSON says. Raises LabError as `read`, and NotJSON."""
+    return json_of(read(path, limit))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise NotJSON(f"it has a number of {len(digits):,} digits")
+    return int(digits)
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects lie within each other, but no more than one above `DEEPEST`."""
+    depth, layer = 0, [value]
+    while layer and depth <= DEEPEST:
+        layer = [inner for each in layer if isinstance(each, list | dict)
+                 for inner in (each.values() if isinstance(each, dict) else each)]
+        depth += 1
+    return depth

@@ -1,0 +1,111 @@
+"""Any value of any knob of any algorithm: taken in the knob's own type and bounds, or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from labcore.catalog.kinds import KINDS
+from labcore.cli import commands
+from labcore.cli.main import main
+from labcore.errors import LabError
+from labcore.spec.run_spec import RunSpec, every_knob, make, with_knob
+from tests.made_up.values import VALUES, WORDS, answered, few, fewer
+
+ROWS = [(kind.key, row.key) for kind in KINDS.values() for row in kind.algorithms.values()]
+
+
+def spec_of(kind: str, algorithm: str, **more) -> RunSpec:
+    """The row on the first task that it learns from and that needs no file."""
+    row = KINDS[kind].algorithms[algorithm]
+    task = next(task for task in KINDS[kind].tasks.values() if row.learns(task) and not task.data)
+    return make(kind=kind, algorithm_key=algorithm, task_key=task.key, **more)
+
+
+@pytest.mark.parametrize(("kind", "algorithm"), ROWS)
+def test_every_knob_takes_or_refuses_any_value(kind, algorithm):
+    usual = spec_of(kind, algorithm, **({"knobs": {"labelled_pairs": "0" * 16}} if algorithm == "reward_model" else {}))
+    knobs = list(usual.row.knobs) + list(usual.task_row.knobs)
+
+    @fewer
+    @given(st.sampled_from(knobs), VALUES)
+    @example(knobs[0], 10**400)
+    def holds(knob, value):
+        spec = answered(spec_of, kind, algorithm, knobs={**usual.knobs, knob.key: value})
+        if spec is None:
+            return
+        taken = spec.knobs[knob.key]
+        assert type(taken) is knob.type
+        assert not isinstance(taken, float) or math.isfinite(taken)
+        assert isinstance(taken, str | bool) or (
+            (knob.low is None or taken >= knob.low) and (knob.high is None or taken <= knob.high))
+        assert RunSpec.from_json(spec.to_json()) == spec
+        spec.to_json().encode()
+
+    holds()
+
+
+@few
+@given(st.sampled_from([knob for knob in every_knob().values() if knob.type is str and not knob.choices]), WORDS)
+@example(every_knob()["pattern"], "\ud800")
+def test_a_text_can_be_kept(knob, text):
+    if (taken := answered(knob.check, text)) is not None:
+        taken.encode()
+
+
+@few
+@given(st.sampled_from(ROWS), st.data())
+def test_a_change_during_the_run(row, data):
+    usual = spec_of(*row)
+    knob = data.draw(st.sampled_from([*usual.row.knobs, *usual.task_row.knobs]))
+    changed = answered(with_knob, usual, knob.key, data.draw(VALUES))
+    if changed is not None:
+        assert knob.effect != "restart" and type(changed.knobs[knob.key]) is knob.type
+
+
+@fewer
+@given(st.sampled_from(ROWS), st.data())
+def test_on_the_command_line(row, data):
+    kind, algorithm = row
+    usual = spec_of(*row)
+    knob = data.draw(st.sampled_from([*usual.row.knobs, *usual.task_row.knobs]))
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "Store", lambda: asked.append("made") or Stop.now())
+        status = main(["run", "--kind", kind, "--algorithm", algorithm, "--task", usual.task, "--set",
+                       f"{knob.key}={data.draw(WORDS)}"])
+    assert status == 1
+
+
+class Stop:
+    """Ends a command where it would begin to train."""
+
+    @staticmethod
+    def now():
+        raise LabError("It would be run.")
+
+
+@few
+@given(VALUES, VALUES, VALUES, VALUES)
+def test_the_other_fields(seed, steps, threads, device):
+    for field, value in (("seed", seed), ("steps", steps), ("threads", threads), ("device", device)):
+        spec = answered(make, algorithm_key="grpo", task_key="sort", **{field: value})
+        assert spec is None or json.loads(spec.to_json())[field] == getattr(spec, field)
+
+
+@few
+@given(WORDS, WORDS, WORDS, WORDS, WORDS)
+def test_the_names(kind, algorithm, task, model, mix):
+    answered(make, algorithm_key=algorithm, task_key="sort")
+    answered(make, algorithm_key="grpo", task_key=task)
+    answered(make, kind="cartpole", algorithm_key="dqn", task_key=task)
+    answered(make, kind=kind, algorithm_key="grpo", task_key="sort")
+    for spec in (answered(make, algorithm_key="grpo", task_key="sort", model=model),
+                 answered(make, algorithm_key="grpo", task_key="sort", mix=mix),
+                 answered(make, algorithm_key="grpo", task_key="sort", data=model)):
+        if spec is not None:
+            spec.to_json().encode()

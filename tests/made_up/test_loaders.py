@@ -1,0 +1,236 @@
+"""Whatever lies in a file that the lab reads, it is used or refused in one sentence: specs, capsules, mazes, what the
+user made in the lab."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from labcore.compare import foreign
+from labcore.envs import maze_text
+from labcore.exports.capsules import packing, reading
+from labcore.files import adapters
+from labcore.files.given import NotJSON, json_of
+from labcore.files.jsonl import read_objects
+from labcore.files.paths import LESSONS, MIXES, home, made, path_of
+from labcore.jobs import label_log, labels, votes
+from labcore.lessons import lesson, progress
+from labcore.runs import mixes
+from labcore.spec.run_spec import RunSpec, make
+from labcore.store.store import Store
+from tests.exports.capsules.tools import content, faked, sealed
+from tests.made_up.values import BYTES, VALUES, WORDS, answered, few, fewer
+
+DEEP = ["[" * 200_000, '{"a":' * 5000]
+SPEC = make(algorithm_key="grpo", task_key="sort")
+MAZE = json.loads(maze_text.to_json(maze_text.from_rows(["S..", "#TG"])))
+ATTEMPT = {"at": 1.0, "choice": 1, "curve": [], "sweep": "sweep-a", "says": "holds", "right": True, "seeds": 3}
+MIX = {"name": "mine", "algorithm": "grpo", "knobs": {"beta": 0.1}}
+PAIR = {"prompt": "a", "a": "b", "b": "c", "a_truncated": False, "b_truncated": True, "answer": "", "line": None}
+
+
+def changed(whole):
+    """`whole` with one of its fields, or of those within, being anything or not there."""
+    fields = [(key,) for key in whole] + [(key, inner) for key, value in whole.items() if isinstance(value, dict)
+                                          for inner in value]
+
+    def change(place, value):
+        copy = json.loads(json.dumps(whole))
+        inner = copy
+        for key in place[:-1]:
+            inner = inner[key]
+        if value is ...:
+            del inner[place[-1]]
+        else:
+            inner[place[-1]] = value
+        return copy
+    return st.builds(change, st.sampled_from(fields), st.one_of(st.just(...), VALUES))
+
+
+@few
+@given(BYTES)
+def test_any_bytes_as_json(text):
+    try:
+        json.dumps(json_of(text), ensure_ascii=False).encode()
+    except NotJSON as error:
+        assert len(str(error).splitlines()) == 1
+
+
+@few
+@given(changed(json.loads(SPEC.to_json())).map(json.dumps))
+@example(DEEP[0])
+@example(DEEP[1])
+@example("null")
+@example("[]")
+def test_spec_json(text):
+    spec = answered(RunSpec.from_json, text)
+    if spec is not None:
+        RunSpec.from_json(spec.to_json())
+
+
+@pytest.fixture(scope="module")
+def capsule(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("capsule")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(folder / "lab"))
+        store = Store()
+        return packing.write(store, faked(store, 3), folder / "run.capsule.zip")
+
+
+def taken(path):
+    """The capsule as far as it is read before it is run or kept."""
+    with reading.unpacked(path) as capsule:
+        return capsule.located("tiny", capsule.data)
+
+
+def test_capsules(capsule, tmp_path):
+    packed, sound = tmp_path / capsule.name, content(capsule)
+    spec, manifest = (json.loads(sound[name]) for name in (packing.SPEC, packing.MANIFEST))
+    files = st.sampled_from([packing.SPEC, packing.METRICS, packing.EVENTS, packing.KNOBS,
+                             *(name for name in sound if name.startswith("samples/"))])
+    event, cells = sound[packing.EVENTS].decode().splitlines(), st.lists(WORDS, min_size=4, max_size=4)
+    tables = cells.map(lambda words: "\r\n".join([*event[:2], ",".join(
+        f'"{word.replace(chr(34), "")}"' for word in words)]).encode("utf-8", "replace"))
+
+    def look(files=None, **told):
+        shutil.copy(capsule, packed)
+        answered(taken, sealed(packed, files, **told))
+
+    @fewer
+    @given(changed(spec))
+    @example(spec | {"knobs": spec["knobs"] | {"beta": 10**400}})
+    @example(spec | {"seed": 10**400, "steps": -10**400, "threads": 10**400})
+    def any_spec(fields):
+        look({packing.SPEC: json.dumps(fields).encode()})
+
+    @fewer
+    @given(files, st.one_of(BYTES, tables))
+    @example(packing.SPEC, DEEP[0].encode())
+    @example(packing.EVENTS, event[0].encode() + b"\r\n" + b"1,2,note,[[[[[[[[[[[[\r\n")
+    def any_file(name, text):
+        look({name: text})
+
+    @fewer
+    @given(changed({key: value for key, value in manifest.items() if key != "files"}))
+    def any_manifest(told):
+        look(**({key: None for key in manifest if key != "files"} | told))
+
+    @fewer
+    @given(BYTES)
+    def no_capsule(text):
+        packed.write_bytes(text)
+        answered(taken, packed)
+
+    for holds in (any_spec, any_file, any_manifest, no_capsule):
+        holds()
+
+
+@few
+@given(st.one_of(BYTES, changed(MAZE).map(json.dumps)))
+@example(DEEP[0])
+@example(json.dumps(MAZE | {"step_reward": 10**290}))
+def test_mazes_in_files(text):
+    maze = answered(maze_text.from_json, text)
+    if maze is not None:
+        assert maze_text.from_json(maze_text.to_json(maze)) == maze
+
+
+@few
+@given(st.one_of(WORDS, st.text("Sx.GTR~_0123456789-e.", max_size=40),
+                 st.tuples(WORDS, WORDS).map(lambda ends: f"S.G_{ends[0]}_-1_{ends[1]}_0.9")))
+def test_mazes_in_addresses(text):
+    maze = answered(maze_text.from_text, text)
+    if maze is not None:
+        assert maze_text.from_text(maze_text.to_text(maze)) == maze
+
+
+@few
+@given(st.one_of(BYTES, changed({"mixes": [MIX]}).map(json.dumps), changed(MIX).map(
+    lambda mix: json.dumps({"mixes": [MIX, mix]}))))
+@example(DEEP[0].encode())
+def test_saved_mixes(text):
+    made(home())
+    path = home() / MIXES
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    before = path.read_bytes()
+    found = answered(mixes.saved)
+    answered(mixes.find, "mine")
+    assert path.read_bytes() == before
+    for mix in found[0] if found else ():
+        answered(make, algorithm_key=mix.algorithm, task_key="sort", knobs=mix.knobs, mix=mix.name)
+    answered(mixes.save, mixes.Mix("another", "grpo", {}), True)
+    if found is not None:
+        assert [mix.name for mix in mixes.saved()[0]][:len(found[0])] == [mix.name for mix in found[0]]
+    else:
+        assert path.read_bytes() == before, "what cannot be read is never begun anew"
+
+
+@few
+@given(st.one_of(BYTES, changed({"lessons": {"clip": [ATTEMPT]}}).map(json.dumps), changed(ATTEMPT).map(
+    lambda attempt: json.dumps({"lessons": {"clip": [ATTEMPT, attempt]}}))))
+@example(DEEP[0].encode())
+def test_progress_in_the_lessons(text):
+    made(home())
+    path = home() / LESSONS
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    before = path.read_bytes()
+    found = answered(progress.attempts)
+    answered(progress.newest, "clip")
+    assert path.read_bytes() == before
+    if found is None:
+        answered(progress.predict, "clip", 1)
+        assert path.read_bytes() == before, "what cannot be read is never begun anew"
+
+
+@few
+@given(st.lists(st.one_of(BYTES, changed({**PAIR, "pick": "a"}).map(lambda row: json.dumps(row).encode())), max_size=4))
+@example([b'{"models": 3}', b'{"models": [1, "a"]}', b'{"chosen_model": []}'])
+def test_labels_and_votes(lines):
+    spec = make(algorithm_key="reward_model", task_key="reviews")
+    path = label_log.path(spec)
+    for file in (path, votes.pairs_file(), votes.ties_file()):
+        made(file.parent)
+        file.write_bytes(b"\n".join(lines))
+    rows = label_log.rows(spec)
+    labels.preferences(rows, [row["pick"] for row in rows])
+    votes.tally("a", "b")
+    whole = path.read_bytes()
+    label_log.add(spec, PAIR, "b")
+    assert label_log.rows(spec)[:-1] == rows and label_log.rows(spec)[-1]["pick"] == "b"
+    assert path.read_bytes().startswith(whole[:whole.rfind(b"\n") + 1]), "no line goes"
+
+
+@few
+@given(BYTES)
+def test_files_of_the_user(text):
+    made(home())
+    for name, read in (("it.jsonl", lambda path: read_objects(path, lambda row, line: row)),
+                       ("it.csv", lambda path: foreign.parse(path.name, path.read_bytes())),
+                       (adapters.CONFIG, lambda path: adapters.base_of(path.parent))):
+        path = home() / name
+        path.write_bytes(text)
+        answered(read, path)
+    answered(lesson.parse, "it", text.decode("utf-8", "replace"))
+
+
+@few
+@given(changed({"peft_type": "LORA", "base_model_name_or_path": "tiny"}).map(json.dumps))
+@example(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "x" * 300}))
+def test_the_base_of_an_adapter(text):
+    made(home())
+    (home() / adapters.CONFIG).write_text(text)
+    answered(adapters.base_of, home())
+
+
+@few
+@given(WORDS)
+@example("ä" * 200)
+@example("a/" * 3000)
+def test_any_word_as_a_path(word):
+    path = answered(path_of, word)
+    if path is not None:
+        path.exists(), path.is_dir(), path.is_file()
