@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import streamlit as st
 
+from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -28,9 +30,6 @@ class Lab:
             return self.store.run(run_id)
         except NoSuchRun:
             return None
-        except LabError as error:  # the store cannot be read now: that says nothing about the run, nor about its link
-            st.error(str(error), icon=":material/error:")
-            st.stop()
 
 
 @st.cache_resource(show_spinner=False, on_release=lambda lab: lab.launcher.close())
@@ -45,6 +44,15 @@ def warm_up() -> None:
     """Open the lab before the page is drawn, which takes as long as a part of torch: what is wrong says the page."""
     with suppress(LabError):
         lab()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Show in words what is wrong, in place of the page or the part of it that it spoils: the disk is full, say."""
+    try:
+        yield
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
 
 
 def active(run: RunRow | None) -> bool:

@@ -27,6 +27,8 @@ from labcore.cli import (
     teaching,
 )
 from labcore.errors import LabError
+from labcore.files.paths import home
+from labcore.runs.faults import disk_full
 from labcore.spec.run_spec import DEVICES
 
 
@@ -46,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `list | head`: the reader has what it wanted; Python must not flush into it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if not disk_full(error):
+            raise
+        print(f"labcore: The disk that holds {home()} is full: free some space, then try again.", file=sys.stderr)
+        return 1
 
 
 class Parser(argparse.ArgumentParser):
