@@ -46,8 +46,8 @@ class Database:
             self._open()
         if self._file and _inode(self._file[0]) != self._file[1]:  # SQLite would go on writing into a deleted file
             self._engine.dispose()
-            raise LabError(f"The store {self._file[0]} was moved, deleted or replaced while the lab had it open: put it "
-                           "back, or start the lab again.")
+            raise LabError(f"The store {self._file[0]} was moved, deleted or replaced while the lab had it open: put "
+                           "it back, or start the lab again.")
         try:
             with (self._writer if write else self._engine).begin() as connection:
                 yield connection

@@ -33,12 +33,16 @@ def prepare(connection: sa.Connection, url: str) -> None:
     of_version = metadata.tables.keys() - ({marks.name} if found in ("1", "2", "3") else set())
     if (missing := of_version - there) and found in (None, *VERSIONS):
         raise faults.damaged(url, f"it has no table {min(missing)}")
-    if found == VERSION:
-        return
     if found not in VERSIONS:
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
+    if found != VERSION:
+        _bring_up(connection, found)
+
+
+def _bring_up(connection: sa.Connection, found: str) -> None:
+    """Make the tables of version `found` those of this one."""
     if found == "1":
         _add_parents(connection)
     if found in ("1", "2"):

@@ -282,7 +282,7 @@ class Store(Keeping):
         """
         if connection.dialect.name != "sqlite" or not changes.lacking(connection, steps):
             return
-        if (wrong := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+        if (wrong := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()) != "ok":
             raise faults.damaged(self.url, f"steps of a run are missing: {' '.join(wrong.split())}")
 
     # ---------------------------------------------------------------- events and controls

@@ -132,8 +132,10 @@ def random_page(data: bytes, at: random.Random) -> bytes:
 
 
 def random_bytes(data: bytes, at: random.Random) -> bytes:
-    place = at.randrange(len(data) - 64)
-    return data[:place] + at.randbytes(64) + data[place + 64:]
+    for _ in range(8):
+        place = at.randrange(len(data) - 64)
+        data = data[:place] + at.randbytes(64) + data[place + 64:]
+    return data
 
 
 @pytest.mark.parametrize("damage", [cut, random_page, random_bytes])
@@ -147,7 +149,7 @@ def test_a_damaged_file_is_told_and_no_run_in_it_is_shown_with_fewer_rows(whole,
             assert "\n" not in str(error)
         else:
             assert [len(rows) for rows in found.values()] == [len(rows) for rows in expected.values()]
-    assert refused == 25 if damage is cut else refused > 3
+    assert refused == 25 if damage is cut else refused > 5
 
 
 @pytest.mark.parametrize("value", ["", "{", "\x00", b"\xff\xfe"])
