@@ -11,7 +11,7 @@ from labcore.store.schema import BUSY_SECONDS, shown
 
 DAMAGED = ("The store {where} is damaged ({what}): put back a copy of it, or move it away to begin with an empty one; "
            "the folders of its runs stay.")
-# How a fault is worded by SQLite or another database, or called by SQLite; then the sentence. The first that fits counts.
+# How SQLite or another database words a fault, or SQLite's name of it; then the sentence. The first that fits counts.
 _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
     # The shared memory of the log, 32 kB, finds no room: SQLite only says that it is an I/O error.
     ("full|no space|sqlite_ioerr_shmsize",

@@ -121,5 +121,5 @@ def file_of(connection: sa.Connection) -> str | None:
     """The file of an SQLite store."""
     if connection.dialect.name != "sqlite":
         return None
-    path: str = connection.exec_driver_sql("PRAGMA database_list").one()[2]
+    path: str = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
     return path
