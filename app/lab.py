@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
+from labcore.runs.faults import disk_full, no_room
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
@@ -53,6 +54,10 @@ def told() -> Iterator[None]:
         yield
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
+    except OSError as error:
+        if not disk_full(error):
+            raise
+        st.error(literal(no_room()), icon=":material/error:")
 
 
 def active(run: RunRow | None) -> bool:

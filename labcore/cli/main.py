@@ -27,8 +27,7 @@ from labcore.cli import (
     teaching,
 )
 from labcore.errors import LabError
-from labcore.files.paths import home
-from labcore.runs.faults import disk_full
+from labcore.runs.faults import disk_full, no_room
 from labcore.spec.run_spec import DEVICES
 
 
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if not disk_full(error):
             raise
-        print(f"labcore: The disk that holds {home()} is full: free some space, then try again.", file=sys.stderr)
+        print(f"labcore: {no_room()}", file=sys.stderr)
         return 1
 
 

@@ -59,6 +59,11 @@ def disk_full(error: BaseException) -> bool:
     return "no space left on device" in str(error).lower()
 
 
+def no_room() -> str:
+    """What to say where a file of the lab found no room on its disk."""
+    return f"The disk that holds {home()} is full: free some space, then try again."
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, the machine's or the GPU's. Compares the error's name, as torch is not imported."""
     text = str(error).lower()

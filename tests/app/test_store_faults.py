@@ -1,8 +1,11 @@
 """A store that cannot be used is one sentence on every page, and the page is whole again when it can."""
 
+import errno
+
 import pytest
 import streamlit as st
 
+from labcore.store.store import Store
 from tests.app.seeding import seed
 from tests.store.faulty import FAULTS, failing
 
@@ -31,6 +34,14 @@ def test_a_lab_that_cannot_open_its_store_says_so(page, lab, fault):
     with failing(says, 0):
         told = errors(page())
     assert told and all(words in each for each in told)
+
+
+def test_a_page_that_finds_no_room_for_a_file_says_so(page, lab, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Store, "runs", full)
+    assert all("is full: free some space" in each for each in errors(page("runs"))) and errors(page("runs"))
 
 
 def test_a_chart_that_polls_says_it_in_its_place(page, lab):
