@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import lab
+from app.lab import lab, told
 from app.session import tell
 from app.status import duration
 from app.tokens import literal
@@ -107,6 +107,7 @@ def _wait_a_moment(job: str) -> None:
         time.sleep(0.02)
 
 
+@errors_shown()
 def _waiting(asked: Asked, doing: str) -> None:
     try:
         job = lab().launcher.compute(asked.spec)  # asked again: the process that had it may be gone

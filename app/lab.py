@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import streamlit as st
 
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
+from labcore.runs.faults import disk_full, no_room
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
@@ -29,9 +31,6 @@ class Lab:
             return self.store.run(run_id)
         except NoSuchRun:
             return None
-        except LabError as error:  # the store cannot be read now: that says nothing about the run, nor about its link
-            st.error(literal(str(error)), icon=":material/error:")
-            st.stop()
 
 
 @st.cache_resource(show_spinner=False, on_release=lambda lab: lab.launcher.close())
@@ -44,8 +43,21 @@ def lab() -> Lab:
 
 def warm_up() -> None:
     """Open the lab before the page is drawn, which takes as long as a part of torch: what is wrong says the page."""
-    with suppress(LabError):
+    with suppress(LabError, OSError):
         lab()
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """Show in words what is wrong, in place of the page or the part of it that it spoils: the disk is full, say."""
+    try:
+        yield
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+    except OSError as error:
+        if not disk_full(error):
+            raise
+        st.error(literal(no_room()), icon=":material/error:")
 
 
 def active(run: RunRow | None) -> bool:

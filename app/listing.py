@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
-from app.lab import lab
+from app.lab import lab, told
 from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
@@ -52,6 +52,7 @@ def going() -> None:
     st.fragment(_going, run_every=1.0 if polling else None, key="going")(polling)
 
 
+@errors_shown()
 def _going(polling: bool) -> None:
     runs = lab().store.runs(*ACTIVE, limit=MOST)
     if polling and not runs:

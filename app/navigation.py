@@ -24,4 +24,6 @@ pages = [
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),
     st.Page("../pages/help.py", title="Help", url_path="help"),
 ]
-st.navigation([*pages, *astray.pages(pages)], position="top").run()
+page = st.navigation([*pages, *astray.pages(pages)], position="top")
+with lab.errors_shown():
+    page.run()

@@ -14,6 +14,7 @@ from app.compare.one_batch import view as one_batch_view
 from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.components.compare_chart import CHART
+from app.lab import told
 from app.theme import ground
 from app.tokens import literal
 from labcore.compare.best import Standing
@@ -94,6 +95,7 @@ def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
     view.below(chosen)
 
 
+@errors_shown()
 def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
     full = st.session_state.pop("compare:all", False)
     try:

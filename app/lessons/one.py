@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
-from app.lab import lab
+from app.lab import lab, told
 from app.lessons import curves, drawing, words
 from app.lessons.place import go
 from app.link import written
@@ -145,6 +145,7 @@ def _before(lesson: Lesson) -> None:
 # ---- the runs and the verdict ----------------------------------------------------------------------------------
 
 
+@errors_shown()
 def _runs(lesson: Lesson, was_active: bool) -> None:
     """Curves and state; while the runs go it is drawn again and again."""
     try:

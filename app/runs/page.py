@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import naming
 from app.held import held
-from app.lab import lab
+from app.lab import lab, told
 from app.runs import actions, dialogs, table
 from app.runs.state import (
     ALL_KINDS,
@@ -72,6 +72,7 @@ def _unsettled() -> bool:
     return any(entry.active for entry in entries) or not complete(entries)
 
 
+@errors_shown()
 def _page(polling: bool) -> None:
     _read(anew=False)
     if run_id := st.session_state.pop("runs:open", None):

@@ -10,7 +10,7 @@ import streamlit as st
 from app import link, session
 from app.compare.launch import about
 from app.compare.place import Place as ComparePlace
-from app.lab import lab
+from app.lab import lab, told
 from app.status import STATES, duration
 from app.studies import picture
 from app.tokens import literal
@@ -52,6 +52,7 @@ def _waits(study: Study, runs: Runs) -> bool:
     return runs.active or any(not jobs.ended(jobs.job_id(spec)) for spec in needed(study, runs))
 
 
+@errors_shown()
 def _tick(study: Study, polled: bool) -> None:
     runs = st.session_state.pop("studies:new", None)
     if runs is None:

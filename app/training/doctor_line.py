@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.lab import active, lab
+from app.session import tell
 from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
@@ -106,7 +107,10 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
 
 
 def _set(run_id: str, finding: Finding, since: int) -> None:
-    lab().store.ask(run_id, "set", {"knob": finding.knob, "value": finding.value})
+    try:
+        lab().store.ask(run_id, "set", {"knob": finding.knob, "value": finding.value})
+    except LabError as error:  # the run has just ended, say
+        tell(str(error))
 
 
 def _fork(run_id: str, finding: Finding, since: int) -> None:

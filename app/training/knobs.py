@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import algorithms, naming
 from app.held import held
-from app.lab import lab
+from app.lab import lab, told
 from app.session import Draft, tell
 from app.tokens import literal
 from app.training import base_line, controls, mix
@@ -144,6 +144,7 @@ def what_goes(run: RunRow) -> None:
 
 
 @st.fragment
+@errors_shown()
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec

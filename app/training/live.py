@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
-from app.lab import active, lab
+from app.lab import active, lab, told
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, tell
 from app.training import clock, doctor_line, forking, second_stage, tabs, view
@@ -59,6 +59,7 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
+@errors_shown()
 def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs,
           top: Top | None) -> None:
     run = lab().store.run(run_id)

@@ -28,6 +28,7 @@ from labcore.cli import (
     teaching,
 )
 from labcore.errors import ECHO, LabError, one_line, quoted
+from labcore.runs.faults import disk_full, no_room
 from labcore.spec.run_spec import DEVICES
 
 _QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
@@ -51,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `list | head`: the reader has what it wanted; Python must not flush into it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if not disk_full(error):
+            raise
+        print(f"labcore: {no_room()}", file=sys.stderr)
+        return 1
 
 
 def _check_words(words: Sequence[str]) -> None:

@@ -47,10 +47,10 @@ def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = F
         _sync(target.parent)
 
 
-def write_file(target: Path, fill: Callable[[Path], Any]) -> None:
+def write_file(target: Path, fill: Callable[[Path], Any], *, sync: bool = False) -> None:
     """Make or replace the file `target` by `fill(path)`: a reader finds the old content or the new one.
 
-    Not synced: it can be remade.
+    With `sync` it outlasts a power cut: for what cannot be remade.
 
     Raises:
         OSError: it cannot be written; nothing is left of the attempt.
@@ -59,20 +59,24 @@ def write_file(target: Path, fill: Callable[[Path], Any]) -> None:
     unfinished = target.with_name(f".{uuid4().hex}.part")
     try:
         fill(unfinished)
+        if sync:
+            _sync(unfinished)
         unfinished.replace(target)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+    if sync:
+        _sync(target.parent)
 
 
-def write_bytes(target: Path, content: bytes) -> None:
+def write_bytes(target: Path, content: bytes, *, sync: bool = False) -> None:
     """`write_file` with this content."""
-    write_file(target, lambda path: path.write_bytes(content))
+    write_file(target, lambda path: path.write_bytes(content), sync=sync)
 
 
-def write_text(target: Path, text: str) -> None:
+def write_text(target: Path, text: str, *, sync: bool = False) -> None:
     """`write_file` with this text as UTF-8."""
-    write_bytes(target, text.encode())
+    write_bytes(target, text.encode(), sync=sync)
 
 
 def link(source: Path | str, target: Path | str) -> None:

@@ -61,7 +61,26 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
         at = min(places, key=lambda place: (found[place][0] in marked, found[place + 1][0] - found[place - 1][0]))
         _, path = found.pop(at)
         del sizes[path]
-        path.rename(folder / f".old-{path.name}")
+        _rename_away(path)
+    _clear(folder)
+
+
+def forget_after(run_folder: Path, step: int) -> None:
+    """Delete the checkpoints beyond `step`, the last one that the store has of the run: it comes to them again.
+
+    There are some where the store is an older copy that was put back, or lost its last rows with the power.
+    """
+    for at, path in steps(run_folder):
+        if at > step:
+            _rename_away(path)
+    _clear(run_folder / "checkpoints")
+
+
+def _rename_away(path: Path) -> None:
+    path.rename(path.with_name(f".old-{path.name}"))
+
+
+def _clear(folder: Path) -> None:
     for path in folder.glob(".*") if folder.is_dir() else ():
         shutil.rmtree(path)
 

@@ -68,7 +68,8 @@ class Kept:
             with FileLock(f"{self.path}.lock"):
                 entries = self.read()
                 yield entries
-                atomic.write_text(self.path, json.dumps({self.key: entries}, ensure_ascii=False, indent=2) + "\n")
+                text = json.dumps({self.key: entries}, ensure_ascii=False, indent=2)
+                atomic.write_text(self.path, f"{text}\n", sync=True)
         except OSError as error:
             raise LabError(f"{self.what} cannot be written to {self.path} ({error.strerror}): free some space, or set "
                            "RL_LAB_HOME to a folder that you may write to.") from error

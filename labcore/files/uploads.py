@@ -43,7 +43,7 @@ def keep(name: str, content: bytes) -> Path:
     target = folder / (Path(name.replace("\\", "/")).name or "upload")
     try:
         if not target.exists():
-            atomic.write_bytes(target, content)
+            atomic.write_bytes(target, content, sync=True)
         use(folder)
     except OSError as error:
         raise LabError(f"{name} cannot be kept in {folder} ({error.strerror}): free some space, or set RL_LAB_HOME to "

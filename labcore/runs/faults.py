@@ -6,7 +6,11 @@ import errno
 import traceback
 
 from labcore.errors import Diverged, LabError
-from labcore.files.paths import home, log_file
+from labcore.files.paths import home, log_file, run_folder
+
+# What a disk says that was unplugged, went bad, or that nobody may write to.
+UNWRITABLE = (errno.EACCES, errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ENXIO, errno.EPERM, errno.EROFS,
+              errno.ESTALE)
 
 
 class Ended(Exception):
@@ -33,12 +37,19 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
     if out_of_memory(error):
         return "failed", (f"The run ran out of memory after step {step}: use a smaller model, a smaller batch (prompts "
                           "or group size) or a shorter length limit.")
-    log = log_file(run_id)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        traceback.print_exception(error, file=file)
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        return "failed", (f"The folder {run_folder(run_id)} cannot be written or read after step {step} "
+                          f"({error.strerror}): check its disk and its permissions, then resume the run.")
     what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
-    return "failed", f"Something in the lab broke: {type(error).__name__}: {what}. The details are in {log}"
+    message = f"Something in the lab broke: {type(error).__name__}: {what}."
+    log = log_file(run_id)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:  # the run must end in words all the same
+        return "failed", message
+    return "failed", f"{message} The details are in {log}"
 
 
 def disk_full(error: BaseException) -> bool:
@@ -46,6 +57,11 @@ def disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "no space left on device" in str(error).lower()
+
+
+def no_room() -> str:
+    """What to say where a file of the lab found no room on its disk."""
+    return f"The disk that holds {home()} is full: free some space, then try again."
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -173,6 +173,13 @@ def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
     return found
 
 
+def lacking(connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> bool:
+    """Whether any of these runs, whose rows have `steps`, has a gap between them or is further than the last."""
+    rows = connection.execute(sa.select(runs.c.id, runs.c.step).where(runs.c.id.in_(steps))).all() if steps else ()
+    return any((found[-1] - found[0] >= len(found) or found[-1] < row.step) if (found := steps[row.id]) else row.step
+               for row in rows)
+
+
 def columns(connection: sa.Connection, run_id: str, keys: Sequence[str], after: int = 0) -> list[Sequence[Any]]:
     """Step, tokens, environment steps and seconds of a run's rows beyond step `after`, then the metrics `keys`; None
     where there is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
+from labcore.errors import LabError
 from labcore.files.paths import home, made
-from labcore.store import migrations, schema
+from labcore.store import faults, migrations, schema
 
 
 class Database:
@@ -21,9 +23,12 @@ class Database:
 
     def __init__(self, url: str | None = None):
         self.url = url or os.environ.get("RL_LAB_STORE") or f"sqlite:///{made(home()) / 'lab.db'}"
+        self._file: tuple[str, int | None] | None = None
         self._open()
         with self._writing() as connection:
             migrations.prepare(connection, self.url)
+            path = schema.file_of(connection)
+        self._file = (path, _inode(path)) if path else None
 
     def _open(self) -> None:
         self._engine = schema.open_engine(self.url)
@@ -39,14 +44,28 @@ class Database:
         if self._process != os.getpid():  # a forked child must not touch its parent's connections
             self._engine.dispose(close=False)
             self._open()
+        if self._file and _inode(self._file[0]) != self._file[1]:  # SQLite would go on writing into a deleted file
+            self._engine.dispose()
+            raise LabError(f"The store {self._file[0]} was moved, deleted or replaced while the lab had it open: put "
+                           "it back, or start the lab again.")
         try:
             with (self._writer if write else self._engine).begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise schema.in_words(error, self.url) from error
+            raise faults.in_words(error, self.url) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # rows are read within their transaction
+            raise faults.damaged(self.url, "a row in it cannot be read") from error
 
     def _writing(self):
         return self._transaction(write=True)
 
     def _reading(self):
         return self._transaction(write=False)
+
+
+def _inode(path: str) -> int | None:
+    """Which file is at `path`; None where there is none."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None

@@ -51,7 +51,7 @@ class Keeping(Database):
         """The marks of a run or of imported metrics."""
         with self._reading() as connection:
             row = connection.execute(sa.select(marks).where(marks.c.id == name)).first()
-        return _marks(row) if row else Marks()
+            return _marks(row) if row else Marks()
 
     def trash(self, names: Iterable[str]) -> None:
         """Put ended or queued runs and imported metrics into the trash: all or none. A queued run is stopped.

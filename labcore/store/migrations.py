@@ -10,30 +10,39 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError
 from labcore.files.paths import imports, is_import
-from labcore.store import changes
+from labcore.store import changes, faults
 from labcore.store.schema import VERSION, marks, meta, metadata, runs, shown
+
+VERSIONS = tuple(map(str, range(1, int(VERSION) + 1)))
 
 
 def prepare(connection: sa.Connection, url: str) -> None:
     """Have the tables of this version. Runs inside a write transaction.
 
     Raises:
-        LabError: the store is of a version that this lab does not know.
+        LabError: the store is of a version that this lab does not know, or has lost a table.
     """
-    there = set(sa.inspect(connection).get_table_names())
-    if meta.name not in there and runs.name not in there:
+    there = metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
+    if not there:
         metadata.create_all(connection)
         connection.execute(meta.insert(), [{"key": "version", "value": VERSION}, {"key": "number", "value": "0"}])
         _take_over_imports(connection)
         return
     found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
              if meta.name in there else None)
-    if found == VERSION:
-        return
-    if found not in ("1", "2", "3", "4", "5"):
+    of_version = metadata.tables.keys() - ({marks.name} if found in ("1", "2", "3") else set())
+    if (missing := of_version - there) and found in (None, *VERSIONS):
+        raise faults.damaged(url, f"it has no table {min(missing)}")
+    if found not in VERSIONS:
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
+    if found != VERSION:
+        _bring_up(connection, found)
+
+
+def _bring_up(connection: sa.Connection, found: str) -> None:
+    """Make the tables of version `found` those of this one."""
     if found == "1":
         _add_parents(connection)
     if found in ("1", "2"):

@@ -8,7 +8,7 @@ store of an earlier version up to this one.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError, first_line
 
@@ -85,7 +85,8 @@ def open_engine(url: str) -> sa.Engine:
     """
     try:
         sqlite = sa.make_url(url).get_backend_name() == "sqlite"
-        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS} if sqlite else {})
+        options = {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool} if sqlite else {}
+        engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
                        "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
@@ -97,8 +98,11 @@ def open_engine(url: str) -> sa.Engine:
 
 def _on_connect(connection, _record) -> None:
     connection.isolation_level = None  # the driver must not open transactions of its own
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
+    mode, = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode == "memory":
+        raise LabError("RL_LAB_STORE names a database in memory, where every run would be lost: give the URL of a file "
+                       "such as sqlite:////path/lab.db, or leave it unset.")
+    connection.execute("PRAGMA synchronous=NORMAL")  # docs/robustness.md says why, and what a power cut may cost
 
 
 def _on_begin(connection: sa.Connection) -> None:
@@ -113,18 +117,9 @@ def shown(url: str) -> str:
     return parsed.database if parsed.get_backend_name() == "sqlite" and parsed.database else str(parsed)
 
 
-def in_words(error: DBAPIError, url: str) -> Exception:
-    """The LabError for a database fault that the user can mend; any other error as it is."""
-    text, where = str(error.orig).lower(), shown(url)
-    if "full" in text or "no space" in text:
-        return LabError(f"The disk that holds {where} is full: free some space, then resume the run.")
-    if "locked" in text:
-        return LabError(f"The store {where} was busy for more than {BUSY_SECONDS} s: close other programs that write "
-                        "to it, then try again.")
-    if "not a database" in text or "malformed" in text:
-        return LabError(f"The file {where} is not a readable store: move it away, or set RL_LAB_HOME to another "
-                        "folder.")
-    if "unable to open" in text or "readonly" in text:
-        return LabError(f"The store {where} cannot be opened for writing: check its folder's permissions, or set "
-                        "RL_LAB_HOME to another folder.")
-    return error
+def file_of(connection: sa.Connection) -> str | None:
+    """The file of an SQLite store."""
+    if connection.dialect.name != "sqlite":
+        return None
+    path: str = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+    return path

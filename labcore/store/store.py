@@ -27,7 +27,7 @@ from labcore.files import uploads
 from labcore.files.paths import home, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.store import changes, schema
+from labcore.store import changes, faults, schema
 from labcore.store.keeping import RUNS, Keeping, run_row
 from labcore.store.process import Owner, gone
 from labcore.store.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
@@ -266,7 +266,9 @@ class Store(Keeping):
         with self._reading() as connection:
             found = {run_id: connection.execute(_STEPS, {"run": run_id, "after": step}).all()
                      for run_id, step in after.items()}
-        return {run_id: _steps(rows) for run_id, rows in found.items()}
+            self._check_whole(connection, {run_id: [row[0] for row in rows] for run_id, rows in found.items()
+                                           if not after[run_id]})
+            return {run_id: _steps(rows) for run_id, rows in found.items()}
 
     def logged(self, run_id: str, after: int = 0) -> set[str]:
         """The metrics that any of a run's rows beyond step `after` has."""
@@ -279,7 +281,19 @@ class Store(Keeping):
         A number that a row does not have is None. From one snapshot, and faster than whole rows.
         """
         with self._reading() as connection:
-            return {run_id: changes.columns(connection, run_id, keys, after) for run_id in run_ids}
+            found = {run_id: changes.columns(connection, run_id, keys, after) for run_id in run_ids}
+            self._check_whole(connection, {} if after else {run_id: rows[0] for run_id, rows in found.items()})
+            return found
+
+    def _check_whole(self, connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> None:
+        """Raise LabError where some of these runs lack steps because the file is damaged; `steps` are all of theirs.
+
+        SQLite itself looks for damage only where it is asked to, and that takes as long as reading the whole file.
+        """
+        if connection.dialect.name != "sqlite" or not changes.lacking(connection, steps):
+            return
+        if (wrong := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()) != "ok":
+            raise faults.damaged(self.url, f"steps of a run are missing: {' '.join(wrong.split())}")
 
     # ---------------------------------------------------------------- events and controls
 
@@ -326,8 +340,8 @@ class Store(Keeping):
     def asked(self, run_id: str) -> list[Control]:
         """What is asked of the run and not settled yet, in order."""
         with self._reading() as connection:
-            rows = connection.execute(_ASKED, {"run": run_id}).all()
-        return [Control(row.id, row.command, json.loads(row.payload)) for row in rows]
+            rows = connection.execute(_ASKED, {"run": run_id})
+            return [Control(row.id, row.command, json.loads(row.payload)) for row in rows]
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict] | None = None) -> None:
@@ -346,5 +360,5 @@ class Store(Keeping):
         query = sa.select(*(controls.c[name] for name in names)).where(
             controls.c.run_id == run_id).order_by(controls.c.id)
         with self._reading() as connection:
-            rows = connection.execute(query).all()
-        return [Control(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows]
+            return [Control(**{**row._mapping, "payload": json.loads(row.payload)})
+                    for row in connection.execute(query)]

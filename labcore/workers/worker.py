@@ -94,6 +94,7 @@ class _Drive:
         made(self._folder)
         atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
+        checkpoint.forget_after(self._folder, max(row.step, row.spec.parent[1] if row.spec.parent else 0))
         found = checkpoint.newest(self._folder)
         step, folder = found or (0, None)
         if row.spec.parent and not found:
@@ -132,9 +133,10 @@ class _Drive:
             raise Ended("stopped", "The run was stopped before its first step.")
 
     def _end(self, state: str, message: str) -> None:
-        self._reserve.unlink(missing_ok=True)
-        if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
-            shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
+        with suppress(OSError):  # a disk that is gone must not keep the run from saying so
+            self._reserve.unlink(missing_ok=True)
+            if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
+                shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)

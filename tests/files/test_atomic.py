@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from labcore.files import atomic
+from labcore.files import atomic, uploads
+from labcore.files.kept import Kept
 
 
 def names(folder) -> list[str]:
@@ -96,6 +97,23 @@ def test_a_folder_and_all_that_is_in_it_is_synced_before_it_has_its_name(tmp_pat
     monkeypatch.setattr(atomic, "_sync", lambda path: synced.append((os.path.basename(path), target.exists())))
     atomic.write_folder(target, lambda folder: (folder / "a").write_text("1"))
     assert synced[0][0] == "a" and [there for _, there in synced] == [False, False, True]
+
+
+def upload():
+    uploads.keep("mine.txt", b"1")
+
+
+def lesson():
+    with Kept("mine.json", "mine", dict, "Mine").changing() as entries:
+        entries["a"] = 1
+
+
+@pytest.mark.parametrize("keep", [upload, lesson])
+def test_what_a_user_made_is_synced_before_it_has_its_name(monkeypatch, keep):
+    synced = []
+    monkeypatch.setattr(atomic, "_sync", lambda path: synced.append(os.path.basename(path)))
+    keep()
+    assert len(synced) == 2 and synced[0].endswith(".part"), "the file, then the folder with its name"
 
 
 def test_rows_are_read_as_they_were_added_and_half_a_row_is_none(tmp_path):

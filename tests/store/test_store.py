@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sqlite3
 import subprocess
 import sys
 import time
 from dataclasses import replace
 
 import pytest
-import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from labcore.errors import LabError, NoSuchRun
@@ -353,13 +351,6 @@ def test_a_store_of_another_version_is_refused(store):
         Store()
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path):
-    path = tmp_path / "notes.db"
-    path.write_text("not a database at all, whatever its name says\n" * 100)
-    with pytest.raises(LabError, match=r"notes\.db is not a readable store"):
-        Store(f"sqlite:///{path}")
-
-
 @pytest.mark.parametrize("url", ["nonsense", "oracle+nothing://x", "postgresql+psycopg://u:secret@h/db"])
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
     with pytest.raises(LabError, match="RL_LAB_STORE") as caught:
@@ -372,15 +363,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "file" / "lab"))
     with pytest.raises(LabError, match="set RL_LAB_HOME"):
         Store()
-
-
-def test_a_full_disk_and_a_busy_store_are_told_in_words(store):
-    def words(text: str) -> str:
-        error = sa.exc.OperationalError("INSERT", {}, sqlite3.OperationalError(text))
-        return str(schema.in_words(error, store.url))
-
-    assert "is full: free some space" in words("database or disk is full")
-    assert "was busy for more than 10 s" in words("database is locked")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", '{"kind": "llm"}', '{"kind": "llm", "shoe": 3}'])
