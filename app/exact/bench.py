@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import streamlit as st
@@ -16,6 +14,7 @@ from app.lab import active
 from app.link import Param
 from app.tokens import literal
 from app.training.feed import Feed
+from labcore.files import tables
 from labcore.jobs import bench
 from labcore.spec.run_spec import RunSpec, every_knob
 from labcore.store.rows import RunRow
@@ -95,13 +94,7 @@ def _shown(found: dict[str, Any], run: RunRow) -> None:
     if why := charts.reasons(found):
         with st.expander("Why the mean gradient is another one"):
             st.html(f'<ul class="rl-why">{why}</ul>')
-    st.download_button("Table as CSV", _csv(bench.records(found)), f"estimators_{run.spec.task}.csv", "text/csv",
+    rows = bench.records(found)
+    table = tables.written(list(rows[0]), (list(row.values()) for row in rows))
+    st.download_button("Table as CSV", table, f"estimators_{run.spec.task}.csv", "text/csv",
                        icon=":material/download:", key="bench:csv", on_click="ignore")
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
