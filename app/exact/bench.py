@@ -94,7 +94,9 @@ def _shown(found: dict[str, Any], run: RunRow) -> None:
     if why := charts.reasons(found):
         with st.expander("Why the mean gradient is another one"):
             st.html(f'<ul class="rl-why">{why}</ul>')
-    rows = bench.records(found)
-    table = tables.written(list(rows[0]), (list(row.values()) for row in rows))
-    st.download_button("Table as CSV", table, f"estimators_{run.spec.task}.csv", "text/csv",
+    st.download_button("Table as CSV", _csv(bench.records(found)), f"estimators_{run.spec.task}.csv", "text/csv",
                        icon=":material/download:", key="bench:csv", on_click="ignore")
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    return tables.written(list(rows[0]), (list(row.values()) for row in rows))

@@ -113,7 +113,8 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
         return _parsed(name, content, label)
     except UnicodeDecodeError as error:
         line, byte = _not_utf8(content.removeprefix(codecs.BOM_UTF8))
-        raise LabError(f"{name} is not UTF-8: line {line} has the byte 0x{byte:02x}; save the file as UTF-8.") from error
+        raise LabError(f"{name} is not UTF-8: line {line} has the byte 0x{byte:02x}; save the file as "
+                       "UTF-8.") from error
 
 
 def _parsed(name: str, content: bytes, label: str) -> list[Foreign]:

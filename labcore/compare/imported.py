@@ -1,7 +1,8 @@
 """Imported runs: metrics of another tool, kept to be laid beside our own. Marked as such, never trained on.
 
 Each has the folder `imported/<its name>`: the rows under our keys, what was mapped to what, and where among the
-uploads the file is kept as it came, once for all the runs in it. Its star, tags and note, and whether it is in the trash, are in the store, as those of our own runs are.
+uploads the file is kept as it came, once for all the runs in it. Its star, tags and note, and whether it is in the
+trash, are in the store, as those of our own runs are.
 """
 
 from __future__ import annotations

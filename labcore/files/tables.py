@@ -9,11 +9,12 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # What a spreadsheet takes for the begin of a formula, also in the wide letters of East Asia; a tab or a line end in
 # front is passed over by some of them. See OWASP, "CSV Injection".
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 QUOTE = "'"
 LONGEST = 64 * 2**20  # characters of a cell: completions are long texts
 
@@ -36,7 +37,9 @@ def written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
 
 def _write(file: Any, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(file, lineterminator="\n")
+    # csv quotes the line ends that it writes itself: with both characters among them, no text begins a row of its own.
+    lines = SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
+    writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(map(shown, header))
     writer.writerows(map(shown, row) for row in rows)
 

@@ -12,7 +12,7 @@ from labcore.compare import foreign, imported
 from labcore.compare.loading import load
 from labcore.errors import LabError, NoSuchRun
 from labcore.exports.folder import write_metrics
-from labcore.files import atomic, sizes, uploads
+from labcore.files import atomic, uploads
 from labcore.files.paths import home
 from labcore.shelf import unused_uploads
 from labcore.shelf.shelf import Shelf
@@ -206,7 +206,8 @@ def test_a_file_with_many_runs_is_kept_once_and_as_long_as_one_of_them_is_there(
 
 def test_steps_that_are_no_updates_do_not_become_updates(store):
     (about,) = imported.keep(store, "m.csv", b"_step,reward\n5,1\n")
-    assert "updates" not in imported.load(about.id).axes and imported.rows(about.id) == only(b"_step,reward\n5,1\n").rows
+    assert "updates" not in imported.load(about.id).axes
+    assert imported.rows(about.id) == only(b"_step,reward\n5,1\n").rows
 
 
 def test_the_rows_of_an_import_are_read_once_for_all_lists(store, monkeypatch):

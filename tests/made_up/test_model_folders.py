@@ -84,7 +84,12 @@ def test_a_model_from_hell_is_counted_and_never_built(folder, monkeypatch, chang
 def test_nothing_is_fetched_but_the_configuration_of_a_model_that_is_too_large(folder, monkeypatch):
     write(folder, "config.json", changed(json.loads((folder / "config.json").read_text()), {"vocab_size": 10**12}))
     fetched = []
-    monkeypatch.setattr(folders, "snapshot_download", lambda name, allow_patterns: fetched.append(allow_patterns) or folder)
+
+    def fetch(name, allow_patterns):
+        fetched.append(allow_patterns)
+        return folder
+
+    monkeypatch.setattr(folders, "snapshot_download", fetch)
     assert "The model in some/giant would have 64 T parameters" in refused("some/giant")
     assert fetched == [["config.json"]]
 
@@ -103,8 +108,8 @@ def test_the_count_of_other_architectures_is_near_and_never_far_above(kind):
     with torch.device("meta"):
         config.num_hidden_layers = 2
         there = AutoModelForCausalLM.from_config(config).num_parameters()
-    written = {"model_type": kind, "num_hidden_layers": 2, "n_layer": 2, "tie_word_embeddings": config.tie_word_embeddings,
-               "hidden_act": getattr(config, "hidden_act", "")}
+    written = {"model_type": kind, "num_hidden_layers": 2, "n_layer": 2,
+               "hidden_act": getattr(config, "hidden_act", ""), "tie_word_embeddings": config.tie_word_embeddings}
     assert 0.4 * there < size._count(written, size._sizes("here", written)) < 1.25 * there
 
 

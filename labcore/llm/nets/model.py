@@ -69,7 +69,8 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
             output_loading_info=True)
     # A configuration can break a model's own code in any way.
     except Exception as error:
-        if isinstance(error, MemoryError) or "allocate" in str(error):  # torch's way to say on the cpu that memory is out; not the folder's fault
+        # On the cpu torch says "allocate" where memory is out, which is not the folder's fault.
+        if isinstance(error, MemoryError) or "allocate" in str(error):
             raise
         raise LabError(f"The model in {folder} cannot be loaded ({first_line(error)[:300]}): check that its files are "
                        "whole and belong together.") from error

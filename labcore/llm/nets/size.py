@@ -45,7 +45,7 @@ def check_size(folder: Path | str, config: Mapping[str, Any]) -> None:
 def _sizes(folder: Path | str, config: Mapping[str, Any]) -> dict[str, int]:
     """The sizes that are known, by their usual names: those that are written, else those of the architecture."""
     kind, found = config["model_type"], {}
-    usual = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else object
+    usual = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else object  # noqa: SIM401 (it loads what is asked for)
     text = config.get("text_config")  # of a model that reads more than text
     written = {**config, **text} if isinstance(text, dict) else config
     for name in _SIZES:
