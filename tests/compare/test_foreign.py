@@ -264,7 +264,7 @@ def test_files_of_one_label_are_seeds_of_one_group(store):
 
 
 def test_a_disk_that_is_full_leaves_nothing(store, monkeypatch):
-    def full(*_args):
+    def full(*_given, **_named):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic, "write_folder", full)
