@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.session import tell
 from app.status import duration
 from app.tokens import literal

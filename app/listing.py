@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number

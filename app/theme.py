@@ -102,6 +102,7 @@ sub,sup{line-height:0}
 .rl-pos{color:light-dark(#0072B2,#4FA8E0);font-weight:600}.rl-neg{color:light-dark(#B85C00,#F2B84B);font-weight:600}
 @media (min-width:641px){[class*="st-key-entry"]{flex-wrap:nowrap}
   [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
+.stDataFrame button[aria-label^="Download as CSV"]{display:none} /* it writes formulas as formulas; see tables.py */
 button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
 @media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}
   .stDataFrame .stElementToolbar{top:2px!important}}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.compare.data import Chosen, runs_of, source_of
@@ -15,20 +13,13 @@ from labcore.compare import imported
 from labcore.compare.statistics import Mean
 from labcore.compare.table import FINAL, Table, groups
 from labcore.compare.traces import AXES, Trace
+from labcore.files import tables
 from labcore.store.rows import RunRow
 
 _COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")
 _SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
          "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
-
-
-def _written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def table(found: Table, chosen: Chosen) -> bytes:
@@ -59,7 +50,7 @@ def table(found: Table, chosen: Chosen) -> bytes:
                       keyed[against] if comparison else "", "" if comparison is None else comparison.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
                       " ".join(row.models), where if comparison else ""])
-    return _written(header, lines)
+    return tables.written(header, lines)
 
 
 def _three(mean: Mean | None) -> list[Any]:
@@ -74,7 +65,7 @@ def _keyed(traces: Sequence[Trace]) -> dict[str, str]:
 def plotted(chosen: Chosen) -> bytes:
     """The lines of the big chart, one point a line; `what` says what the number is, `smoothing` how it was smoothed."""
     look = Look(chosen.metric, chosen.axis, chosen.place.smooth, chosen.place.traces)
-    return _written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing"],
+    return tables.written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing"],
                     _points(chosen, look))
 
 
@@ -105,7 +96,7 @@ def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]
 def rows(chosen: Chosen) -> bytes:
     """Every metric of every step of every run, exactly as logged, one number a line."""
     keyed = _keyed(chosen.traces)
-    return _written(["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value"], (
+    return tables.written(["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value"], (
         [trace.run, keyed[trace.run], trace.spec.seed if trace.spec else "", *counters, key, value]
         for group in chosen.groups for trace in group.traces for *counters, metrics in _steps(chosen, trace)
         for key, value in metrics.items()))

@@ -14,7 +14,7 @@ from app.compare.one_batch import view as one_batch_view
 from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.components.compare_chart import CHART
-from app.lab import told
+from app.lab import errors_shown
 from app.theme import ground
 from app.tokens import literal
 from labcore.compare.best import Standing

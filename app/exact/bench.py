@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import streamlit as st
@@ -16,6 +14,7 @@ from app.lab import active
 from app.link import Param
 from app.tokens import literal
 from app.training.feed import Feed
+from labcore.files import tables
 from labcore.jobs import bench
 from labcore.spec.run_spec import RunSpec, every_knob
 from labcore.store.rows import RunRow
@@ -99,9 +98,5 @@ def _shown(found: dict[str, Any], run: RunRow) -> None:
                        icon=":material/download:", key="bench:csv", on_click="ignore")
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    return tables.written(list(rows[0]), (list(row.values()) for row in rows))

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.lessons import curves, drawing, words
 from app.lessons.place import go
 from app.link import written

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import naming
 from app.held import held
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.runs import actions, dialogs, table
 from app.runs.state import (
     ALL_KINDS,

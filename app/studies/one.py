@@ -10,7 +10,7 @@ import streamlit as st
 from app import link, session
 from app.compare.launch import about
 from app.compare.place import Place as ComparePlace
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.status import STATES, duration
 from app.studies import picture
 from app.tokens import literal

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import algorithms, naming
 from app.held import held
-from app.lab import lab, told
+from app.lab import errors_shown, lab
 from app.session import Draft, tell
 from app.tokens import literal
 from app.training import base_line, controls, mix

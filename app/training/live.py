@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
-from app.lab import active, lab, told
+from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, tell
 from app.training import clock, doctor_line, forking, second_stage, tabs, view

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
 from labcore.errors import LabError
+from labcore.files import tables
 from labcore.files.paths import path_of
 from labcore.jobs import bench, jobs
 
@@ -61,10 +61,7 @@ def _words(text: str) -> list[str]:
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        tables.write(path, list(rows[0]), (list(row.values()) for row in rows))
     except OSError as error:
         raise LabError(f"{path} cannot be written ({error.strerror}): choose another place for --csv.") from error
 

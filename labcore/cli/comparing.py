@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.compare import budget, foreign, frontier, imported
+from labcore.compare import budget, frontier, imported
 from labcore.compare.budget import FINAL
 from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
@@ -72,10 +72,8 @@ def import_files(options: argparse.Namespace) -> int:
     if any(map(_is_zip, options.files)):
         return _import_capsules(options)
     contents = [(path.name, read_bytes(path)) for path in map(path_of, options.files)]
-    for name, content in contents:
-        foreign.parse(name, content, options.label)
     store = Store()
-    kept = [about for name, content in contents for about in imported.keep(store, name, content, options.label)]
+    kept = imported.keep_all(store, contents, options.label)
     shown = kept if options.files else imported.listed(store)
     if options.json:
         print(json.dumps([asdict(about) for about in shown], ensure_ascii=False, indent=2))

@@ -1,38 +1,41 @@
 """Imported runs: metrics of another tool, kept to be laid beside our own. Marked as such, never trained on.
 
-Each has the folder `imported/<its name>`: the file as it came, the rows under our keys, and what was mapped to what.
-Its star, tags and note, and whether it is in the trash, are in the store, as those of our own runs are.
+Each has the folder `imported/<its name>`: the rows under our keys, what was mapped to what, and where among the
+uploads the file is kept as it came, once for all the runs in it. Its star, tags and note, and whether it is in the
+trash, are in the store, as those of our own runs are.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from labcore.compare import foreign
-from labcore.compare.traces import Trace, axes_of, columns_of
+from labcore.compare.traces import Trace, axes_of
 from labcore.errors import LabError, quoted
-from labcore.exports.folder import write_metrics
-from labcore.files import atomic
+from labcore.files import atomic, tables, uploads
 from labcore.files.given import json_of
 from labcore.files.jsonl import read_bytes
-from labcore.files.paths import imports, is_import, made, path_of
+from labcore.files.paths import home, imports, is_import, made, path_of
 from labcore.runs.faults import disk_full
 from labcore.store.changes import in_the_trash
-from labcore.store.rows import Marks, Step
+from labcore.store.rows import COUNTERS, Marks, Step
 from labcore.store.store import Store
 
 
 @dataclass(frozen=True)
 class Imported:
     """An imported run as it is kept. `label` is the group that it is compared in: a run of the same label is another
-    seed of it. The last four are its `Marks`."""
+    seed of it. `source` is the file as it came, in the lab's folder; `summary` is what a list keeps of it. The last
+    four are its `Marks`."""
 
     id: str
     label: str
@@ -42,19 +45,22 @@ class Imported:
     mapped: dict[str, str]
     unmapped: tuple[str, ...]
     notes: tuple[str, ...]
+    source: str = ""
+    summary: str = field(default="", compare=False)
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
 
 
-_KEPT = [field for field in Imported.__dataclass_fields__ if field not in Marks.__dataclass_fields__]
+_LATER = ("source", "summary")  # what those of earlier versions do not have
+_KEPT = [name for name in Imported.__dataclass_fields__ if name not in Marks.__dataclass_fields__]
 
 
 def read_file(path: Path) -> list[Trace]:
     """The runs in a CSV file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
     found = foreign.parse(path.name, read_bytes(path))
-    return [_trace(f"{path}" if len(found) == 1 else f"{path} {run.label}", run.label, run.rows, run.notes)
+    return [_trace(f"{path}" if len(found) == 1 else f"{path} {run.label}", run.label, run)
             for run in found]
 
 
@@ -64,29 +70,64 @@ def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Impor
     Raises:
         LabError: as `parse`, or it cannot be written.
     """
-    kept = []
-    for run in foreign.parse(name, content, label):
-        digest = hashlib.sha256(content + run.label.encode()).hexdigest()[:6]
-        run_id = f"imported-{re.sub(r'[^a-z0-9]+', '-', run.label.lower()).strip('-')[:40] or 'run'}-{digest}"
-        about = {"id": run_id, "label": run.label, "file": Path(name).name, "created": time.time(),
-                 "steps": len(run.rows), "mapped": run.mapped, "unmapped": run.unmapped, "notes": run.notes}
+    return keep_all(store, [(name, content)], label)
+
+
+def keep_all(store: Store, files: Sequence[tuple[str, bytes]], label: str = "") -> list[Imported]:
+    """Import some CSVs by their names and contents, all or none of them. Raises LabError as `keep`."""
+    found = [(name, content, foreign.parse(name, content, label)) for name, content in files]
+    run_ids = [run_id for name, content, runs in found for run_id in _kept(name, content, runs)]
+    marks = store.marks()
+    if lying := [run_id for run_id in run_ids if run_id in marks and marks[run_id].deleted is not None]:
+        store.restore(lying)
+        marks = store.marks()
+    return [replace(_about(run_id), **vars(marks.get(run_id, Marks()))) for run_id in run_ids]
+
+
+def _kept(name: str, content: bytes, runs: Sequence[foreign.Foreign]) -> list[str]:
+    """Keep a file and the runs that are in it. Returns their names."""
+    there_already = uploads.file_at(uploads.place(content).name)
+    source = uploads.keep(there_already.name if there_already else name, content).relative_to(home()).as_posix()
+    digest, created = hashlib.sha256(content), time.time()
+    run_ids = []
+    for run in runs:
+        of = digest.copy()
+        of.update(run.label.encode())
+        slug = re.sub(r"[^a-z0-9]+", "-", run.label.lower()).strip("-")[:40] or "run"
+        about = {"id": f"imported-{slug}-{of.hexdigest()[:6]}", "label": run.label, "file": Path(name).name,
+                 "created": created, "steps": run.columns["step"].size, "mapped": run.mapped,
+                 "unmapped": run.unmapped, "notes": run.notes, "source": source}
 
         def fill(folder: Path, run: foreign.Foreign = run, about: dict[str, Any] = about) -> None:
-            (folder / "source.csv").write_bytes(content)
-            write_metrics(folder / "rows.csv", list(run.rows))
-            (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2), "utf-8")
+            _write_rows(folder / "rows.csv", run)
+            _write_about(folder, about)
 
         try:
-            if not there(run_id):
-                atomic.write_folder(made(imports()) / run_id, fill)
+            if not there(about["id"]):
+                # A sync takes milliseconds. What a power cut takes of many runs can be made of their file again.
+                atomic.write_folder(made(imports()) / about["id"], fill, sync=len(runs) == 1)
         except OSError as error:
             why = "the disk is full" if disk_full(error) else error.strerror
             raise LabError(f"{name} cannot be kept in {imports()} ({why}): free some space, or set RL_LAB_HOME to "
                            "a folder that you may write to.") from error
-        if store.marks_of(run_id).deleted is not None:
-            store.restore([run_id])
-        kept.append(replace(_about(run_id), **vars(store.marks_of(run_id))))
-    return kept
+        run_ids.append(about["id"])
+    return run_ids
+
+
+def keep_summary(run: Imported, summary: str) -> None:
+    """Keep what a list says of an imported run, so that its rows need not be read for that again.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
+
+
+def sources() -> Iterator[str]:
+    """Where in the lab's folder the files are from which runs were imported."""
+    for run_id in _names():
+        with suppress(LabError):  # the others keep theirs
+            yield _about(run_id).source
 
 
 def listed(store: Store) -> list[Imported]:
@@ -101,13 +142,20 @@ def trashed(store: Store) -> list[Imported]:
 
 def _all(store: Store) -> Iterator[Imported]:
     marks = store.marks()
-    for path in imports().iterdir() if imports().is_dir() else ():
-        if is_import(path.name) and path.is_dir():
-            try:
-                about = _about(path.name)
-            except LabError as error:
-                about = Imported(path.name, path.name, "", 0.0, 0, {}, (), (str(error),))
-            yield replace(about, **vars(marks.get(path.name, Marks())))
+    for run_id in _names():
+        try:
+            about = _about(run_id)
+        except LabError as error:
+            about = Imported(run_id, run_id, "", 0.0, 0, {}, (), (str(error),))
+        yield replace(about, **vars(marks.get(run_id, Marks())))
+
+
+def _names() -> list[str]:
+    """The names of all imported runs, in the trash or not."""
+    if not imports().is_dir():
+        return []
+    with os.scandir(imports()) as found:
+        return [entry.name for entry in found if is_import(entry.name) and entry.is_dir()]
 
 
 def there(run_id: str) -> bool:
@@ -140,12 +188,12 @@ def load(run_id: str) -> Trace:
         LabError: there is none, or its files are damaged.
     """
     about = _about(run_id)
-    return _trace(run_id, about.label, rows(run_id), about.notes)
+    return _trace(run_id, about.label, replace(_rows(run_id), notes=about.notes))
 
 
 def rows(run_id: str) -> tuple[Step, ...]:
     """The rows of an imported run, under our keys. Raises LabError as `load`."""
-    return foreign.parse("rows.csv", _read(run_id, "rows.csv").encode())[0].rows
+    return _rows(run_id).rows
 
 
 def place(run_id: str) -> Path:
@@ -156,16 +204,37 @@ def place(run_id: str) -> Path:
 def _about(run_id: str) -> Imported:
     try:
         fields = json_of(_read(run_id, "about.json"))
-        return Imported(*(tuple(fields[key]) if key in ("unmapped", "notes") else fields[key] for key in _KEPT))
+        return Imported(**{key: tuple(fields[key]) if key in ("unmapped", "notes") else fields[key]
+                           for key in _KEPT if key in fields or key not in _LATER})
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error
 
 
-def _read(run_id: str, file: str) -> str:
+def _write_about(folder: Path, about: dict[str, Any]) -> None:
+    atomic.write_text(folder / "about.json", json.dumps(about, ensure_ascii=False, indent=2))
+
+
+def _rows(run_id: str) -> foreign.Foreign:
+    run = foreign.parse("rows.csv", _read(run_id, "rows.csv"))[0]
+    # Steps that were no updates when the file came are none now that their column is called step.
+    return replace(run, columns={key: column for key, column in run.columns.items()
+                                 if key in COUNTERS or key in run.mapped})
+
+
+def _write_rows(path: Path, run: foreign.Foreign) -> None:
+    """Write one line per step: the counters that the run has, then its metrics, as `foreign` reads them."""
+    counters = [key for key in COUNTERS if key == "step" or run.columns[key].any()]
+    columns = [map(int, run.columns[key].tolist()) if key != "seconds" else run.columns[key].tolist()
+               for key in counters]
+    numbers = [[number if number == number else None for number in column.tolist()] for column in run.metrics.values()]
+    tables.write(path, [*counters, *run.metrics], zip(*columns, *numbers, strict=True))
+
+
+def _read(run_id: str, file: str) -> bytes:
     check_there(run_id)
     try:
-        return (place(run_id) / file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return (place(run_id) / file).read_bytes()
+    except OSError as error:
         raise _damaged(run_id, file) from error
 
 
@@ -173,9 +242,7 @@ def _damaged(run_id: str, file: str) -> LabError:
     return LabError(f"The imported run {run_id} has lost its {file}: delete it, then import the CSV again.")
 
 
-def _trace(run_id: str, label: str, rows: Iterable[Step], notes: tuple[str, ...]) -> Trace:
-    rows = list(rows)
-    metrics = columns_of(rows)
-    axes = axes_of([row.step for row in rows], [row.tokens for row in rows], [row.env_steps for row in rows],
-                   [row.seconds for row in rows], metrics)
-    return Trace(run_id, None, "imported", axes, metrics, label=label, notes=notes)
+def _trace(name: str, label: str, run: foreign.Foreign) -> Trace:
+    metrics = dict(run.metrics)
+    axes = axes_of(*(run.columns[key] for key in COUNTERS), metrics)
+    return Trace(name, None, "imported", axes, metrics, label=label, notes=run.notes)

@@ -5,7 +5,6 @@ last digit. Imports no torch.
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ from pkgutil import resolve_name
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError
 from labcore.exports import tensorboard as event_file
-from labcore.files import atomic
+from labcore.files import atomic, tables
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, path_of, run_folder
 from labcore.runs.faults import disk_full
@@ -96,30 +95,22 @@ def write_metrics(path: Path, rows: Sequence[Step]) -> None:
     logged = {key for row in rows for key in row.metrics}
     keys = ordered(logged)
     env = ["env_steps"] if any(row.env_steps for row in rows) else []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "tokens", "seconds", *env, *keys])
-        for row in rows:
-            counters = [row.step, row.tokens, repr(row.seconds), *([row.env_steps] if env else [])]
-            writer.writerow(counters + [repr(row.metrics[key]) if key in row.metrics else "" for key in keys])
+    tables.write(path, ["step", "tokens", "seconds", *env, *keys], (
+        [row.step, row.tokens, row.seconds, *([row.env_steps] if env else []), *map(row.metrics.get, keys)]
+        for row in rows))
 
 
 def write_events(path: Path, rows: Sequence[Event]) -> None:
     """Write one line per event, with all that is known of it as JSON."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "time", "kind", "text", "payload"])
-        for row in rows:
-            payload = json.dumps(row.payload, ensure_ascii=False)
-            writer.writerow([row.step, repr(row.time), row.kind, row.payload.get("text", ""), payload])
+    tables.write(path, ["step", "time", "kind", "text", "payload"], (
+        [row.step, row.time, row.kind, row.payload.get("text", ""), json.dumps(row.payload, ensure_ascii=False)]
+        for row in rows))
 
 
 def write_knobs(path: Path, changes: Sequence[Change]) -> None:
     """Write one line per change of a knob: the first step that it counts in, and the updates made before it."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "update", "knob", "from", "to"])
-        writer.writerows([each.step, each.update, each.knob, each.before, each.value] for each in changes)
+    tables.write(path, ["step", "update", "knob", "from", "to"], (
+        [each.step, each.update, each.knob, each.before, each.value] for each in changes))
 
 
 def _copy_checkpoint(run_id: str, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Read the user's files: JSON lines with text fields, plain text, and CSV. Every fault names its line.
+"""Read the user's files: JSON lines with text fields, and plain text. Every fault names its line.
 
 Left out: other encodings than UTF-8, and files above `LIMIT`, which would not fit beside a model in a laptop's
 memory.
@@ -6,17 +6,17 @@ memory.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from labcore.errors import LabError
 from labcore.files import given
 
 LIMIT = 64 * 2**20  # bytes
+LINE_LIMIT = 4 * 2**20  # bytes of one line: as JSON it takes many times as much memory
 MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Fields = tuple[str | tuple[str, ...], ...]
@@ -29,16 +29,15 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
 
     Raises:
         LabError: the file cannot be read; or lines are no JSON objects, or cannot be used. Then it names the first of
-            them, and says how many lines are good.
+            them, and says how many lines are good. Or a line is longer than LINE_LIMIT.
     """
-    lines = read_bytes(path).split(b"\n")
     rows: list[Row] = []
     bad, faults = 0, {}  # the first ones by their lines
-    for index, raw in enumerate(lines, start=1):
+    for index, raw in enumerate(_lines(path), start=1):
         if not raw.strip():
             continue
         try:
-            rows.append(read(_object(path, index, raw, last=index == len(lines)), index))
+            rows.append(read(_object(path, index, raw.removesuffix(b"\n"), last=not raw.endswith(b"\n")), index))
         except LabError as error:
             bad += 1
             if bad <= MOST_NAMED:
@@ -48,6 +47,18 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
     if faults:
         raise LabError(_unusable(path.name, faults, bad, len(rows)))
     return rows
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, each with its end. None is held twice, and none that is too long is held at all."""
+    file = io.BytesIO(read_bytes(path))
+    number = 1
+    while line := file.readline(LINE_LIMIT + 1):
+        if len(line) > LINE_LIMIT:
+            raise LabError(f"Line {number:,} of {path.name} is longer than {LINE_LIMIT // 2**20} MB: write one JSON "
+                           "object of that size at most on each line.")
+        yield line
+        number += 1
 
 
 def _unusable(name: str, faults: dict[int, str], bad: int, good: int) -> str:
@@ -85,12 +96,6 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def csv_reader(text: str, **options: Any) -> Any:
-    """csv.reader with these options over `text`, whose cells may be as long as a file: completions are long texts."""
-    csv.field_size_limit(LIMIT)  # it holds for the whole process, and is 128 kB where nobody has set it
-    return csv.reader(io.StringIO(text, newline=""), **options)
-
-
 def read_bytes(path: Path) -> bytes:
     """The content of a file without its byte order mark.
 
@@ -101,7 +106,7 @@ def read_bytes(path: Path) -> bytes:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabError(f"{path.name} is UTF-16: save it as UTF-8.")
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if not content.strip():
+    if not content or content.isspace():
         raise LabError(f"{path.name} is empty: give a file with content.")
     return content
 

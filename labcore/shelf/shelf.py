@@ -82,11 +82,16 @@ def complete(entries: Iterable[Entry]) -> bool:
 
 
 def _of_import(run: Imported) -> Summary:
-    folder = imported.place(run.id)
+    folder, kept = imported.place(run.id), Summary.read(run.summary)
+    if kept.size is not None:
+        return kept
     try:
         trace = imported.load(run.id)
     except LabError:  # its files are damaged, which its notes say
         return digest.sized(Summary(), folder)
     metric = headline_among(list(trace.metrics))
     steps = trace.axes["step"]
-    return digest.sized(Summary(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
+    summary = digest.sized(Summary(metric).extended(int(steps[-1]), trace.metrics[metric].tolist()), folder)
+    with suppress(OSError):  # a full disk: the summary is made again the next time
+        imported.keep_summary(run, summary.to_json())
+    return summary

@@ -61,14 +61,14 @@ class Summary:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def read(text: str | None, metric: str) -> Summary:
-        """The summary written by `to_json`; an empty one where there is none, or none of this metric."""
+    def read(text: str | None, metric: str | None = None) -> Summary:
+        """The summary written by `to_json`; an empty one where there is none, or none of `metric`."""
         try:
             fields = json.loads(text or "{}")
             found = Summary(**{**fields, "line": tuple(fields.get("line", ()))})
         except (ValueError, TypeError, AttributeError):  # of another version: it can be made again
             found = Summary()
-        return found if found.metric == metric else Summary(metric)
+        return found if metric in (None, found.metric) else Summary(metric)
 
 
 def headline(spec: RunSpec) -> str:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
@@ -80,7 +81,9 @@ def _parts(path: str) -> list[str]:
 
 
 def _on_disk() -> Iterator[str]:
-    """What the runs of this folder name, also those that the store does not know: it may have had another one."""
+    """What the runs of this folder name, also those that the store does not know, which may have had another one, and
+    the files of what was imported."""
+    yield from imported.sources()
     for pattern in ("*/spec.json", f"*/{checkpoint.START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.numpy import save_file
 from labcore.envs.maze import ACTIONS, Maze
 from labcore.envs.maze_text import to_json
 from labcore.envs.mdp import Array
+from labcore.files import tables
 from labcore.tabular.dynamic_programming import greedy
 
 
@@ -48,9 +48,6 @@ def save_policy(folder: Path, found: Estimates, maze: Maze, gamma: float, config
 
 def _table(path: Path, maze: Maze, columns: list[str], table: Array) -> None:
     """One line per state that is no wall, rows and columns counted from 1, numbers to the last digit."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["state", "row", "column", *columns])
-        for state in np.flatnonzero(~maze.where("wall")).tolist():
-            row, column = maze.place(state)
-            writer.writerow([state, row + 1, column + 1, *map(repr, table[state].tolist())])
+    tables.write(path, ["state", "row", "column", *columns], (
+        [state, *(place + 1 for place in maze.place(state)), *table[state].tolist()]
+        for state in np.flatnonzero(~maze.where("wall")).tolist()))

@@ -88,5 +88,5 @@ def test_the_figures_show_values_and_their_intervals(knob):
 def test_a_row_without_a_gradient_stays_in_the_table():
     bare = {**row("RLOO"), "fault": "The exact gradient is 0 here."} | dict.fromkeys(bench.INTERVALS, None)
     assert "no gradient" in charts.table(found(rows=[bare])) and "–" in charts.table(found(rows=[bare]))
-    assert "no gradient" in _csv(bench.records(found(rows=[bare])))
+    assert b"no gradient" in _csv(bench.records(found(rows=[bare])))
     assert not charts.figure(found(rows=[bare]), "bias", "x", 0.0, "dark").data[0].x

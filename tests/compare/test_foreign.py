@@ -1,6 +1,7 @@
 """Runs of other tools: what their CSVs become, that they are marked, and one sentence for every file that is none."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ from labcore.compare import foreign, imported
 from labcore.compare.loading import load
 from labcore.errors import LabError, NoSuchRun
 from labcore.exports.folder import write_metrics
-from labcore.files import atomic
+from labcore.files import atomic, uploads
 from labcore.files.paths import home
+from labcore.shelf import unused_uploads
+from labcore.shelf.shelf import Shelf
 from labcore.store import changes
 from labcore.store.store import Store
 from tests.compare import tools
@@ -146,7 +149,8 @@ def test_an_import_is_kept_marked_and_loaded(store):
     (about,) = imported.keep(store, "../up/log history.csv", TRL)
     assert about.id.startswith("imported-log-history-") and about.file == "log history.csv" and about.steps == 2
     folder = home() / "imported" / about.id
-    assert (folder / "source.csv").read_bytes() == TRL  # nothing of the user's is lost
+    assert {path.name for path in folder.iterdir()} == {"rows.csv", "about.json"}
+    assert (home() / about.source).read_bytes() == TRL  # nothing of the user's is lost
     assert json.loads((folder / "about.json").read_text())["unmapped"] == ["rewards/fmt/mean", "epoch", "train_runtime"]
     got = imported.load(about.id)
     assert got.imported and got.spec is None and got.state == "imported" and got.run == about.id
@@ -184,6 +188,53 @@ def test_an_imported_run_has_a_star_tags_a_note_and_a_place_in_the_trash(store):
     assert imported.keep(store, "m.csv", TRL)[0].star is False, "nothing is left of one that was deleted for good"
 
 
+def test_a_file_with_many_runs_is_kept_once_and_as_long_as_one_of_them_is_there(store):
+    chart = "Step," + ",".join(f"run {n} - reward" for n in range(30)) + "\n" + "\n".join(
+        f"{step}," + ",".join(f"{n / 7}" for n in range(30)) for step in range(5))
+    runs = imported.keep(store, "chart.csv", chart.encode()) + imported.keep(store, "again.csv", chart.encode())
+    sources = {run.source for run in runs}
+    assert len(runs) == 60 and len(sources) == 1 and (home() / sources.pop()).read_bytes() == chart.encode()
+    assert not list((home() / "imported").rglob("source.csv"))
+    os.utime(uploads.place(chart.encode()), (0, 0))
+    os.utime(home() / runs[0].source, (0, 0))
+    for run in runs[1:]:
+        store.delete(run.id)
+    assert unused_uploads.unused(store) == []
+    store.delete(runs[0].id)
+    assert unused_uploads.unused(store) == [uploads.place(chart.encode()).name]
+
+
+def test_steps_that_are_no_updates_do_not_become_updates(store):
+    (about,) = imported.keep(store, "m.csv", b"_step,reward\n5,1\n")
+    assert "updates" not in imported.load(about.id).axes
+    assert imported.rows(about.id) == only(b"_step,reward\n5,1\n").rows
+
+
+def test_the_rows_of_an_import_are_read_once_for_all_lists(store, monkeypatch):
+    imported.keep(store, "chart.csv", CHART)
+    asked = []
+    monkeypatch.setattr(imported, "load", lambda run_id, load=imported.load: asked.append(run_id) or load(run_id))
+    first = Shelf(store).entries()
+    assert len(asked) == 2 and first[0].summary.last in (0.75, 0.125)
+    assert Shelf(store).entries() == first and len(asked) == 2
+
+
+@pytest.mark.parametrize("limit, words", [
+    ("MOST_NUMBERS", "has more than 3 numbers that the lab would keep"), ("MOST_RUNS", "has 2 lines of a chart")])
+def test_more_than_the_lab_keeps(monkeypatch, limit, words):
+    monkeypatch.setattr(foreign, limit, 3 if limit == "MOST_NUMBERS" else 1)
+    with pytest.raises(LabError, match=words):
+        foreign.parse("m.csv", CHART)
+
+
+def test_a_line_is_read_once_and_no_other_is_held(monkeypatch):
+    """However many runs are in a file, and however many columns."""
+    read = []
+    monkeypatch.setattr(foreign, "_number", lambda *given, number=foreign._number: read.append(given) or number(*given))
+    chart = "step," + ",".join(f"r{n} - reward" for n in range(40)) + "\n" + f"1{',1' * 40}\n" * 3
+    assert len(foreign.parse("m.csv", chart.encode())) == 40 and len(read) == 3 * 41
+
+
 def test_a_folder_deleted_by_hand_can_be_imported_again(store):
     (about,) = imported.keep(store, "m.csv", TRL)
     store.trash([about.id])
@@ -213,7 +264,7 @@ def test_files_of_one_label_are_seeds_of_one_group(store):
 
 
 def test_a_disk_that_is_full_leaves_nothing(store, monkeypatch):
-    def full(*_args):
+    def full(*_given, **_named):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic, "write_folder", full)

@@ -204,7 +204,7 @@ def test_a_dead_supervisor_is_replaced(store, open_lab):
 def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
     lab = open_lab((sys.executable, "-c", "raise SystemExit('no torch here')"))
 
-    def errors_shown() -> bool:
+    def told() -> bool:
         try:
             lab.wake()
         except LabError as error:

@@ -7,6 +7,7 @@ validated as if they were typed in. Imports no torch.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,8 +23,8 @@ from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
+from labcore.files import tables
 from labcore.files.given import NotJSON, json_of
-from labcore.files.jsonl import csv_reader
 from labcore.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
 from labcore.spec.run_spec import RunSpec, make
@@ -176,7 +177,7 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 
 def _table(name: str, folder: Path, file: str) -> list[list[str]]:
     try:
-        rows = list(csv_reader(_text(name, folder, file)))
+        rows = list(tables.cells(io.StringIO(_text(name, folder, file), newline="")))
     except csv.Error as error:
         raise fault(name, f"its {file} is no table ({error})") from error
     if not rows or any(len(row) != len(rows[0]) for row in rows):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
@@ -13,9 +15,11 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from labcore.errors import LabError
 from labcore.files.given import read_json
 from labcore.files.paths import path_of
+from labcore.llm.nets.size import check_size
 from labcore.llm.nets.table import TYPE, SoftmaxTable
 from labcore.spec.model_names import missing
 
+CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
@@ -26,7 +30,7 @@ def find(name_or_path: str | Path) -> Path:
     """The folder of a local path, or of a hub id, fetched where the cache does not hold it.
 
     Raises:
-        LabError: there is no such folder, no such id, or the hub cannot be reached.
+        LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
     """
     name, folder = str(name_or_path), path_of(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
     if folder.is_dir():
@@ -36,7 +40,13 @@ def find(name_or_path: str | Path) -> Path:
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or "\\" in name:
         raise missing(name)
     try:
+        config = Path(snapshot_download(name, allow_patterns=[CONFIG])) / CONFIG
+        if config.is_file():  # before the weights are fetched
+            _check_kind(name, described := config_of(config.parent))
+            check_size(name, described)
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+    except LabError:
+        raise
     except HFValidationError as error:
         raise LabError(f"{name!r} is neither a folder nor a hub id: check the spelling.") from error
     except RepositoryNotFoundError as error:
@@ -54,9 +64,10 @@ def check_folder(folder: Path) -> None:
     """Check a model's folder by its file names and config.json.
 
     Raises:
-        LabError: no config, no tokenizer, no safetensors, or no causal language model that runs without its own code.
+        LabError: no config, no tokenizer, no safetensors, no causal language model that runs without its own code, or
+            one that does not fit in this machine's memory.
     """
-    config = _config(folder)
+    config = config_of(folder)
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise LabError(f"The folder {folder} has no tokenizer (such as tokenizer.json): save the model's into "
                        "it with tokenizer.save_pretrained.")
@@ -66,8 +77,14 @@ def check_folder(folder: Path) -> None:
             raise LabError(f"The folder {folder} has only pickle weights ({pickles[0]}), which can run any code: "
                            "convert them to model.safetensors with model.save_pretrained.")
         raise LabError(f"The folder {folder} has no weights: put model.safetensors into it.")
-    known, own = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **OWN}, config.get("architectures") or []
-    kind = config.get("model_type")
+    _check_kind(folder, config)
+    check_size(folder, config)
+
+
+def _check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:
+    known, named = {**MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **OWN}, config.get("architectures")
+    own = [str(name)[:80] for name in named] if isinstance(named, list) else []
+    kind = str(config.get("model_type"))[:80]
     if kind not in known and config.get("auto_map"):
         raise LabError(f"The model in {folder} ({kind}) needs code of its own, which the lab does not run: choose a "
                        "model that transformers knows.")
@@ -77,8 +94,9 @@ def check_folder(folder: Path) -> None:
                        "such as LlamaForCausalLM.")
 
 
-def _config(folder: Path) -> dict[str, object]:
-    path = folder / "config.json"
+def config_of(folder: Path) -> dict[str, Any]:
+    """What the config.json of a folder says. Raises LabError where there is none, or it is no model's."""
+    path = folder / CONFIG
     if not path.is_file():
         raise LabError(f"The folder {folder} has no config.json: give the folder of a Hugging Face model.")
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     GenerationConfig,
@@ -20,7 +19,7 @@ from transformers import (
 from transformers.utils import logging
 
 from labcore.catalog.llm.models import ModelSize
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.files.adapters import is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
@@ -68,16 +67,17 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True,
             output_loading_info=True)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        if "allocate" in str(error):  # torch's way to say on the cpu that memory is out; not the folder's fault
+    # A configuration can break a model's own code in any way.
+    except Exception as error:
+        # On the cpu torch says "allocate" where memory is out, which is not the folder's fault.
+        if isinstance(error, MemoryError) or "allocate" in str(error):
             raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LabError(f"The model in {folder} cannot be loaded ({reason.rstrip('.:')}): check that its files are "
+        raise LabError(f"The model in {folder} cannot be loaded ({first_line(error)[:300]}): check that its files are "
                        "whole and belong together.") from error
     if info["missing_keys"]:
         raise LabError(f"The weights in {folder} lack {len(info['missing_keys'])} of the model's tensors, such as "
                        f"{min(info['missing_keys'])}: use a folder saved by a causal language model.")
-    rows, largest = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values())
+    rows, largest = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values(), default=-1)
     if largest >= rows:
         raise LabError(f"The model in {folder} knows {rows:,} tokens, but its tokenizer has ids up to {largest:,}: "
                        "use the tokenizer that the model was trained with.")

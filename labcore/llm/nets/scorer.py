@@ -17,7 +17,9 @@ from labcore.errors import LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.folder import config_of
 from labcore.llm.nets.model import load
+from labcore.llm.nets.size import check_size
 from labcore.llm.nets.tokenizer import load_tokenizer
 from labcore.spec.model_names import REWARD_WEIGHTS
 
@@ -35,6 +37,7 @@ def load_scorer(folder: Path, name: str) -> Critic:
         if is_adapter(folder / CONFIG):
             scorer = _adapted(folder / CONFIG, weights)
         else:
+            check_size(f"the reward model {name}", config_of(folder / CONFIG))
             config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
             scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
             scorer.load_state_dict(weights)

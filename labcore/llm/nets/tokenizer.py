@@ -11,7 +11,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 BASE_CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
@@ -78,6 +78,5 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     # A broken tokenizer.json raises the Rust library's bare Exception.
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LabError(f"The tokenizer in {folder} cannot be loaded ({reason.rstrip('.:')}): save it again as "
+        raise LabError(f"The tokenizer in {folder} cannot be loaded ({first_line(error)[:300]}): save it again as "
                        "tokenizer.json with tokenizer.save_pretrained.") from error
