@@ -46,13 +46,13 @@ def test_the_sentence_says_where_it_comes_from():
 def test_a_time_is_one_that_was_measured_here(lab):
     spec = base_spec(sort(letters=5))
 
-    def errors_shown():
+    def told():
         return time_of(lab.store.runs("finished"), spec)
-    assert errors_shown() == "at most 400 steps"
+    assert told() == "at most 400 steps"
     taught(lab.store, base_spec(sort(letters=7)), 4.0, 100)
-    assert errors_shown() == "at most 400 steps, 16 s at the speed measured on this machine"
+    assert told() == "at most 400 steps, 16 s at the speed measured on this machine"
     taught(lab.store, spec, 12.0, 150)
-    assert errors_shown() == "about 12 s, measured on this machine"
+    assert told() == "about 12 s, measured on this machine"
 
 
 def test_the_switch_is_there_where_there_is_a_base_is_off_and_is_part_of_the_link(page, lab):
