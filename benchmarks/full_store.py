@@ -35,7 +35,7 @@ import app.lab
 from benchmarks.compare_page import LINES, metrics
 from labcore.cli.main import main as command_line
 from labcore.files.paths import run_folder
-from labcore.shelf import digest
+from labcore.runs import digest
 from labcore.spec.run_spec import make
 from labcore.store.rows import Event, RunRow, Step
 from labcore.store.store import Store

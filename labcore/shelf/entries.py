@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from labcore.catalog.knob import Value
 from labcore.compare.imported import Imported
 from labcore.runs.steering import unusual
-from labcore.shelf.summary import Summary
+from labcore.runs.summary import Summary
 from labcore.store.rows import ACTIVE, RunRow
 
 IMPORTED = "imported"  # the kind and the state of a run of another tool

@@ -10,9 +10,9 @@ from dataclasses import replace
 from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError, NoSuchRun
-from labcore.shelf import digest
+from labcore.runs import digest
+from labcore.runs.summary import Summary, headline, headline_among
 from labcore.shelf.entries import Entry, of_imported, of_run
-from labcore.shelf.summary import Summary, headline, headline_among
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 

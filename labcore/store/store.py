@@ -44,7 +44,9 @@ _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
 
 def _steps(rows: Sequence[sa.Row]) -> list[Step]:
     """The steps in rows of `_STEPS`. Their metrics are read as one text: faster, and their names are there once."""
-    metrics = json.loads(f"[{','.join(row.metrics for row in rows)}]")
+    metrics = json.loads(text := f"[{','.join(row.metrics for row in rows)}]")
+    if len(metrics) != len(rows):
+        raise json.JSONDecodeError("a row has no metrics, or those of two", text, 0)
     return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
 
 

@@ -20,10 +20,9 @@ from labcore.errors import LabError
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, run_folder
-from labcore.runs import fork, versions
+from labcore.runs import digest, fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
-from labcore.shelf import digest
 from labcore.spec.run_spec import RunSpec
 from labcore.spec.session import Session, StartSession
 from labcore.store import columns

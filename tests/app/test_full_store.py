@@ -5,7 +5,7 @@ import pytest
 from app.runs import table
 from app.runs.state import PICKED
 from labcore.cli.main import main
-from labcore.shelf import digest
+from labcore.runs import digest
 from labcore.spec.run_spec import make
 from labcore.store.rows import Event, RunRow, Step
 from tests.app.seeding import ran, seed

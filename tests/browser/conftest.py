@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
+from labcore.store.rows import ACTIVE
+from labcore.store.store import Store
 from tests.browser.chromium import find
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +82,20 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
             tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
         yield context.pages[0]
         context.close()
+
+
+@pytest.fixture(autouse=True)
+def no_run_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs that a test started end with it, or they would keep a core from the tests that follow."""
+    if "server" not in request.fixturenames:
+        yield
+        return
+    store = Store(f"sqlite:///{request.getfixturevalue('server').home / 'lab.db'}")
+    before = {run.id for run in store.runs()}
+    yield
+    for run in store.runs():
+        if run.state in ACTIVE and run.id not in before:
+            store.ask(run.id, "stop")
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from labcore.exports import folder as export
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
 from labcore.files.paths import home, run_folder
+from labcore.runs.summary import POINTS, Summary, headline_among
 from labcore.shelf import cleanup, disk, marks
 from labcore.shelf.shelf import Shelf, complete
-from labcore.shelf.summary import POINTS, Summary, headline_among
 from labcore.spec.record import Record
 from labcore.store import changes
 from labcore.store.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labcore.files.paths import run_folder
+from labcore.runs.summary import Summary
 from labcore.shelf.entries import Entry
-from labcore.shelf.summary import Summary
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store

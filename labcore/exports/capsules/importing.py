@@ -18,9 +18,8 @@ from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import adapters, atomic, uploads
 from labcore.files.paths import home, is_run_id, made, run_folder
-from labcore.runs import versions
+from labcore.runs import digest, versions
 from labcore.runs.faults import disk_full
-from labcore.shelf import digest
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
 from labcore.store.store import Store

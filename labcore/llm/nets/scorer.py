@@ -37,8 +37,8 @@ def load_scorer(folder: Path, name: str) -> Critic:
         if is_adapter(folder / CONFIG):
             scorer = _adapted(folder / CONFIG, weights)
         else:
-            check_size(f"the reward model {name}", config_of(folder / CONFIG))
             config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
+            check_size(f"the reward model {name}", config_of(folder / CONFIG))
             scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
             scorer.load_state_dict(weights)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:

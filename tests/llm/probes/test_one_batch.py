@@ -316,7 +316,7 @@ def test_a_model_too_large_for_the_memory_is_told():
     name = saved("grpo-sort-aaaa")
 
     class Little:
-        available = 1000
+        available, total = 1000, 10**10
     with patch("labcore.llm.probes.one_batch.psutil.virtual_memory", lambda: Little), \
             pytest.raises(LabError, match="Use a smaller model"):
         one_batch({**ASKED, "model": name})

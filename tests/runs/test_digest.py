@@ -8,10 +8,10 @@ from labcore.errors import LabError
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.importing import import_capsule
 from labcore.files.paths import run_folder
+from labcore.runs import digest
 from labcore.runs.fork import fork_spec
-from labcore.shelf import digest
+from labcore.runs.summary import Summary
 from labcore.shelf.shelf import Shelf
-from labcore.shelf.summary import Summary
 from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labcore.files import sizes
 from labcore.files.paths import run_folder
-from labcore.shelf.summary import Summary, headline
+from labcore.runs.summary import Summary, headline
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 
