@@ -56,7 +56,8 @@ class Inputs:
         given = bad(chance, self._good, self._place / "files" / "bad")
         before = self._elsewhere()
         code, said = self._answer(given.words)
-        wrong = fault(code, said)
+        differs = code == 1 and not said and given.words[0] == "replay"  # which it says on standard output
+        wrong = "" if differs else fault(code, said)
         if (new := self._elsewhere() - before) and "--out" not in given.words and given.words[0] != "export":
             wrong = f"written outside the lab: {sorted(map(str, new))[:3]}"
         for path in new:

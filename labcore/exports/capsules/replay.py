@@ -97,8 +97,8 @@ def first_difference(expected: Step, record: Record) -> Difference | None:
 
 def changed(before: Versions, now: Versions) -> tuple[str, ...]:
     """What was another one when the run was made, in words, the likelier cause of other numbers first."""
-    return tuple(f"{words} ({before[key]} then, {now.get(key, 'none')} now)" for key, words in _CAUSES.items()
-                 if key in before and before[key] != now.get(key))
+    return tuple(f"{words} ({before[key]} then, {now[key]} now)" for key, words in _CAUSES.items()
+                 if key in before and key in now and before[key] != now[key])
 
 
 class _Rerun:
