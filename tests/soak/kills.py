@@ -117,8 +117,10 @@ class Kills:
         return until(ended)
 
     def _wake(self, run_id: str, chance: random.Random) -> None:
-        """Resume by the launcher, or by the command line."""
-        if chance.random() < 0.6:
+        """Resume by the launcher, or by the command line. What still waits in the killed lab's queue, another takes."""
+        if self._store.run(run_id).state not in ENDED:
+            self._launcher.wake()
+        elif chance.random() < 0.6:
             self._launcher.resume(run_id)
         else:
             subprocess.Popen([sys.executable, "-m", "labcore", "resume", run_id, "--json"], cwd=ROOT,
