@@ -165,7 +165,7 @@ def queries_of_page(address: str) -> int:
     """How often a page asks the store, its list read for the first time."""
     name, _, query = address.partition("?")
     st.cache_resource.clear()
-    test = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=300)
+    test = AppTest.from_file(str(ROOT / "app" / "navigation.py"), default_timeout=300)
     test.switch_page(f"../pages/{name}.py")
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")

@@ -11,11 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
+from labcore.errors import LabError
 from labcore.store.rows import ACTIVE
 from labcore.store.store import Store
 from tests.browser.chromium import find
@@ -95,7 +97,9 @@ def no_run_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for run in store.runs():
         if run.state in ACTIVE and run.id not in before:
-            store.ask(run.id, "stop")
+            with suppress(LabError):  # it has just ended by itself
+                store.ask(run.id, "stop")
+    store.dispose()
 
 
 @pytest.fixture
