@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import naming
-from app.lab import lab
+from app.lab import errors_shown, lab
 from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES, duration, volume
@@ -30,6 +30,7 @@ def show(entry: Entry) -> None:
     st.dialog(literal(entry.id), position="right", width="medium")(_content)(entry)
 
 
+@errors_shown()
 def _content(entry: Entry) -> None:
     if entry.message:
         said = entry.message if entry.kind == IMPORTED else naming.message(lab().store.run(entry.id))

@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app.lab import lab
+from app.lab import errors_shown, lab
 from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
@@ -32,6 +32,7 @@ NAMED = 3  # uploads that are called by their names
 
 
 @st.dialog("Clean up", width="medium")
+@errors_shown()
 def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
     if st.session_state.pop(DONE, False):
@@ -113,6 +114,7 @@ def _counted(of: Sequence[str], what: str = "run") -> str:
 
 
 @st.dialog("Import", width="medium", on_dismiss="rerun")
+@errors_shown()
 def import_files() -> None:
     """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
     st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "

@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.jobs import result
-from app.lab import active, lab
+from app.lab import active, errors_shown, lab
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.exports import folder as export
@@ -103,6 +103,7 @@ def dialog(run: RunRow | None) -> None:
         st.dialog(f"Download {literal(run.id)}", width="medium", on_dismiss=_close)(_while_going)(run)
 
 
+@errors_shown()
 def _while_going(run: RunRow) -> None:
     _downloads(run)
     st.caption("The run has not finished: each file is made from what it has now, with its newest checkpoint."

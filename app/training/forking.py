@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import active, lab
+from app.lab import active, errors_shown, lab
 from app.session import show_run
 from app.status import STATES
 from app.theme import DARK, LIGHT, ground
@@ -85,6 +85,7 @@ def _close() -> None:
     st.session_state.pop(OPEN, None)
 
 
+@errors_shown()
 def _form(run: RunRow, found: Wish) -> None:
     there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).changes
     if not there:
