@@ -107,17 +107,27 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
             are more of them than the lab keeps.
     """
     if len(content) > LIMIT:
-        raise LabError(f"{name} has {len(content) / 2**20:.0f} MB, above the limit of {LIMIT // 2**20} MB: give a part "
+        raise LabError(f"{name} has {len(content) / 2**20:.1f} MB, above the limit of {LIMIT // 2**20} MB: give a part "
                        "of it.")
+    return _in_words(name, content, label, MOST_NUMBERS)
+
+
+def parse_own(name: str, content: bytes) -> Foreign:
+    """The run in a CSV that the lab wrote of a parsed one: longer than that, and so without a limit. Raises LabError
+    where it is damaged."""
+    return _in_words(name, content, "", math.inf)[0]
+
+
+def _in_words(name: str, content: bytes, label: str, most: float) -> list[Foreign]:
     try:
-        return _parsed(name, content, label)
+        return _parsed(name, content, label, most)
     except UnicodeDecodeError as error:
         line, byte = _not_utf8(content.removeprefix(codecs.BOM_UTF8))
         raise LabError(f"{name} is not UTF-8: line {line} has the byte 0x{byte:02x}; save the file as "
                        "UTF-8.") from error
 
 
-def _parsed(name: str, content: bytes, label: str) -> list[Foreign]:
+def _parsed(name: str, content: bytes, label: str, most: float) -> list[Foreign]:
     lines = _table(name, content)
     _, header = next(lines)
     place = _first(header, "step")
@@ -131,7 +141,7 @@ def _parsed(name: str, content: bytes, label: str) -> list[Foreign]:
     places = {of: {key: at for key in (*COUNTERS[1:], *METRICS) if (at := known.get(key)) is not None}
               for of, columns in runs.items() if (known := _known(columns)).keys() - _COUNTS}
     wanted = sorted({at for found in places.values() for at in found.values()})
-    numbers = _numbers(name, lines, header, [place, *wanted])
+    numbers = _numbers(name, lines, header, [place, *wanted], most)
     steps, read = numbers.pop(place), numbers
     stem = label or Path(name).stem
     found = []
@@ -181,9 +191,9 @@ def _table(name: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
 
 
 def _numbers(name: str, lines: Iterator[tuple[int, list[str]]], header: Sequence[str],
-             wanted: Sequence[int]) -> dict[int, np.ndarray]:
-    """The numbers of some columns, the first of them the steps; lines without a step, such as a summary, are left
-    out. (N,) each, NaN where a cell is empty or not finite."""
+             wanted: Sequence[int], most: float) -> dict[int, np.ndarray]:
+    """The numbers of some columns, `most` of them in all, the first column the steps; lines without a step, such as a
+    summary, are left out. (N,) each, NaN where a cell is empty or not finite."""
     found = [(index, header[index], array("d")) for index in wanted]
     place, column, steps = found[0]
     for line, cells in lines:
@@ -196,8 +206,8 @@ def _numbers(name: str, lines: Iterator[tuple[int, list[str]]], header: Sequence
         steps.append(at)
         for index, title, numbers in found[1:]:
             numbers.append(_number(name, line, title, cells[index]))
-        if len(steps) * len(found) > MOST_NUMBERS:
-            raise LabError(f"{name} has more than {MOST_NUMBERS:,} numbers that the lab would keep: give a part of it, "
+        if len(steps) * len(found) > most:
+            raise LabError(f"{name} has more than {most:,} numbers that the lab would keep: give a part of it, "
                            "for example every tenth row.")
     return {index: np.array(numbers) for index, _, numbers in found}
 

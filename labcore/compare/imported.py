@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -120,14 +119,18 @@ def keep_summary(run: Imported, summary: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
+    if (place(run.id) / "rows.csv").exists():  # else somebody has just deleted it: it must not come back
+        _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
 
 
 def sources() -> Iterator[str]:
-    """Where in the lab's folder the files are from which runs were imported."""
+    """Where in the lab's folder the files are from which runs were imported; any of the uploads may be that of a run
+    that is damaged and cannot say."""
     for run_id in _names():
-        with suppress(LabError):  # the others keep theirs
+        try:
             yield _about(run_id).source
+        except LabError:
+            yield from map(str, uploads.root().glob("*"))
 
 
 def listed(store: Store) -> list[Imported]:
@@ -215,7 +218,10 @@ def _write_about(folder: Path, about: dict[str, Any]) -> None:
 
 
 def _rows(run_id: str) -> foreign.Foreign:
-    run = foreign.parse("rows.csv", _read(run_id, "rows.csv"))[0]
+    try:
+        run = foreign.parse_own("rows.csv", _read(run_id, "rows.csv"))
+    except LabError as error:
+        raise _damaged(run_id, "rows.csv") from error
     # Steps that were no updates when the file came are none now that their column is called step.
     return replace(run, columns={key: column for key, column in run.columns.items()
                                  if key in COUNTERS or key in run.mapped})
@@ -239,7 +245,7 @@ def _read(run_id: str, file: str) -> bytes:
 
 
 def _damaged(run_id: str, file: str) -> LabError:
-    return LabError(f"The imported run {run_id} has lost its {file}: delete it, then import the CSV again.")
+    return LabError(f"The imported run {run_id} has no {file} that can be read: delete it, then import the CSV again.")
 
 
 def _trace(name: str, label: str, run: foreign.Foreign) -> Trace:

@@ -65,7 +65,7 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
             raise LabError(f"The file {path} cannot be read ({error.strerror}): copy it again.") from error
         size = max(len(content), os.fstat(file.fileno()).st_size)
     if size > limit:
-        raise LabError(f"{path.name} has {size / 2**20:.0f} MB, above the limit of {limit // 2**20} MB: give a part of "
+        raise LabError(f"{path.name} has {size / 2**20:.1f} MB, above the limit of {limit // 2**20} MB: give a part of "
                        "it.")
     return content
 

@@ -66,7 +66,7 @@ def test_a_file_that_is_too_large_a_folder_or_not_there(capsys, tmp_path):
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
         file.truncate(jsonl.LIMIT + 2**20)
-    assert "has 65 MB, above the limit of 64 MB" in refused(capsys, *OWN, str(path))
+    assert "has 65.0 MB, above the limit of 64 MB" in refused(capsys, *OWN, str(path))
     assert "is a folder" in refused(capsys, *OWN, str(tmp_path))
     assert "There is no file" in refused(capsys, *OWN, str(tmp_path / "none"))
 

@@ -276,10 +276,10 @@ def test_damaged_files_are_one_sentence_and_can_be_deleted(store):
     (whole,), (broken,) = imported.keep(store, "m.csv", TRL), imported.keep(store, "n.csv", TRL)
     folder = home() / "imported" / broken.id
     (folder / "rows.csv").unlink()
-    with pytest.raises(LabError, match=r"has lost its rows\.csv"):
+    with pytest.raises(LabError, match=r"has no rows\.csv that can be read"):
         imported.load(broken.id)
     (folder / "about.json").write_text("{")
-    with pytest.raises(LabError, match=r"has lost its about\.json: delete it"):
+    with pytest.raises(LabError, match=r"has no about\.json that can be read: delete it"):
         imported.load(broken.id)
     assert [(run.id, run.steps) for run in imported.listed(store)] == [(whole.id, 2), (broken.id, 0)]
     assert "delete it" in imported.listed(store)[1].notes[0]
