@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files.paths import is_import
 from labcore.store.process import Owner
-from labcore.store.rows import ENDED, EVENTS, GOING, Event, RunRow, Step
+from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.store.schema import controls, events, marks, meta, runs, steps
 
 
@@ -169,6 +169,8 @@ def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
     query = sa.select(steps.c.metrics).where(steps.c.run_id == run_id, steps.c.step > after)
     found: set[str] = set()
     for text in connection.scalars(query):
+        if not isinstance(text, str):
+            raise Garbled("the metrics of a step cannot be read")
         found.update(text.split('"')[1::2])  # all values are numbers, so names alone are quoted; faster than reading
     return found
 

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from labcore.errors import LabError
 from labcore.files.paths import home, made
 from labcore.store import faults, migrations, schema
+from labcore.store.rows import Garbled
 
 
 class Database:
@@ -53,6 +54,8 @@ class Database:
                 yield connection
         except DBAPIError as error:
             raise faults.in_words(error, self.url) from error
+        except Garbled as error:
+            raise faults.damaged(self.url, str(error)) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:  # rows are read within their transaction
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
+from labcore.errors import LabError
 from labcore.files.paths import remove_folder
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
 from labcore.store.database import Database
-from labcore.store.rows import Marks, RunRow
+from labcore.store.rows import Garbled, Marks, RunRow
 from labcore.store.schema import marks, runs
 
 _MARKS = tuple(Marks.__dataclass_fields__)
@@ -21,8 +22,12 @@ RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRo
 
 
 def run_row(row: sa.Row) -> RunRow:
-    """The run in a row of `RUNS`."""
-    return RunRow(**{**row._mapping, "spec": RunSpec.from_json(row.spec), **vars(_marks(row))})
+    """The run in a row of `RUNS`. Raises Garbled where its spec is none."""
+    try:
+        spec = RunSpec.from_json(row.spec)
+    except LabError as error:
+        raise Garbled(f"the spec of the run {row.id} cannot be read") from error
+    return RunRow(**{**row._mapping, "spec": spec, **vars(_marks(row))})
 
 
 def _marks(row: sa.Row) -> Marks:

@@ -35,6 +35,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
 }
 
 
+class Garbled(Exception):
+    """A row holds what the lab never wrote. The message says which, in a few words."""
+
+
 @dataclass(frozen=True)
 class Marks:
     """What its owner says of a run or of imported metrics. `deleted` is when it was put into the trash, unix time."""

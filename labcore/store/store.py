@@ -30,7 +30,20 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store import changes, faults, schema
 from labcore.store.keeping import RUNS, Keeping, run_row
 from labcore.store.process import Owner, gone
-from labcore.store.rows import ACTIVE, COMMANDS, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
+from labcore.store.rows import (
+    ACTIVE,
+    COMMANDS,
+    ENDED,
+    GOING,
+    MOVES,
+    RESUMABLE,
+    STATES,
+    Control,
+    Event,
+    Garbled,
+    RunRow,
+    Step,
+)
 from labcore.store.schema import controls, events, marks, runs, steps
 
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
@@ -44,9 +57,12 @@ _ASKED = sa.select(controls.c.id, controls.c.command, controls.c.payload).where(
 
 def _steps(rows: Sequence[sa.Row]) -> list[Step]:
     """The steps in rows of `_STEPS`. Their metrics are read as one text: faster, and their names are there once."""
-    metrics = json.loads(text := f"[{','.join(row.metrics for row in rows)}]")
-    if len(metrics) != len(rows):
-        raise json.JSONDecodeError("a row has no metrics, or those of two", text, 0)
+    try:
+        metrics = json.loads(f"[{','.join(row.metrics for row in rows)}]")
+    except TypeError as error:  # bytes where text was
+        raise Garbled("the metrics of a step cannot be read") from error
+    if len(metrics) != len(rows) or not all(isinstance(each, dict) for each in metrics):
+        raise Garbled("the metrics of a step cannot be read")
     return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
 
 
@@ -95,12 +111,13 @@ class Store(Keeping):
         """The run `run_id` as it stands. Raises NoSuchRun where there is none, or where it is in the trash."""
         with self._reading() as connection:
             row = connection.execute(RUNS.where(runs.c.id == run_id)).first()
-        if row is None:
+            found = run_row(row) if row else None
+        if found is None:
             raise NoSuchRun(f"There is no run {quoted(run_id)} in {schema.shown(self.url)}: list the runs to see their "
                             "names.")
-        if row.deleted is not None:
+        if found.deleted is not None:
             raise changes.in_the_trash(run_id)
-        return run_row(row)
+        return found
 
     def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
         """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""

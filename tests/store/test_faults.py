@@ -164,6 +164,34 @@ def test_a_row_that_cannot_be_read_is_told(store, value):
     sentence(error)
 
 
+@pytest.mark.parametrize("value", [b"{}", "7", "[1]"])
+def test_metrics_that_are_none_are_told(store, value):
+    run_id = store.create(grpo(), mine=True)
+    store.append(run_id, Record(1, 1, {"reward": 1.0}), 1.0)
+    with store._writing() as connection:
+        connection.exec_driver_sql("UPDATE lab_steps SET metrics = ?", (value,))
+    with pytest.raises(LabError, match=DAMAGED) as error:
+        store.steps_after(run_id)
+    sentence(error)
+    if isinstance(value, bytes):
+        with pytest.raises(LabError, match=DAMAGED):
+            store.logged(run_id)
+
+
+@pytest.mark.parametrize("column, value", [("spec", "{"), ("spec", "7"), ("tags", "[")])
+def test_a_run_that_cannot_be_read_is_named(store, column, value):
+    run_id = store.create(grpo(), mine=True)
+    store.mark(run_id, tags=["a"])
+    table = "lab_runs" if column == "spec" else "lab_marks"
+    with store._writing() as connection:
+        connection.exec_driver_sql(f"UPDATE {table} SET {column} = ?", (value,))
+    for read in (lambda: store.run(run_id), store.runs):
+        with pytest.raises(LabError, match=DAMAGED) as error:
+            read()
+        sentence(error)
+        assert column != "spec" or run_id in str(error.value)
+
+
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     path = tmp_path / "notes.db"
     path.write_text("not a database at all, whatever its name says\n" * 100)

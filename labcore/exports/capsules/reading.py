@@ -125,11 +125,12 @@ def _rows(name: str, folder: Path) -> Iterator[Step]:
                        "wrote it, or a newer one.")
     if not {"step", "tokens", "seconds"} <= set(header):
         raise fault(name, f"its {packing.METRICS} has no column step, tokens or seconds")
-    last = 0
+    last: int | None = None
     for line in lines:
         values = {key: _number(name, text) for key, text in zip(header, line, strict=True) if text}
         counters = {key: values.pop(key, 0) for key in COUNTERS}
-        if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or counters["step"] <= last:
+        if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or (
+                counters["step"] < 1 if last is None else counters["step"] != last + 1):
             raise fault(name, f"its {packing.METRICS} does not count its steps")
         if not is_time(counters["seconds"]):
             raise fault(name, f"its {packing.METRICS} does not count its seconds")
