@@ -8,7 +8,7 @@ import traceback
 from labcore.errors import Diverged, LabError
 from labcore.files.paths import home, log_file, run_folder
 
-# What a disk says that was unplugged, went bad, or that nobody may write to.
+# Errors of a disk that is gone, broken or read-only.
 UNWRITABLE = (errno.EACCES, errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ENXIO, errno.EPERM, errno.EROFS,
               errno.ESTALE)
 
@@ -24,7 +24,7 @@ class Ended(Exception):
 def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
     """The state and the message of a run that `error` ended after `step` steps.
 
-    What nobody foresaw is written to the run's log in full.
+    What nobody foresaw is written to the run's log in full, and so is a file that cannot be written or read.
     """
     if isinstance(error, Ended):
         return error.state, str(error)
@@ -38,10 +38,11 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
         return "failed", (f"The run ran out of memory after step {step}: use a smaller model, a smaller batch (prompts "
                           "or group size) or a shorter length limit.")
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
-        return "failed", (f"The folder {run_folder(run_id)} cannot be written or read after step {step} "
-                          f"({error.strerror}): check its disk and its permissions, then resume the run.")
-    what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
-    message = f"Something in the lab broke: {type(error).__name__}: {what}."
+        message = (f"{error.filename or run_folder(run_id)} cannot be written or read after step {step} "
+                   f"({error.strerror}): check its disk and its permissions, then resume the run.")
+    else:
+        what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
+        message = f"Something in the lab broke: {type(error).__name__}: {what}."
     log = log_file(run_id)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +61,8 @@ def disk_full(error: BaseException) -> bool:
 
 
 def no_room() -> str:
-    """What to say where a file of the lab found no room on its disk."""
-    return f"The disk that holds {home()} is full: free some space, then try again."
+    """What to say where something found no room on a disk, which may be that of temporary files or of the output."""
+    return f"A disk is full, most likely the one that holds {home()}: free some space, then try again."
 
 
 def out_of_memory(error: BaseException) -> bool:

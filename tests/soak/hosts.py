@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,15 +28,16 @@ SLOW = 60_000  # ms: a busy machine is no failure
 SIGNALS = {"terminated": signal.SIGTERM, "Ctrl-C": signal.SIGINT}  # all else is killed
 
 
-class Host:
+class Host(ABC):
     """One that starts runs: a process, and all that it starts."""
 
     runs: int
     victims: tuple[str, ...]
     parent: psutil.Process | None = None
 
+    @abstractmethod
     def start(self, wishes: Iterable[Wish]) -> None:
-        raise NotImplementedError
+        """Start a run of each wish, in whatever order."""
 
     def family(self) -> list[psutil.Process]:
         """The process and everything that it started."""

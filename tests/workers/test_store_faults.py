@@ -17,7 +17,7 @@ import pytest
 
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.files.paths import home, run_folder
+from labcore.files.paths import home, log_file, run_folder
 from labcore.spec.record import Record
 from labcore.store import schema
 from labcore.store.store import Store
@@ -72,6 +72,15 @@ def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what
                 store.requeue(run_id)
             assert run(store, run_id) == "finished"
         assert fake.trained(store, run_id) == whole
+
+
+def test_a_file_that_is_not_the_runs_own_is_named_and_where_it_was_met_is_logged(store, breaking):
+    run_id = store.create(fake.grpo(9))
+    breaking(3, PermissionError(errno.EACCES, "Permission denied", "/elsewhere/cache"))
+    assert run(store, run_id) == "failed"
+    said = store.run(run_id).message
+    assert said.startswith("/elsewhere/cache cannot be written or read after step 2 (Permission denied)")
+    assert "PermissionError" in log_file(run_id).read_text()
 
 
 @pytest.mark.parametrize(("number", "words"), [
@@ -182,4 +191,5 @@ def test_a_command_that_finds_no_room_for_another_file_says_so(capsys, monkeypat
     monkeypatch.setattr(Store, "trashed", full)
     assert main(["runs", "--deleted"]) == 1
     said = capsys.readouterr().err
-    assert said == f"labcore: The disk that holds {home()} is full: free some space, then try again.\n"
+    assert said == (f"labcore: A disk is full, most likely the one that holds {home()}: free some space, then try "
+                    "again.\n")

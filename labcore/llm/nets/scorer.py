@@ -38,10 +38,10 @@ def load_scorer(folder: Path, name: str) -> Critic:
             scorer = _adapted(folder / CONFIG, weights)
         else:
             config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
-            check_size(f"the reward model {name}", config_of(folder / CONFIG))
+            check_size(folder / CONFIG, config_of(folder / CONFIG))
             scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
             scorer.load_state_dict(weights)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RuntimeError, SafetensorError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
         raise LabError(f"The reward model {name} cannot be read ({reason}): train it again.") from error
     return scorer.eval().requires_grad_(False)

@@ -1,7 +1,8 @@
 """How large the model of a config.json would be: counted from its numbers alone, before anything is built.
 
-The count is that of a transformer with these sizes. Left out: experts, and what is particular to an architecture; so
-it says what a model has at least, to refuse what no machine could hold.
+The count is that of a transformer with these sizes, where the architecture is one; of any other only the embeddings and
+one square matrix per layer. Left out: experts, and what is particular to an architecture. So it says what a model has
+at least, to refuse what no machine could hold.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 import psutil
 from transformers import CONFIG_MAPPING
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.llm.nets.table import TYPE
 
 BYTES = 4  # of a parameter
 MOST_LAYERS = 1000  # each takes time and memory to build, however narrow it is
 _SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
           "intermediate_size", "max_position_embeddings", "context")
-_MOST_TOLD = 10**21
+# Architectures each of whose layers is an attention and an MLP of its own, with the sizes under their usual names.
+PLAIN = ("gemma", "gpt2", "gpt_neox", "llama", "mistral", "opt", "phi", "qwen2", "qwen3")
+_LARGEST_SHOWN = 10**21
 _LONGEST_TABLE = 64  # a table of two tokens with prefixes as long as that has more rows than any machine
 
 
@@ -53,7 +56,7 @@ def _sizes(folder: Path | str, config: Mapping[str, Any]) -> dict[str, int]:
         value = next((written[key] for key in (own, name) if written.get(key) is not None), None)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | list)
                                   or (isinstance(value, int) and value < 1)):
-            raise LabError(f"The model in {folder} has {str(value)[:40]!r} as its {own}: write a whole number from 1 "
+            raise LabError(f"The model in {folder} has {quoted(str(value))} as its {own}: write a whole number from 1 "
                            "into its config.json.")
         value = getattr(usual, own, None) if value is None else value
         if isinstance(value, int):  # some architectures have a list of one for each layer
@@ -67,12 +70,14 @@ def _count(config: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
     if config["model_type"] == TYPE:
         context = sizes.get("context", 1)
         return max(tokens ** min(context, _LONGEST_TABLE), tokens * context)
+    layers, embeddings = sizes.get("num_hidden_layers", 1), 2 if config.get("tie_word_embeddings") is False else 1
+    if config["model_type"] not in PLAIN:
+        return embeddings * tokens * hidden + layers * hidden**2
     heads, inner = sizes.get("num_attention_heads", 0), sizes.get("intermediate_size", 4 * hidden)
     width = sizes.get("head_dim", hidden // max(heads, 1))
     attention = 2 * hidden * width * (heads + min(heads, sizes.get("num_key_value_heads", heads)))
     matrices = 3 if config.get("hidden_act") == "silu" else 2
-    embeddings = 2 if config.get("tie_word_embeddings") is False else 1
-    return embeddings * tokens * hidden + sizes.get("num_hidden_layers", 1) * (attention + matrices * hidden * inner)
+    return embeddings * tokens * hidden + layers * (attention + matrices * hidden * inner)
 
 
 def _many(number: int) -> str:
@@ -81,7 +86,7 @@ def _many(number: int) -> str:
     >>> _many(135_000_000), _many(8 * 2**30), _many(10**40)
     ('135 M', '8.59 G', 'more than 1,000 E')
     """
-    if number > _MOST_TOLD:
+    if number > _LARGEST_SHOWN:
         return "more than 1,000 E"
     value, units = float(number), iter(("", " k", " M", " G", " T", " P", " E"))
     unit = next(units)
