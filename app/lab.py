@@ -41,10 +41,12 @@ def lab() -> Lab:
     return Lab(store, Launcher(store))
 
 
-def warm_up() -> None:
-    """Open the lab before the page is drawn, which takes as long as a part of torch: what is wrong says the page."""
+def warm_up() -> Lab | None:
+    """Open the lab before the page is drawn, which takes as long as a part of torch. None where that fails: the page
+    then says what is wrong."""
     with suppress(LabError, OSError):
-        lab()
+        return lab()
+    return None
 
 
 @contextmanager

@@ -65,9 +65,10 @@ MIDDLEWARE = [
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """From here the workers' parent loads torch, while the browser still starts; with the server the lab closes."""
     _close_in_time()
-    lab.warm_up()
+    opened = lab.warm_up()
     yield
-    lab.lab.clear()
+    if opened:  # it stays in the cache: a script that still goes would open another one
+        opened.launcher.close()
 
 
 def _close_in_time() -> None:

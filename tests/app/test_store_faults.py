@@ -41,7 +41,8 @@ def test_a_page_that_finds_no_room_for_a_file_says_so(page, lab, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Store, "runs", full)
-    assert all("A disk is full" in each and "free some space" in each for each in errors(page("runs"))) and errors(page("runs"))
+    said = errors(page("runs"))
+    assert said and all("A disk is full" in each and "free some space" in each for each in said)
 
 
 def test_a_chart_that_polls_says_it_in_its_place(page, lab):
