@@ -24,11 +24,12 @@ def _models(said: str) -> tuple[str, ...]:
             kept.append(parse(name).name)
         except LabError as error:
             wrong.append(str(error))
+    wrong = wrong[:MOST_MODELS]
     if beyond := kept[MOST_MODELS:]:
         wrong.append(f"{MOST_MODELS} models answer side by side: {cut(', '.join(beyond))} "
                      f"{'is' if len(beyond) == 1 else 'are'} left out.")
     if wrong:
-        raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong[:MOST_MODELS]))
+        raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong))
     return tuple(kept)
 
 

@@ -121,7 +121,7 @@ def _tables(found: Sequence[Entry], now: View) -> None:
                              key=f"runs:group:{now.group}:{group.value}", on_change="rerun")
         if folded.open:
             with folded:
-                table.table(group.entries, now.deleted, pixels, str(group.value))
+                table.table(group.entries, now.deleted, pixels, repr(group.value))
 
 
 def _top(entries: Sequence[Entry], now: View) -> None:

@@ -132,8 +132,8 @@ def _page(count: int, name: str) -> int:
         return 0
     with st.container(horizontal=True, vertical_alignment="center", key=f"runs:pager:{name}"):
         first = PAGE * (st.pagination(pages, key=f"runs:page:{name}:{pages}") - 1)
-        st.caption(f"{first + 1:,} to {min(first + PAGE, count):,} of {count:,} runs; search and order are over all of "
-                   "them")
+        st.caption(f"{first + 1:,} to {min(first + PAGE, count):,} of {count:,} runs; search and order apply to "
+                   "all of them")
     return first
 
 

@@ -70,14 +70,14 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if options.out:
         check_out(path_of(options.out))
-    beware(spec)
+    warn(spec)
     store = Store()
     return train(store, store.create(spec, mine=True), options.json, options.out)
 
 
-def beware(spec: RunSpec) -> None:
-    """Say before the start what cannot come out well."""
-    if sentence := spec.caution():
+def warn(*specs: RunSpec) -> None:
+    """Say before the start which of these runs can be started but cannot succeed, each reason once."""
+    for sentence in dict.fromkeys(filter(None, (spec.caution() for spec in specs))):
         print(f"labcore: {sentence}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.cli.commands import assignments, beware, spec_of, summary
+from labcore.cli.commands import assignments, spec_of, summary, warn
 from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
 from labcore.compare.table import compare
@@ -52,7 +52,7 @@ def sweep(options: argparse.Namespace) -> int:
     check_metric(options.metric)
     max_runs()  # a bad setting is refused before anything is queued
     specs = engine.grid(spec_of(options), axes_of(options.axes), seeds_of(options.seeds))
-    beware(specs[0])
+    warn(*specs)
     store = Store()
     return run_all(store, engine.queue(store, specs), options)
 

@@ -78,7 +78,7 @@ def json_of(content: str | bytes) -> Any:
     """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = json.loads(text, parse_int=_whole)
+        value = _DECODER.decode(text)
         if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
             raise NotJSON("it nests too deep")
         if _HALF_CHARACTER.search(text):
@@ -103,6 +103,9 @@ def _whole(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise NotJSON(f"it has a number of {len(digits):,} digits")
     return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
 
 
 def _depth(value: Any) -> int:

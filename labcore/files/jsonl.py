@@ -130,17 +130,18 @@ def _object(path: Path, index: int, raw: bytes, last: bool) -> dict[str, object]
         raise LabError(f"Line {index} of {path.name} is not UTF-8 (byte 0x{raw[error.start]:02x} at place "
                        f"{error.start + 1}): save the file as UTF-8.") from error
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = given.json_of(text)
+    except given.NotJSON as error:
+        if not isinstance(wrong := error.__cause__, json.JSONDecodeError):
+            raise LabError(f"Line {index} of {path.name} is JSON that cannot be read ({error}): simplify it."
+                           ) from error
         if last and text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
             raise LabError(cut) from error
         if index == 1 and text.strip() in ("[", "[{", "{"):
             raise LabError(f"{path.name} is JSON, but not JSON lines: write each object on a line of "
                            "its own.") from error
-        raise LabError(f"Line {index} of {path.name} is not JSON ({error.msg} at place {error.pos + 1}): write one "
+        raise LabError(f"Line {index} of {path.name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): write one "
                        "JSON object per line.") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets a thousand deep
-        raise LabError(f"Line {index} of {path.name} is JSON that cannot be read ({error}): simplify it.") from error
     if not isinstance(value, dict):
         raise LabError(f"Line {index} of {path.name} is a JSON {_kind(value)}, not an object: write "
                        '{"name": "value"} on each line.')

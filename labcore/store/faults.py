@@ -33,6 +33,8 @@ def in_words(error: DBAPIError, url: str) -> Exception:
     """The LabError for a fault that the user can mend; a fault of the lab's own as it is."""
     text = f"{getattr(error.orig, 'sqlite_errorname', '')} {error.orig}".lower()
     sentence = next((sentence for words, sentence in _FAULTS if words.search(text)), None)
+    if sentence is None and "sqlite_error " in text:  # the SQL itself is wrong
+        return error
     if sentence is None and not isinstance(error, (OperationalError, InterfaceError)):
         return error
     what = first_line(error.orig) if isinstance(error.orig, Exception) else ""

@@ -30,15 +30,15 @@ STEPS = 4
 
 
 @pytest.fixture
-def uses_of_a_run(store, monkeypatch) -> tuple[int, list[tuple]]:
-    """How often a run of four steps uses the store until it has ended, and what it learns."""
+def uses_of_a_run(store, monkeypatch) -> tuple[dict[str, int], list[tuple]]:
+    """How often a run of four steps uses the store in ways that each fault spoils, and what it learns."""
     monkeypatch.setattr(training, "CHECKPOINT_STEPS", 2)
     monkeypatch.setattr(worker.digest, "keep", lambda *_: None)  # a run that has ended may lack its summary
     run_id = store.create(fake.grpo(STEPS))
-    with failing("", 10**6) as uses:
+    with failing("", 10**6) as uses, failing("", 10**6, writing_only=True) as writing:
         assert run(store, run_id) == "finished"
-    assert len(uses) > 30
-    return len(uses), fake.trained(store, run_id)
+    assert len(uses) > 30 and len(writing) > 20
+    return {fault: len(writing if fault in WRITING_ONLY else uses) for fault in FAULTS}, fake.trained(store, run_id)
 
 
 class Committed:
@@ -54,15 +54,15 @@ class Committed:
 def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what_it_has(store, uses_of_a_run, fault):
     says, words = FAULTS[fault]
     uses, whole = uses_of_a_run
-    for after in range([*FAULTS].index(fault), uses, len(FAULTS)):  # together the faults meet every use
+    for after in range([*FAULTS].index(fault), uses[fault], len(FAULTS)):  # each fault at other uses
         run_id, said, committed = store.create(fake.grpo(STEPS)), "", Committed()
         with failing(says, after, fault in WRITING_ONLY) as used:
             try:
                 state = worker.drive(store, run_id, start=fake.start, on_record=committed)
             except LabError as error:
                 state, said = "", str(error)
-        if len(used) > after:
-            assert state != "finished" and (words in said or words in store.run(run_id).message)
+        assert len(used) > after, "the fault did not show"
+        assert state != "finished" and (words in said or words in store.run(run_id).message)
         assert "\n" not in said
         assert [*range(1, len(store.steps_after(run_id)) + 1)] == [row.step for row in store.steps_after(run_id)]
         assert len(store.steps_after(run_id)) >= committed.steps, "what was said to be written is there"

@@ -68,7 +68,7 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
     now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
     origin = f"Imported from {capsule.name}, the capsule of {capsule.run}."
     if run_id != capsule.run:
-        origin += f" It is called {run_id} here: the name {capsule.run} is taken."
+        origin += f" It is called {run_id} here: the name {capsule.run} cannot be used again."
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,))

@@ -100,8 +100,9 @@ def test_a_name_of_a_model_that_comes_with_the_lab(capsys, packed, name):
     printed = capsys.readouterr()
     run_id = printed.out.strip()
     assert run_id.startswith("grpo-sort-") and Store().run(run_id).message == (
-        f"Imported from {packed.name}, the capsule of {name}. It is called {run_id} here: the name {name} is taken.")
-    assert f"the name {name} is taken" in printed.err
+        f"Imported from {packed.name}, the capsule of {name}. It is called {run_id} here: the name {name} cannot be "
+        "used again.")
+    assert f"the name {name} cannot be used again" in printed.err
 
 
 def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
