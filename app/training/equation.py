@@ -13,6 +13,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app import python_code
 from app.components.equation_terms import BOX, WRITTEN, equation_terms
 from app.training import files, term_values, terms
 from app.training.feed import Feed
@@ -102,7 +103,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     st.caption(row.paper)
     found = sources(row, values)
     for start in range(0, len(found), 2):
-        for column, source in zip(st.columns(2), found[start:start + 2], strict=False):
+        for column, source in zip(st.columns(min(2, len(found))), found[start:start + 2], strict=False):
             with column:
                 st.caption(f"**{source.title}** · {source.file}, line {source.line}")
-                st.code(source.text, language="python", wrap_lines=True)
+                python_code.show(source.text)
