@@ -48,10 +48,11 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 # What trains with torch; everything else of the engine loads without it.
 TORCH = ("labcore.deep", "labcore.device", "labcore.envs.cartpole", "labcore.llm", "labcore.maths")
+PAGES = [name for name in modules("app") if name != "app.main"]  # which begins a supervisor
 LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH)]
 
 
-@pytest.mark.parametrize("names", [modules("app"), LIGHT], ids=["app", "labcore"])
+@pytest.mark.parametrize("names", [PAGES, LIGHT], ids=["app", "labcore"])
 def test_the_page_and_the_tables_never_load_torch(names):
     assert len(names) > 10
     assert brought_in(names, HEAVY) == []

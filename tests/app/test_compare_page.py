@@ -31,7 +31,7 @@ def charts(test) -> dict:
     """What the compare charts were given."""
     found = {}
     for element in test.get("bidi_component"):
-        data = json.loads(element.proto.json or "{}")
+        data = json.loads(element.proto.json or "[{}]")[0]
         if data.get("panels"):
             found["main" if data["main"] else "small"] = data
     return found
