@@ -71,6 +71,7 @@ def exact_match(model) -> float:
     return evaluate(LlmSession.start(spec, model)).metrics["exact_match"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # two whole SFT runs, on however busy a machine
 def test_sft_makes_them_again(store):
     alike = True
