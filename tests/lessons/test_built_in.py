@@ -1,6 +1,6 @@
-"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out (of most with `make test-long`), and
-its first steps log all that it reads. Runs that several lessons make alike are made once. Sessions are driven directly:
-no store, no files of a run."""
+"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out (of most with `make test-long`),
+and its first steps log all that it reads. Runs that several lessons make alike are made once. Sessions are driven
+directly: no store, no files of a run."""
 
 from __future__ import annotations
 
