@@ -23,7 +23,7 @@ from tests.llm.tools import TINIER
 from tests.runs import fake
 
 LLM = {"sft_steps": 3, "prompts_per_step": 4, "group_size": 4}
-POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8}
+POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8, "epochs": 2, "mini_batches": 2}
 TINY = MODELS["tiny"]
 STEP = {"prompts_per_step": 4, "group_size": 4, "sequences_per_step": 8, "pairs_per_step": 8, "pair_prompts": 64,
         "eval_prompts": 4, "environments": 4, "rollout_steps": 8, "eval_episodes": 1}  # where an algorithm has such

@@ -63,12 +63,14 @@ def altered(path: Path, change) -> Path:
 @pytest.mark.parametrize("spec, moves", [
     (maze(), {3: ("alpha", 0.05), 7: ("epsilon", 0.4)}), (maze(8, "value_iteration"), {2: ("gamma", 0.8)}),
     (make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1", steps=3, knobs=POLE), {1: ("clip_low", 0.1)}),
-    (make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", steps=3, knobs=POLE), {1: ("gamma", 0.9)}),
+    (make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", steps=3, knobs=POLE | {
+        "learning_starts": 0, "gradient_steps": 4}), {1: ("gamma", 0.9)}),
     (make(algorithm_key="grpo", task_key="sort", steps=4, knobs=SMALL), {2: ("beta", 0.3)}),
     (make(algorithm_key="ppo", task_key="add", steps=3, knobs=SMALL), {1: ("gae_lambda", 0.5)}),
     (make(algorithm_key="sft", task_key="sort", steps=5, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
     (make(algorithm_key="dpo", task_key="sort", steps=4, knobs={
-        "sft_steps": 60, "pair_prompts": 64, "pairs_per_step": 8, "eval_prompts": 4}), {2: ("beta", 0.5)}),
+        "sft_steps": 40, "letters": 2, "pair_prompts": 64, "pairs_per_step": 8, "eval_prompts": 4}),
+     {2: ("beta", 0.5)}),
 ], ids=lambda value: f"{value.kind}-{value.algorithm}" if isinstance(value, RunSpec) else "")
 def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
     run_id = ran(store, spec, moves)
