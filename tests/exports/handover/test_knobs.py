@@ -14,7 +14,7 @@ from labcore.exports.handover.tools import TOOLS, tool
 from labcore.spec.run_spec import knobs_of, make
 from labcore.store.store import Store
 from labcore.workers.worker import drive
-from tests.exports.handover.conftest import fitting, plan
+from tests.exports.handover.conftest import plan
 from tests.runs import fake
 
 

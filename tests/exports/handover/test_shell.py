@@ -176,7 +176,7 @@ def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, check
 
 
 def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
-    started(openrlhf.script(plan("grpo", steps=1)), tmp_path, str(checkpoint))
+    started(openrlhf.script(plan("grpo", steps=1)), tmp_path, str(checkpoint), here=True)
     end = json.loads((tmp_path / "special_tokens.json").read_text())
     code = {"__name__": "reward_func"}
     os.chdir(tmp_path)
