@@ -14,8 +14,9 @@ from labcore.catalog.choices import FAMILIES, KL_PLACEMENTS
 from labcore.catalog.kinds import algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
+from labcore.llm.probes.one_batch import as_of
 from labcore.maths.call import member
-from tests.llm.tools import records, session
+from tests.llm.tools import records, session, spec
 
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
@@ -115,6 +116,7 @@ MIXES, REFUSED_BY = by_row(mixes()), by_row(sorted(REFUSED))
 
 @pytest.mark.parametrize("row", MIXES)
 def test_a_mix_of_ones_own_runs(row):
+    base = session(row)  # whose networks the mixes share, as its forks
     for knob, choice in MIXES[row]:
         given = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 4} if ALGORITHMS[row].loop == "online" else {}
         if choice == "not_truncated":
@@ -122,7 +124,9 @@ def test_a_mix_of_ones_own_runs(row):
         if choice == "order_only":
             given = {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 2}  # and seldom write six in order
         try:
-            (record,) = records(session(row, steps=1, **given, **{knob: choice}))
+            started = as_of(base, spec(row, steps=1, **given, **{knob: choice}))
+            started.task = base.task
+            (record,) = records(started)
         except LabError as error:
             pytest.fail(f"{knob} = {choice}: {error}")
         assert math.isfinite(record.metrics["loss"]) and record.metrics["grad_norm"] > 0, (knob, choice)
