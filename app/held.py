@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-KEPT = "held"  # all of a session in one place: each widget of Streamlit's looks through all places there are
+KEPT = "held"  # one key for all: most widgets of Streamlit walk over every key of the session state
 
 
 @dataclass

@@ -26,7 +26,7 @@ class Rule:
     also: Callable[[Mapping[str, Value]], bool] = lambda values: True
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Of values that have all of `knobs`."""
+        """Whether none of `knobs` can act at these values, which have one of them."""
         return self.also(values) and all(other in values and values[other] in stops for other, stops in self.at.items())
 
 

@@ -118,7 +118,8 @@ MIXES, REFUSED_BY = by_row(mixes()), by_row(sorted(REFUSED))
 def test_a_mix_of_ones_own_runs(row):
     base = session(row)  # whose networks the mixes share, as its forks
     for knob, choice in MIXES[row]:
-        given = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 4} if ALGORITHMS[row].loop == "online" else {}
+        online = ALGORITHMS[row].loop == "online"
+        given = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 4} if online else {}
         if choice == "not_truncated":
             given |= {"prompts_per_step": 4, "max_new_tokens": 40}  # random weights seldom end within four tokens
         if choice == "order_only":

@@ -174,7 +174,7 @@ def disk(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("free", [0, 12, 48, 108, 192])
-def test_every_size_of_what_is_left_on_a_disk_gives_the_sentence(disk, capsys, free):
+def test_whatever_is_left_on_a_disk_gives_the_sentence(disk, capsys, free):
     disk(free)
     run_of_two_steps = ["run", "--kind", "maze", "--algorithm", "q_learning", "--task", "cliff", "--steps", "2"]
     for command in (run_of_two_steps, ["runs"]):
