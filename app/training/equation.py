@@ -51,6 +51,7 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
             for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
+@cache
 def _home_of(name: str, module: str) -> str | None:
     """The module that defines `name`: the family's own, or the one it takes it from."""
     others = sorted(f"labcore.maths.{path.stem}" for path in MATHS.glob("*.py"))
