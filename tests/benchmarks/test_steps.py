@@ -47,6 +47,7 @@ def forked():
     return context
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("benchmark", [grpo_step, ppo_step])
 def test_ours_alone_takes_its_turns_and_needs_nothing(benchmark, monkeypatch, capsys, forked):
     monkeypatch.setattr(benchmark, "check_installed", lambda: pytest.fail("ours alone needs nothing"))

@@ -144,14 +144,13 @@ def test_a_term_of_the_equation_shows_its_number_its_tokens_its_chart_and_its_kn
 
 
 def test_another_base_shows_both_stages(page: Page, server: Server) -> None:
-    for warm_up in "", "&warm_up=1":  # trained since there is none, then once more since that is to be seen
-        page.goto(f"{server.url}/llm?letters=5&sft_steps=60&steps=3{warm_up}")
-        page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
-        expect(page.get_by_text("Stage 2 of 2: GRPO")).to_be_visible(timeout=SLOW)
-        expect(page.get_by_text("They take effect once GRPO starts.")).to_be_visible(timeout=SLOW)
-        expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
-        expect(page.get_by_text("Stage 2 of 2: GRPO")).to_have_count(0)
-        expect(page.get_by_text("They take effect once GRPO starts.")).to_have_count(0)
+    page.goto(f"{server.url}/llm?letters=5&sft_steps=60&steps=3")
+    page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+    expect(page.get_by_text("Stage 2 of 2: GRPO")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("They take effect once GRPO starts.")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("Stage 2 of 2: GRPO")).to_have_count(0)
+    expect(page.get_by_text("They take effect once GRPO starts.")).to_have_count(0)
 
 
 def test_what_algorithms_cost_is_counted_once_it_is_unfolded_and_scrolls_in_its_own_box_on_a_phone(

@@ -317,13 +317,13 @@ def _write(run_id: str, count: int) -> None:
 def test_two_processes_write_at_once_and_nothing_is_lost(store):
     ids = [store.create(grpo()) for _ in range(2)]
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write, args=(run_id, 200)) for run_id in ids]
+    writers = [context.Process(target=_write, args=(run_id, 60)) for run_id in ids]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(30)
     assert [writer.exitcode for writer in writers] == [0, 0]
-    assert [len(store.steps_after(run_id)) for run_id in ids] == [200, 200]
+    assert [len(store.steps_after(run_id)) for run_id in ids] == [60, 60]
 
 
 def test_a_forked_child_uses_connections_of_its_own(store):
