@@ -16,10 +16,17 @@ _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
     # The shared memory of the log, 32 kB, finds no room: SQLite only says that it is an I/O error.
     ("full|no space|sqlite_ioerr_shmsize",
      "The disk that holds {where} is full: free some space, then resume the run."),
+    ("password|authentication failed|no pg_hba.conf entry",
+     "The database {where} refused the login: check the user and the password in RL_LAB_STORE."),
+    ("connection refused|connection timeout|server closed the connection|terminating connection|no such file or dir|"
+     "failed to resolve|the connection is lost|shutting down|starting up",
+     "The database server of {where} cannot be reached ({what}): check that it runs and that RL_LAB_STORE names it, "
+     "then try again."),
+    ("read-only transaction", "The database {where} is read-only: set RL_LAB_STORE to one that can be written."),
     ("disk i/o error",
      "The store {where} could not be read or written ({what}): check that its disk has room and is still connected, "
      "then try again."),
-    ("locked", f"The store {{where}} was busy for more than {BUSY_SECONDS} s: close other programs that write to it, "
+    ("locked|lock timeout", f"The store {{where}} was busy for more than {BUSY_SECONDS} s: close other programs that write to it, "
                "then try again."),
     ("not a database", "The file {where} is not a readable store: move it away, or set RL_LAB_HOME to another folder."),
     ("malformed|could not decode|no such table|no such column", DAMAGED),

@@ -7,6 +7,8 @@ store of an earlier version up to this one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -77,22 +79,33 @@ controls = sa.Table(
 )
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "sqlite": {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool},
+    "postgresql": {"connect_args": {"connect_timeout": BUSY_SECONDS}, "pool_pre_ping": True},
+}
+_WRITER_LOCK = 7_246_113  # any number that no other program on the same database locks
+
+
 def open_engine(url: str) -> sa.Engine:
-    """An engine on `url` whose transactions are ours: BEGIN for reads, BEGIN IMMEDIATE for `lab_write` ones.
+    """An engine on `url`: a read sees one snapshot, and one `lab_write` transaction at a time reads and writes.
 
     Raises:
         LabError: the URL is none, its driver is missing, or the database cannot be opened.
     """
     try:
-        sqlite = sa.make_url(url).get_backend_name() == "sqlite"
-        options = {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool} if sqlite else {}
-        engine = sa.create_engine(url, **options)
+        backend = sa.make_url(url).get_backend_name()
+        engine = sa.create_engine(url, **_OPTIONS.get(backend, {}))
+    except ModuleNotFoundError as error:
+        raise LabError(f"RL_LAB_STORE asks for a database whose driver {error.name} is not installed: run pip install "
+                       "-r requirements-cluster.txt, or leave RL_LAB_STORE unset.") from error
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
                        "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
-    if sqlite:
+    if backend == "sqlite":
         sa.event.listen(engine, "connect", _on_connect)
         sa.event.listen(engine, "begin", _on_begin)
+    if backend == "postgresql":
+        sa.event.listen(engine, "begin", _on_begin_postgresql)
     return engine
 
 
@@ -109,6 +122,15 @@ def _on_begin(connection: sa.Connection) -> None:
     # A write that begins as a read can fail half-way when another process writes first; IMMEDIATE waits instead.
     write = connection.get_execution_options().get("lab_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _on_begin_postgresql(connection: sa.Connection) -> None:
+    # As on SQLite: writers of all hosts take turns, so what a write has read still holds, and ids are committed in order.
+    if connection.get_execution_options().get("lab_write", False):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
 def shown(url: str) -> str:
