@@ -125,7 +125,7 @@ def _on_begin(connection: sa.Connection) -> None:
 
 
 def _on_begin_postgresql(connection: sa.Connection) -> None:
-    # As on SQLite: writers of all hosts take turns, so what a write has read still holds, and ids are committed in order.
+    # As on SQLite: writers take turns, so what a write has read still holds, and ids are committed in order.
     if connection.get_execution_options().get("lab_write", False):
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
