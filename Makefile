@@ -1,4 +1,5 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and every test.
+# make test-long: what trains for a claim of statistics: lessons, over-optimisation, the shipped bases; no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 # make soak: runs killed and resumed, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
 # minutes), with a report; no part of make test.
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: run test lint mutants soak clean
+.PHONY: run test test-long lint mutants soak clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -20,6 +21,9 @@ run: $(VENV)/run.stamp
 test: lint
 	$(BIN)/python -m tests.browser.chromium
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-long: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -12,6 +12,8 @@ from typing import Any
 
 import streamlit as st
 
+KEPT = "held"  # one key for all: most widgets of Streamlit walk over every key of the session state
+
 
 @dataclass
 class Held:
@@ -42,7 +44,8 @@ class Held:
 
 def held(name: str, value: Any, of: Any = None) -> Held:
     """The widget called `name`, to be given `value` as its default and `key` as its key."""
-    found: Held = st.session_state.setdefault(f"held:{name}", Held(name, value, of))
+    kept: dict[str, Held] = st.session_state.setdefault(KEPT, {})
+    found = kept.setdefault(name, Held(name, value, of))
     if (found.value, found.of) != (value, of):
         found.value, found.of = value, of
         found.generation += 1

@@ -1,11 +1,18 @@
 """The lab's entry: `streamlit run app/main.py`. The lab opens with the server, not with the first page."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = str(Path(__file__).resolve().parents[1])
 if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
     sys.path.insert(0, ROOT)
+
+from labcore.errors import LabError  # noqa: E402
+from labcore.workers import process  # noqa: E402
+
+with suppress(LabError, OSError):  # the page says what is wrong
+    process.begin()  # it loads torch while this process loads the rest
 
 import streamlit as st  # noqa: E402
 

@@ -95,6 +95,12 @@ sub,sup{line-height:0}
 .rl-table code,.rl-mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
   overflow-wrap:anywhere;padding:0}
 .rl-scroll{overflow-x:auto}
+.rl-code{margin:0;padding:.8rem 1rem;border-radius:.5rem;background:color-mix(in srgb,currentColor 5%,transparent);
+  font:13.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
+.rl-code code{all:unset}.rl-code b{font-weight:inherit}
+.rl-code .keyword{color:light-dark(#00609A,#6FBDF0)}.rl-code .string{color:light-dark(#00704F,#3FC79A)}
+.rl-code .number{color:light-dark(#A63D00,#F08A4B)}.rl-code .name{color:light-dark(#8A3A6E,#E3A0C4)}
+.rl-code .comment{opacity:.72}
 .rl-strip{display:flex;flex-wrap:wrap;gap:4px}
 .rl-strip span{padding:2px 5px 3px;border-radius:5px;text-align:center;
   border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
@@ -11,10 +12,16 @@ ROOT = Path(__file__).parents[1]
 Graph = dict[str, set[str]]
 
 
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a file, parsed once for every test that looks at them."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def imported(source: str, package: str = "") -> set[str]:
     """The full names of what a file of `package` imports: `a.b.c` of `import a.b.c` and of `from a.b import c`."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -186,7 +186,7 @@ def _test(folder: Path, tests: Sequence[str]) -> None:
         del sys.modules[name]
     sys.path[:] = [str(folder), *(entry for entry in sys.path if entry and Path(entry) != ROOT)]
     import pytest
-    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests]))
 
 
 def checks(mutations: Iterable[Mutation]) -> list[Mutation]:

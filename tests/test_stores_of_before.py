@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import runpy
+import shutil
 import sqlite3
 import sys
 import tarfile
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,8 +70,20 @@ def attention_of_before(monkeypatch):
     monkeypatch.setattr(attention, "FEW", 0)
 
 
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """unpacked(version): the lab of that store version, taken out of its archive once."""
+    @cache
+    def unpack(version: str) -> Path:
+        root = tmp_path_factory.mktemp("before")
+        with tarfile.open(FIXTURES / f"store-{version}.tar.xz") as packed:
+            packed.extractall(root, filter="data")
+        return root
+    return unpack
+
+
 @pytest.fixture
-def opened(tmp_path, monkeypatch, capsys):
+def opened(unpacked, tmp_path, monkeypatch, capsys):
     """opened(version): a copy of the lab of that store version."""
     def command(*words: str, status: tuple[int, ...] = (0,)) -> str:
         capsys.readouterr()
@@ -81,9 +95,7 @@ def opened(tmp_path, monkeypatch, capsys):
         return printed.out
 
     def open_copy(version: str) -> Lab:
-        root = tmp_path / "before"
-        with tarfile.open(FIXTURES / f"store-{version}.tar.xz") as packed:
-            packed.extractall(root, filter="data")
+        root = shutil.copytree(unpacked(version), tmp_path / "before")
         at_home(root)
         monkeypatch.setenv("RL_LAB_HOME", str(root / "lab"))
         return Lab(root, json.loads((root / "runs.json").read_text("utf-8")), command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -122,10 +123,11 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
                         "restores them), or the link is from another lab."]
     found: list[Source] = []
     faults = []
+    own = lab().store.runs_named(place.runs)
     for name in place.runs:
         if imported.known(lab().store, name):
             found.append(name)
-        elif run := lab().find(name):
+        elif run := own.get(name):
             found.append(run)
         else:
             faults.append(missing(name))
@@ -139,6 +141,8 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     faults: list[str] = []
     traces: list[Trace] = []
     kept: list[Source] = []
+    with suppress(LabError):  # all in a few queries; below, each is known already, or says what is wrong with it
+        reader().traces(sources, [metric])
     for source in sources:
         try:
             traces += reader().traces([source], [metric])

@@ -35,8 +35,8 @@ class Component:
     def __init__(self, folder: Path, *shared: Path) -> None:
         self.folder, self.name, self.shared = folder, folder.name, shared
 
-    def __call__(self, **mount: Any) -> Any:
-        return self._registered(**mount)
+    def __call__(self, *, data: Any, **mount: Any) -> Any:
+        return self._registered(data=[data], **mount)  # of a list Streamlit imports no pandas to look for data frames
 
     @property
     def files(self) -> list[Path]:
@@ -58,7 +58,7 @@ class Component:
         loader = f"""
 export default async function (component) {{
   const module = await import(new URL("app/static/{self.script}", document.baseURI));
-  await module.update(component);
+  await module.update({{ ...component, data: component.data[0] }});
   return () => module.dispose(component.parentElement);
 }}"""
         return st.components.v2.component(

@@ -89,7 +89,8 @@ def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
 def _seen(target: Target, knob: Knob) -> set[float]:
     """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
     moved would be a new one, and the hand would lose it."""
-    seen = st.session_state.setdefault(f"reach:{target.scope}:{knob.key}", {*knob.safe, knob.default})
+    reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
+    seen = reached.setdefault(knob.key, {*knob.safe, knob.default})
     value = target.values[knob.key]
     on_grid = knob.scale == "log" and value in log_grid(knob, seen)
     if not on_grid and (knob.scale == "log" or not min(seen) <= value <= max(seen)):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app import python_code
 from app.components.equation_terms import BOX, WRITTEN, equation_terms
 from app.training import files, term_values, terms
 from app.training.feed import Feed
@@ -50,6 +51,7 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
             for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
+@cache
 def _home_of(name: str, module: str) -> str | None:
     """The module that defines `name`: the family's own, or the one it takes it from."""
     others = sorted(f"labcore.maths.{path.stem}" for path in MATHS.glob("*.py"))
@@ -102,7 +104,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     st.caption(row.paper)
     found = sources(row, values)
     for start in range(0, len(found), 2):
-        for column, source in zip(st.columns(2), found[start:start + 2], strict=False):
+        for column, source in zip(st.columns(min(2, len(found))), found[start:start + 2], strict=False):
             with column:
                 st.caption(f"**{source.title}** · {source.file}, line {source.line}")
-                st.code(source.text, language="python", wrap_lines=True)
+                python_code.show(source.text)

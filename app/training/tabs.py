@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-import pandas as pd
 import streamlit as st
 
 from app import link
@@ -37,12 +36,14 @@ def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
 
 
 def _events(run: RunRow, feed: Feed, step: int) -> None:
+    from pandas import DataFrame  # a third of a second, which the first page of a server need not wait for
+
     knobs = knobs_of(run.spec.row, run.spec.task_row)
     rows = [{"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
              "detail": worded(event.payload["text"], knobs) if event.payload.get("text") else
              ", ".join(f"{key} {value}" for key, value in event.payload.items())}
             for event in reversed(feed.events)]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
+    st.dataframe(DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})
 
 
@@ -50,9 +51,11 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
     if not feed.steps:
         st.caption("The first step has not been written yet.")
         return
+    from pandas import DataFrame
+
     recent = [each for each in feed.steps if each.step <= step][:-201:-1]
     counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
-    frame = pd.DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
+    frame = DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
                            "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
     st.dataframe(frame, hide_index=True, height=380)
     st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}; metrics.csv under Export has all, "

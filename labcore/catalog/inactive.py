@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
@@ -24,9 +25,9 @@ class Rule:
     why: str
     also: Callable[[Mapping[str, Value]], bool] = lambda values: True
 
-    def holds(self, key: str, values: Mapping[str, Value]) -> bool:
-        return (key in self.knobs and self.also(values)
-                and all(other in values and values[other] in stops for other, stops in self.at.items()))
+    def holds(self, values: Mapping[str, Value]) -> bool:
+        """Whether none of `knobs` can act at these values, which have one of them."""
+        return self.also(values) and all(other in values and values[other] in stops for other, stops in self.at.items())
 
 
 _NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
@@ -86,16 +87,26 @@ def reason(key: str, values: Mapping[str, Value]) -> str:
     >>> reason("gamma", {"advantage": "group_mean"})
     'the advantage is group_mean'
     """
-    return next((rule.why for rule in RULES if rule.holds(key, values)), None) or unused(key, values)
+    return next((rule.why for rule in _rules_of(key) if rule.holds(values)), None) or unused(key, values)
+
+
+@cache  # a page asks it of every knob, many times
+def _rules_of(key: str) -> tuple[Rule, ...]:
+    return tuple(rule for rule in RULES if key in rule.knobs)
 
 
 def unused(key: str, values: Mapping[str, Value]) -> str:
     """The same for a knob that only some choices of a family ask for: which choice does not."""
-    for family in choices.FAMILIES:
-        asked = key not in _ELSEWHERE and any(key in choice.needs for choice in family.members)
-        if asked and family.key in values and not any(key in family[name].needs for name in _chosen(family, values)):
+    for family in _families_that_ask(key):
+        if family.key in values and not any(key in family[name].needs for name in _chosen(family, values)):
             return f"the {family.label} is {values[family.key]}"
     return ""
+
+
+@cache
+def _families_that_ask(key: str) -> tuple[Family, ...]:
+    return () if key in _ELSEWHERE else tuple(
+        family for family in choices.FAMILIES if any(key in choice.needs for choice in family.members))
 
 
 def _chosen(family: Family, values: Mapping[str, Value]) -> list[str]:

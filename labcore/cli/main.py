@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
@@ -76,6 +77,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"labcore: {short}; see {self.prog} --help.\n")
 
 
+@cache  # making it takes ten times as long as reading a command
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     top = Parser("python -m labcore", description="RL Visual Lab without a browser.")

@@ -43,6 +43,13 @@ class _Kept:
         for (there, key), column in zip(keys, new, strict=True):
             there[key] = np.append(there[key], column)
 
+    def add(self, missing: Sequence[str], new: Sequence[np.ndarray]) -> None:
+        """Add metrics that were never asked for; `new` are the counters, then these, of all rows."""
+        if self.columns["step"].size:  # a row that came in between is read with the next ones
+            new = [column[:self.columns["step"].size] for column in new]
+        self.columns = dict(zip(COUNTERS, new, strict=False))
+        self.metrics |= dict(zip(missing, new[len(COUNTERS):], strict=True))
+
 
 class Reader:
     """Reads the runs of a store, and those imported beside it."""
@@ -61,7 +68,10 @@ class Reader:
             LabError: an imported run is gone or damaged.
         """
         with self._lock:
-            return [self._foreign(row) if isinstance(row, str) else self._own(row, metrics) for row in rows]
+            own = {row.id: (row, self._remembered(row.id, lambda row=row: _Kept(origin(self._store, row.spec))))
+                   for row in rows if not isinstance(row, str)}
+            self._read([*own.values()], metrics)
+            return [self._foreign(row) if isinstance(row, str) else _trace(*own[row.id]) for row in rows]
 
     def logged(self, row: RunRow | str) -> frozenset[str]:
         """The metrics that any of a run's rows has, however few; rows that were looked through are not read again.
@@ -90,27 +100,33 @@ class Reader:
             self._kept.popitem(last=False)
         return self._kept[name]
 
-    def _own(self, row: RunRow, metrics: Sequence[str]) -> Trace:
-        kept: _Kept = self._remembered(row.id, lambda: _Kept(origin(self._store, row.spec)))
-        self._read(row, kept, [key for key in (*metrics, "updates") if key not in kept.metrics])
-        axes = axes_of(*kept.columns.values(), kept.metrics)
-        there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
-        axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
-        return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events),
-                     origin=kept.origin)
+    def _read(self, runs: Sequence[tuple[RunRow, _Kept]], metrics: Sequence[str]) -> None:
+        """Bring what is kept up to date, then read the metrics that were never asked for, of many runs at once."""
+        # a run may have gone on, and ended in the same way again; nothing happens to one that has ended
+        moved = [(row, kept) for row, kept in runs if row.state in ACTIVE or kept.stood != _stands(row)]
+        new = self._store.events_after_many({row.id: kept.events[-1].id if kept.events else 0 for row, kept in moved})
+        for row, kept in moved:
+            kept.events += new[row.id]
+            kept.stood = _stands(row)
+        lacking: dict[tuple[str, ...], list[tuple[RunRow, _Kept]]] = {}
+        for row, kept in runs:
+            if kept.columns["step"].size and row.step > kept.step:
+                kept.grow(columns.read(self._store, row, [*kept.metrics], kept.step))
+            missing = tuple(key for key in (*metrics, "updates") if key not in kept.metrics)
+            if missing and row.step:
+                lacking.setdefault(missing, []).append((row, kept))
+        for missing, those in lacking.items():
+            found = columns.read_many(self._store, [row for row, _ in those], missing)
+            for (_, kept), each in zip(those, found, strict=True):
+                kept.add(missing, each)
 
-    def _read(self, row: RunRow, kept: _Kept, missing: Sequence[str]) -> None:
-        """Bring what is kept up to date, then read the metrics that were never asked for."""
-        stands = (row.state, row.started, row.ended, row.step)  # it may have gone on, and ended in the same way again
-        if row.state in ACTIVE or kept.stood != stands:  # nothing happens to a run that has ended
-            kept.events += self._store.events_after(row.id, kept.events[-1].id if kept.events else 0)
-            kept.stood = stands
-        if kept.columns["step"].size and row.step > kept.step:
-            kept.grow(columns.read(self._store, row, [*kept.metrics], kept.step))
-        if not missing or not row.step:
-            return
-        new = columns.read(self._store, row, missing)
-        if kept.columns["step"].size:  # a row that came in between is read with the next ones
-            new = [column[:kept.columns["step"].size] for column in new]
-        kept.columns = dict(zip(COUNTERS, new, strict=False))
-        kept.metrics |= dict(zip(missing, new[len(COUNTERS):], strict=True))
+
+def _stands(row: RunRow) -> tuple[Any, ...]:
+    return row.state, row.started, row.ended, row.step
+
+
+def _trace(row: RunRow, kept: _Kept) -> Trace:
+    axes = axes_of(*kept.columns.values(), kept.metrics)
+    there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
+    axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
+    return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events), origin=kept.origin)

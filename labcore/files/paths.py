@@ -22,6 +22,15 @@ def home() -> Path:
     return Path(os.environ.get("RL_LAB_HOME") or "runs").absolute()
 
 
+def store_url() -> str:
+    """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder, which is made.
+
+    Raises:
+        LabError: the folder cannot be made.
+    """
+    return os.environ.get("RL_LAB_STORE") or f"sqlite:///{made(home()) / 'lab.db'}"
+
+
 def path_of(word: str | Path, folder: Path | None = None) -> Path:
     """The path that a user's word means, or that of the file which is called so in `folder`.
 

@@ -50,6 +50,14 @@ def read(store: Store, run: RunRow, metrics: Sequence[str], after: int = 0) -> l
             for key, column in zip(keys, later, strict=True)]
 
 
+def read_many(store: Store, runs: Sequence[RunRow], metrics: Sequence[str]) -> list[list[np.ndarray]]:
+    """`read` of all rows of each run; runs that are too short for a file are read in one query."""
+    few = [run.id for run in runs if run.step < STEPS.start]
+    short = store.columns(few, metrics) if few else {}
+    return [[np.array(column, float) for column in short[run.id]] if run.id in short else read(store, run, metrics)
+            for run in runs]
+
+
 def logged(store: Store, run: RunRow, after: int = 0) -> frozenset[str]:
     """The metrics that any of a run's rows beyond step `after` has."""
     names, kept = _kept(run, after, ["step"])

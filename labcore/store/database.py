@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from labcore.errors import LabError
-from labcore.files.paths import home, made
+from labcore.files.paths import store_url
 from labcore.store import faults, migrations, schema
 from labcore.store.rows import Garbled
 
@@ -23,7 +23,7 @@ class Database:
     """
 
     def __init__(self, url: str | None = None):
-        self.url = url or os.environ.get("RL_LAB_STORE") or f"sqlite:///{made(home()) / 'lab.db'}"
+        self.url = url or store_url()
         self._file: tuple[str, int | None] | None = None
         self._open()
         with self._writing() as connection:

@@ -24,7 +24,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
     """
     there = metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
     if not there:
-        metadata.create_all(connection)
+        metadata.create_all(connection, checkfirst=False)
         connection.execute(meta.insert(), [{"key": "version", "value": VERSION}, {"key": "number", "value": "0"}])
         _take_over_imports(connection)
         return

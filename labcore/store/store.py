@@ -129,6 +129,12 @@ class Store(Keeping):
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 
+    def runs_named(self, run_ids: Sequence[str]) -> dict[str, RunRow]:
+        """Those of these runs that are there, by their names: one query for all of them."""
+        with self._reading() as connection:
+            rows = connection.execute(_LISTED.where(runs.c.id.in_(run_ids))) if run_ids else ()
+            return {row.id: run_row(row) for row in rows}
+
     def children(self, run_id: str) -> list[RunRow]:
         """The forks of a run, oldest first; also of one that was deleted."""
         query = _LISTED.where(runs.c.parent == run_id).order_by(runs.c.created, runs.c.id)
@@ -300,7 +306,7 @@ class Store(Keeping):
         A number that a row does not have is None. From one snapshot, and faster than whole rows.
         """
         with self._reading() as connection:
-            found = {run_id: changes.columns(connection, run_id, keys, after) for run_id in run_ids}
+            found = changes.columns(connection, run_ids, keys, after)
             self._check_whole(connection, {} if after else {run_id: rows[0] for run_id, rows in found.items()})
             return found
 
@@ -323,11 +329,18 @@ class Store(Keeping):
 
     def events_after(self, run_id: str, event_id: int = 0) -> list[Event]:
         """The events of a run beyond `event_id`, in order."""
-        query = sa.select(events.c.id, events.c.step, events.c.kind, events.c.payload, events.c.time).where(
-            events.c.run_id == run_id, events.c.id > event_id).order_by(events.c.id)
+        return self.events_after_many({run_id: event_id})[run_id]
+
+    def events_after_many(self, after: Mapping[str, int]) -> dict[str, list[Event]]:
+        """For each run, its events beyond the given one, in order. One query for all of them."""
+        query = sa.select(events.c.run_id, events.c.id, events.c.step, events.c.kind, events.c.payload,
+                          events.c.time).where(events.c.run_id.in_(after), events.c.id > min(after.values(), default=0))
+        found: dict[str, list[Event]] = {run_id: [] for run_id in after}
         with self._reading() as connection:
-            return [Event(row.id, row.step, row.kind, json.loads(row.payload), row.time)
-                    for row in connection.execute(query)]
+            for row in connection.execute(query.order_by(events.c.id)) if after else ():
+                if row.id > after[row.run_id]:
+                    found[row.run_id].append(Event(row.id, row.step, row.kind, json.loads(row.payload), row.time))
+        return found
 
     def ask(self, run_id: str, command: str, payload: Mapping[str, Any] | None = None) -> int:
         """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id.

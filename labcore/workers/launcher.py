@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import atexit
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.files.paths import home, made, max_runs
+from labcore.files.paths import max_runs
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
+from labcore.workers import process
 
-SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
 _TRIES = 3
-
-# Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
-_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 class Launcher:
@@ -35,7 +28,7 @@ class Launcher:
         LabError: `RL_LAB_MAX_RUNS` is no number, or the store cannot be used.
     """
 
-    def __init__(self, store: Store, command: Sequence[str] = SUPERVISOR):
+    def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
         max_runs()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
         self._command = command
@@ -92,8 +85,8 @@ class Launcher:
             if self._closed:
                 raise LabError("The lab is closed: start it again.")
             if self._quick_deaths >= _TRIES:
-                raise LabError(f"The process that starts runs does not come up: see {self._log}, fix the cause, then "
-                               "start the lab again.")
+                raise LabError(f"The process that starts runs does not come up: see {process.log()}, fix the cause, "
+                               "then start the lab again.")
             try:
                 self._process.stdin.write(f"{line}\n".encode())
                 self._process.stdin.flush()
@@ -106,45 +99,35 @@ class Launcher:
             if self._closed:
                 return
             self._closed = True
-            process = self._process
-            _close_quietly(process)
+            supervisor = self._process
+            _close_quietly(supervisor)
         atexit.unregister(self.close)
         try:
-            process.wait(CLOSE_SECONDS)
+            supervisor.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            supervisor.kill()
+            supervisor.wait()
         self.store.reconcile()
 
-    @property
-    def _log(self) -> Path:
-        return made(home()) / "supervisor.log"
-
     def _spawn(self) -> None:
-        root = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
-                       "RL_LAB_STORE": self.store.url}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log,
-                                             env=environment, start_new_session=True)
+        self._process = process.taken(self._command, self.store.url)
         threading.Thread(target=self._watch, args=(self._process, time.monotonic()), name="supervisor-watch",
                          daemon=True).start()
 
-    def _watch(self, process: subprocess.Popen, born: float) -> None:
-        process.wait()
+    def _watch(self, supervisor: subprocess.Popen, born: float) -> None:
+        supervisor.wait()
         with self._lock:
             if self._closed:
                 return
-            _close_quietly(process)
+            _close_quietly(supervisor)
             quick = time.monotonic() - born < _QUICK_SECONDS
             self._quick_deaths = self._quick_deaths + 1 if quick else 0
             if self._quick_deaths < _TRIES:
                 self._spawn()
 
 
-def _close_quietly(process: subprocess.Popen) -> None:
+def _close_quietly(supervisor: subprocess.Popen) -> None:
     try:
-        process.stdin.close()
+        supervisor.stdin.close()
     except BrokenPipeError:
         return  # unread lines of a dead process are of no use to anybody

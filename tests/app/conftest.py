@@ -1,10 +1,12 @@
 """A lab in a temporary folder, without processes: pages are run in this one by AppTest."""
 
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit import config
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
@@ -49,6 +51,15 @@ def packages_searched_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def as_the_server_is_set():
+    """An AppTest would count every command for the usage statistics, and collect the garbage after every script."""
+    told = tomllib.loads((ROOT / "app" / ".streamlit" / "config.toml").read_text())
+    for section in ("browser", "runner"):
+        for name, value in told[section].items():
+            config.set_option(f"{section}.{name}", value)
 
 
 @pytest.fixture

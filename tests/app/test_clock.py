@@ -17,7 +17,8 @@ from tests.app.seeding import html, link, ran, samples, seed
 
 def mounted(test, part: str) -> dict:
     """The data of the component that has `part`."""
-    return next(data for each in test.get("bidi_component") if (data := json.loads(each.proto.json)) and part in data)
+    found = (json.loads(each.proto.json)[0] for each in test.get("bidi_component"))
+    return next(data for data in found if data and part in data)
 
 
 def sampled(run_id: str, step: int, text: str) -> None:
@@ -43,7 +44,7 @@ def test_everything_shows_the_step_of_the_link(page, lab, state):
 
 def test_a_step_before_the_first_file_has_none(page, lab):
     test = page("llm", run=seed(lab.store, "finished"), at="3")  # its samples are of step 5
-    assert not [each for each in test.get("bidi_component") if "kinds" in json.loads(each.proto.json)]
+    assert not [each for each in test.get("bidi_component") if "kinds" in json.loads(each.proto.json)[0]]
 
 
 @pytest.mark.parametrize("at", ["6", "7", "999", "0", "x", "-1"])
@@ -92,7 +93,7 @@ def test_the_newest_file_at_or_before_a_step(lab):
 
 def test_a_run_without_rows_has_no_scrubber(page, lab):
     test = page("llm", run=seed(lab.store, "starting"), at="3")
-    assert not any("marks" in json.loads(each.proto.json) for each in test.get("bidi_component"))
+    assert not any("marks" in json.loads(each.proto.json)[0] for each in test.get("bidi_component"))
 
 
 def test_a_step_of_the_sft_stage_is_none_of_the_run_itself(monkeypatch):

@@ -9,6 +9,7 @@ import streamlit as st
 from app.compare import curves, data, export, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
+from app.held import KEPT
 from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.runs.sweep import queue
@@ -31,7 +32,7 @@ def charts(test) -> dict:
     """What the compare charts were given."""
     found = {}
     for element in test.get("bidi_component"):
-        data = json.loads(element.proto.json or "{}")
+        data = json.loads(element.proto.json or "[{}]")[0]
         if data.get("panels"):
             found["main" if data["main"] else "small"] = data
     return found
@@ -171,12 +172,11 @@ def test_two_choices_before_the_page_is_drawn_again_are_both_in_the_link(page, l
 
 def test_widgets_with_other_options_keep_one_name_in_the_session(page, lab, pair):
     test = page("compare", runs=pair[0])
-    names = {key for key in test.session_state if key.startswith("held:")}
+    names = {*test.session_state[KEPT]}
     tools.stored(lab.store, [0.5] * 3, algorithm="ppo")  # one more to choose
     test.multiselect[0].set_value([pair[0], pair[3]])
     ran(test)
-    after = {key for key in test.session_state if key.startswith("held:")}
-    assert after - names == {"held:compare:baseline", "held:compare:by"}  # one run has none
+    assert {*test.session_state[KEPT]} - names == {"compare:baseline", "compare:by"}  # one run has none
 
 
 def test_a_baseline_that_is_not_compared(page, lab, pair):

@@ -11,6 +11,7 @@ from app import session
 from app.runs.state import PICKED
 from app.status import STATES
 from labcore.catalog import kinds
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.files.paths import run_folder
 from labcore.store.rows import ACTIVE, RESUMABLE
@@ -45,13 +46,39 @@ def test_run_needs_no_touch_and_puts_the_run_into_the_link(page, lab):
     assert "Queued" in html(test)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_each_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
+def shapes(row: Algorithm) -> set:
+    """What the form and the picture of a row are made of."""
+    knobs = {(knob.key, knob.type, knob.scale, knob.advanced) for knob in row.knobs}
+    return {row.loop, row.models, *knobs, *row.panels}
+
+
+def unlike_forms() -> list[str]:
+    """Algorithms until everything that a form or a picture is made of stands in one."""
+    seen: set = set()
+    found = []
+    for key, row in sorted(ALGORITHMS.items(), key=lambda each: -len(shapes(each[1]))):
+        if not shapes(row) <= seen:
+            seen |= shapes(row)
+            found.append(key)
+    return found
+
+
+@pytest.mark.parametrize("algorithm", unlike_forms())
+def test_each_sort_of_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
     test = page("llm", algorithm=algorithm)
     assert escape(ALGORITHMS[algorithm].summary)[:20] in html(test)
     test.button(key="do:Run").click()
     ran(test)
     assert lab.store.runs()[0].spec.algorithm == algorithm
+
+
+def test_each_algorithm_can_be_chosen_and_run_untouched(monkeypatch):
+    monkeypatch.setattr(st, "session_state", {})
+    session.begin("llm", **session.defaults(kinds.kind("llm")))
+    draft = session.Draft(None, "llm")
+    for algorithm in ALGORITHMS:
+        draft.choose("algorithm", algorithm)
+        assert draft.spec().algorithm == algorithm
 
 
 def test_before_a_run_on_own_pairs_one_of_them_is_shown(page, lab, tmp_path, monkeypatch):

@@ -189,7 +189,7 @@ def test_while_it_is_computed_the_page_says_so_and_it_can_be_stopped(page, lab, 
 
 def shown(test) -> dict | None:
     """What the browser was given to draw."""
-    found = [json.loads(element.proto.json) for element in test.get("bidi_component")]
+    found = [json.loads(element.proto.json)[0] for element in test.get("bidi_component")]
     return next((data for data in found if "reach" in data), None)
 
 

@@ -17,7 +17,7 @@ from tests.app.test_cartpole_page import seed as cartpole
 
 def given(test) -> dict:
     """What the component was given."""
-    found, = [data for element in test.get("bidi_component") if "usual" in (data := json.loads(element.proto.json))]
+    found, = [data for element in test.get("bidi_component") if "usual" in (data := json.loads(element.proto.json)[0])]
     return {**found, "now": {**found["usual"], **found["said"]}}
 
 

@@ -10,14 +10,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
 from labcore.errors import LabError
+from labcore.spec.run_spec import make
 from labcore.store.rows import ACTIVE
 from labcore.store.store import Store
 from tests.browser.chromium import find
@@ -104,9 +106,10 @@ def no_run_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def page(tab: Page) -> Iterator[Page]:
-    """The tab as a new one is. Any error in the browser fails the test, and whatever its server's policy forbids."""
+    """The tab as a new one is, with little motion. Any error in the browser fails the test, and whatever its server's
+    policy forbids."""
     tab.set_viewport_size({"width": 1280, "height": 720})
-    tab.emulate_media(reduced_motion="no-preference")
+    tab.emulate_media(reduced_motion="reduce")
     errors: list[str] = []
 
     def failed(error: Error) -> None:
@@ -125,3 +128,33 @@ def page(tab: Page) -> Iterator[Page]:
     tab.remove_listener("pageerror", failed)
     tab.remove_listener("console", noted)
     assert not errors
+
+
+@pytest.fixture
+def moving(page: Page) -> Page:
+    """The tab of somebody who did not ask for little motion: films play, bars move."""
+    page.emulate_media(reduced_motion="no-preference")
+    return page
+
+
+@pytest.fixture
+def waiting(server: Server) -> str:
+    """An LLM run of 2,000 steps that waits after its fourth, which keeps no core busy."""
+    store = Store(f"sqlite:///{server.home / 'lab.db'}")
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=2000))
+    store.ask(run_id, "pause")
+    [supervisor] = psutil.Process(server.process.pid).children()
+    supervisor.send_signal(signal.SIGCHLD)  # it looks for queued runs when a worker has ended
+    for step in range(5):
+        wait_for(lambda reached=step: (store.run(run_id).state, store.run(run_id).step) == ("paused", reached))
+        if step < 4:
+            store.ask(run_id, "step")
+    store.dispose()
+    return run_id
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)

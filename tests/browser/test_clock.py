@@ -7,10 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.store.store import Store
 from tests.browser.conftest import Server
-from tests.browser.test_lifecycle import wait_for
-from tests.browser.test_llm_lab import SLOW, start_run
+from tests.browser.test_llm_lab import SLOW
 
 pytestmark = pytest.mark.browser
 
@@ -19,13 +17,9 @@ def of_samples(page: Page, step: int) -> None:
     expect(page.get_by_text(f"Step {step:,}", exact=True)).to_be_visible(timeout=SLOW)
 
 
-def test_one_step_everywhere(page: Page, server: Server) -> None:
-    run_id = start_run(page, server, "?steps=2000")
-    page.get_by_role("button", name=re.compile("^Pause")).click(timeout=SLOW)
-    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
-    store = Store(f"sqlite:///{server.home / 'lab.db'}")
-    wait_for(lambda: store.run(run_id).state == "paused")
-    last = store.run(run_id).step
+def test_one_step_everywhere(page: Page, server: Server, waiting: str) -> None:
+    last = 4
+    page.goto(f"{server.url}/llm?run={waiting}")
     expect(page.locator(".rl-scrubber output")).to_have_text(re.compile(f"step {last:,} of"), timeout=SLOW)
     of_samples(page, last)  # a step that was not due: it is drawn because the run waits there
     page.keyboard.press("n")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
-import time
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+import streamlit
 from playwright.sync_api import Page, expect
 
 from labcore.store.rows import GOING
 from labcore.store.store import Store
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, wait_for
 from tests.browser.test_llm_lab import SLOW, start_run
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]  # four labs one after the other
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]  # three labs one after the other
 
 
 def family(server: Server) -> list[psutil.Process]:
@@ -25,20 +28,25 @@ def family(server: Server) -> list[psutil.Process]:
 
 
 def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
-    """One run through four labs: each is stopped in another way, and the next one resumes it from Home."""
+    """One run through three labs: each is stopped in another way, and the next one resumes it from Home."""
     store = Store(f"sqlite:///{tmp_path / 'lab.db'}")
     lab = Server(tmp_path)
     try:
+        [supervisor] = family(lab)  # it is there before any page
+        assert "labcore.workers.supervisor" in supervisor.cmdline()
         run_id = start_run(page, lab, "?steps=5000&sft_steps=0")
-        for how in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
+        for how in signal.SIGINT, signal.SIGKILL, signal.SIGTERM:
             started = family(lab)
             assert len(started) >= 2  # the supervisor and a worker
-            lab.stop(how)
+            with slow_reader(lab):  # the server waits for none
+                lab.stop(how)
             _, alive = psutil.wait_procs(started, timeout=20)
             assert not alive, how
             row = store.run(run_id)
             assert row.state == "interrupted", (how, row)
             assert [step.step for step in store.steps_after(run_id)] == list(range(1, row.step + 1)), how
+            if how == signal.SIGTERM:
+                break
 
             lab = Server(tmp_path)
             page.goto(lab.url)
@@ -49,8 +57,14 @@ def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
         lab.stop()
 
 
-def wait_for(true, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
+@contextmanager
+def slow_reader(lab: Server) -> Iterator[None]:
+    """A client that asked for a large file and stopped reading."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", lab.port))
+        scripts = (Path(streamlit.__file__).parent / "static/static/js").iterdir()
+        script = max(scripts, key=lambda file: file.stat().st_size)
+        client.sendall(f"GET /static/js/{script.name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert client.recv(9) == b"HTTP/1.1 "
+        yield

@@ -114,7 +114,7 @@ def opened(page: Page, server: Server):
 
 def settled(page: Page) -> None:
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=SLOW)
-    page.wait_for_timeout(300)  # for what a component draws of it
+    page.wait_for_timeout(100)  # for what a component draws of it
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 
@@ -153,7 +153,7 @@ def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None
     shown_as_text(page, "the drawer", BAD)
 
 
-ADDRESSES = ("runs?group=tag", "compare?runs={pair},{import}", "compare?runs={bad}&metric={bad}",
+ADDRESSES = ("runs?group=tag", "compare?runs={pair},{import},{bad}&metric={bad}",
              "llm?model={bad}&mix={bad}&task={bad}&steps={bad}", "maze?maze={bad}&pace={bad}", "cartpole?task={bad}",
              "playground?runs={pair}", "lessons?lesson={bad}", "{bad}")
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.error
 import urllib.request
-from pathlib import Path
 
-import psutil
 import pytest
-import streamlit
 from playwright.sync_api import Page
 
 from tests.browser.conftest import Server
@@ -57,17 +53,3 @@ def test_a_script_from_elsewhere_does_not_run(tab: Page, server: Server) -> None
         document.head.append(script);
     })""")
     assert blocked == "http://127.0.0.1:9/evil.js"
-
-
-def test_the_lab_opens_before_any_page_and_ctrl_c_waits_for_no_browser_that_stopped_reading(tmp_path: Path) -> None:
-    lab = Server(tmp_path)
-    started = [child.cmdline() for child in psutil.Process(lab.process.pid).children(recursive=True)]
-    assert any("labcore.workers.supervisor" in command for command in started)
-    with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", lab.port))
-        scripts = (Path(streamlit.__file__).parent / "static/static/js").iterdir()
-        script = max(scripts, key=lambda file: file.stat().st_size)
-        client.sendall(f"GET /static/js/{script.name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        assert client.recv(9) == b"HTTP/1.1 "
-        lab.stop()  # fails when the server does not end

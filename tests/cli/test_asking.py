@@ -7,8 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.main import main
+from labcore.llm.probes import one_batch
 from tests.cli.test_cli import refused
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER, Letters
@@ -39,13 +41,15 @@ def test_questions_of_the_task(capsys, run):
 
 def test_a_batch(capsys, run):
     given = ("batch", run, "--prompts", "4", "--group-size", "4", "--eval-prompts", "16")
-    with patch("labcore.llm.session.make_task") as task, patch("labcore.llm.probes.one_batch.CRITIC_BATCHES", 1):
+    rows = tuple(ALGORITHMS[key] for key in ("grpo", "reinforce", "rloo", "ppo"))
+    with (patch("labcore.llm.session.make_task") as task, patch.object(one_batch, "CRITIC_BATCHES", 1),
+          patch.object(one_batch, "ONLINE", rows)):
         task.side_effect = lambda *_: Letters()
         assert main([*given, "--updates", "1"]) == 0
         said = capsys.readouterr().out
         assert main([*given, "--json"]) == 0
     assert f"{run}@2: 4 prompts × 4" in said and "after 1 update by grpo" in said
-    assert all(f"{key} {kind}" in said for key in ("grpo", "reinforce", "rloo", "ppo") for kind in ("equal", "own"))
+    assert all(f"{row.key} {kind}" in said for row in rows for kind in ("equal", "own"))
     assert json.loads(capsys.readouterr().out)["updates"] == 0
 
 

@@ -28,12 +28,17 @@ COMMANDS = [("replay", "NAME"), ("import", "NAME"), ("play", "NAME"), ("compare"
             ("sweep", "--algorithm", "grpo", "--seeds", "NAME")]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_name_that_cannot_be(capsys, tmp_path, monkeypatch, command):
+# What every command is given; each of the other names goes to every fourth command, and so to all sorts of commands.
+EVERYWHERE = ("long", "two lines", "no text", "nothing")
+OTHERS = [kind for kind in NAMES if kind not in EVERYWHERE]
+
+
+@pytest.mark.parametrize("place", range(len(COMMANDS)), ids=[" ".join(command) for command in COMMANDS])
+def test_a_name_that_cannot_be(capsys, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
-    for kind, name in NAMES.items():
+    for kind in (*EVERYWHERE, *OTHERS[place % 4::4]):
         try:
-            status = main([word.replace("NAME", name) for word in command])
+            status = main([word.replace("NAME", NAMES[kind]) for word in COMMANDS[place]])
         except SystemExit as error:  # argparse's
             status = error.code
         printed = capsys.readouterr()

@@ -327,7 +327,7 @@ def test_columns_of_a_database_that_cannot_look_into_json():
             self.execute = connection.execute
 
     with store._reading() as connection:
-        found = changes.columns(Other(connection), run_id, ["kl", "entropy", "updates"])
+        found = changes.columns(Other(connection), [run_id], ["kl", "entropy", "updates"])[run_id]
     assert [list(column) for column in found] == [[1, 2], [100, 200], [0, 0], [1.0, 2.0], [0.5, 0.25], [None, None],
                                                   [1.0, 2.0]]
     assert [list(column) for column in store.columns([run_id], ["kl", "entropy", "updates"])[run_id]] == [

@@ -10,6 +10,7 @@ from labcore.errors import LabError
 from labcore.spec.record import Record
 from labcore.store.store import Store
 from tests.compare import tools
+from tests.queries import counted
 
 
 class Counting(Store):
@@ -115,3 +116,16 @@ def test_no_more_runs_are_kept_than_said_own_and_imported(monkeypatch):
     assert len(reader._kept) == 2
     reader.traces([store.run(own)], ["reward"])
     assert store.asked == 4, "it was the oldest, so it was read again"
+
+
+def test_many_runs_are_asked_for_in_as_many_queries_as_few():
+    store = Store()
+    rows = [store.run(tools.stored(store, [0.1, 0.2], kl=[0.5, place])) for place in range(6)]
+    asked = []
+    for some in (rows[:2], rows):
+        with counted() as queries:
+            traces = Reader(store).traces(some, ["kl"])
+        asked.append(len(queries))
+        assert [trace.metrics["kl"][1] for trace in traces] == list(range(len(some)))
+    assert asked[0] == asked[1]
+    assert [*store.runs_named([row.id for row in rows])] and not store.runs_named(["nothing"])

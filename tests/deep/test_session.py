@@ -146,7 +146,9 @@ def greedy_return(session, needed, steps):
     return best
 
 
-@pytest.mark.parametrize(("method", "steps"), [("ppo", 60), ("a2c", 40), ("trpo", 60), ("reinforce", 20), ("dqn", 80)])
+@pytest.mark.parametrize(("method", "steps"), [
+    ("ppo", 60), ("a2c", 40), ("dqn", 80), pytest.param("trpo", 60, marks=pytest.mark.long),
+    pytest.param("reinforce", 20, marks=pytest.mark.long)])
 def test_it_learns(method, steps):
     """To 195 and more in a few seconds, with the knobs as they are."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=2,
@@ -156,6 +158,7 @@ def test_it_learns(method, steps):
     assert session.best_return >= 195
 
 
+@pytest.mark.long
 def test_dqn_solves_cartpole_and_holds_it():
     """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))

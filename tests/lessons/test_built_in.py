@@ -1,8 +1,10 @@
-"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out. Runs that several lessons make
-alike are made once. Sessions are driven directly: no store, no files of a run."""
+"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out (of most with `make test-long`),
+and its first steps log all that it reads. Runs that several lessons make alike are made once. Sessions are driven
+directly: no store, no files of a run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -18,6 +20,7 @@ from labcore.workers.worker import start_session
 from tests.llm.tools import records
 
 FILES = sorted(folders.HERE.glob("*.md"))
+AT_ONCE = ("traces", "baseline", "clip")  # a maze, CartPole and a language model, a second each: no part of `long`
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
 
 
@@ -30,12 +33,29 @@ def logged(text: str) -> Logged:
     return courses.logged(records(start_session(spec, folder, None)))
 
 
-@pytest.mark.parametrize("path", FILES, ids=folders.name_of)
+def of_all(*names: str) -> list:
+    """All lessons; those that are not named are for `make test-long`."""
+    return [pytest.param(path, id=name, marks=() if name in names else pytest.mark.long)
+            for path in FILES for name in [folders.name_of(path)]]
+
+
+@pytest.mark.parametrize("path", of_all(*AT_ONCE))
 def test_what_a_lesson_claims_comes_out(path):
     lesson = parse(folders.name_of(path), path.read_text("utf-8"), short=True)
     runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
     verdict = judge(lesson.check, runs)
     assert verdict.says == "holds", verdict
+    assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
+
+
+@pytest.mark.parametrize("path", FILES, ids=folders.name_of)
+def test_its_first_steps_log_what_it_reads(path):
+    """One seed says neither yes nor no, but the check can be read."""
+    lesson = parse(folders.name_of(path), path.read_text("utf-8"), short=True)
+    specs = {setup.name: replace(setup.at(lesson.seeds[0]), steps=2) for setup in lesson.setups}
+    runs = {name: [logged(spec.to_json())] for name, spec in specs.items()}
+    verdict = judge(lesson.check, runs)
+    assert verdict.seeds == 1 and verdict.parts
     assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
 
 

@@ -15,6 +15,8 @@ from labcore.llm.probes import view
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
 
+pytestmark = pytest.mark.long
+
 SFT_STEPS, PAIR_STEPS = 80, 60
 LONGEST = 120  # steps: when a policy finds the hole differs from processor to processor
 SMALL = {"prompts_per_step": 16, "group_size": 4, "learning_rate": 1.5e-3, "max_new_tokens": 24}

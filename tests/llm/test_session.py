@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -30,34 +32,28 @@ def given(algorithm):
     return {key: value for key, value in wanted.items() if key in {knob.key for knob in TABLE[algorithm].knobs}}
 
 
-@pytest.fixture
-def saved(tmp_path):
-    def save(algorithm, steps=STEPS):
-        started = session(algorithm, steps=steps, **given(algorithm))
-        for record in started.run():
-            if record is not None and record.step == SAVED_AT:
-                break
-        folder = tmp_path / "checkpoint"
-        folder.mkdir()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """whole(algorithm): the checkpoint of SAVED_AT, the session after all its steps, and the records since."""
+    @cache
+    def ran(algorithm):
+        folder = tmp_path_factory.mktemp("checkpoint")
+        started = session(algorithm, steps=STEPS, **given(algorithm))
+        run = (record for record in started.run() if record is not None)
+        next(record for record in run if record.step == SAVED_AT)
         started.save(folder)
-        return folder, started
-    return save
+        return folder, started, list(run)
+    return ran
 
 
-@pytest.mark.parametrize("algorithm, further", [
-    *((key, {}) for key in ALGORITHMS), ("grpo", {"reward_source": "noisy_verifier", "reward_noise": 0.3}),
-    ("dapo", {"resample_rounds": 2, "prompts_per_step": 8, "group_size": 2, "max_new_tokens": 1})])
-def test_a_resumed_run_is_the_uninterrupted_one(algorithm, further, tmp_path):
-    def begun(**resume):
-        return session(algorithm, steps=STEPS, **given(algorithm), **further, **resume)
-    whole = begun()
-    run = (record for record in whole.run() if record is not None)
-    next(record for record in run if record.step == SAVED_AT)
-    whole.save(tmp_path)
-    expected = list(run)
-    resumed = begun(resume=tmp_path)
-    if "resample_rounds" in further:
-        assert any(record.metrics["selection/rounds"] > 1 for record in expected)
+@pytest.fixture
+def saved(whole, tmp_path):
+    """saved(algorithm): a copy of that checkpoint, to be changed."""
+    return lambda algorithm: Path(shutil.copytree(whole(algorithm)[0], tmp_path / "checkpoint"))
+
+
+def assert_alike(resumed, whole, expected):
+    """Resumed it gives the records, and ends with the weights and the generators, of the run that went on."""
     assert (resumed.step, resumed.updates > 0, resumed.tokens > 0) == (SAVED_AT, True, True)
     got = records(resumed, pictures=True)
     assert [r.metrics for r in got] == [r.metrics for r in expected]
@@ -69,20 +65,41 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, further, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, saved, tmp_path):
-    folder, _ = saved(algorithm)
-    whole = records(session(algorithm, steps=STEPS, **given(algorithm)), pictures=True)[SAVED_AT:]
+def test_a_resumed_run_is_the_uninterrupted_one(algorithm, whole):
+    folder, started, expected = whole(algorithm)
+    assert_alike(session(algorithm, steps=STEPS, resume=folder, **given(algorithm)), started, expected)
+
+
+@pytest.mark.parametrize("algorithm, further", [
+    ("grpo", {"reward_source": "noisy_verifier", "reward_noise": 0.3}),
+    ("dapo", {"resample_rounds": 2, "prompts_per_step": 8, "group_size": 2, "max_new_tokens": 1})])
+def test_a_resumed_run_draws_its_noise_and_its_rounds_again(algorithm, further, tmp_path):
+    def begun(**resume):
+        return session(algorithm, steps=STEPS, **given(algorithm), **further, **resume)
+    whole = begun()
+    run = (record for record in whole.run() if record is not None)
+    next(record for record in run if record.step == SAVED_AT)
+    whole.save(tmp_path)
+    expected = list(run)
+    if "resample_rounds" in further:
+        assert any(record.metrics["selection/rounds"] > 1 for record in expected)
+    assert_alike(begun(resume=tmp_path), whole, expected)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, whole, tmp_path):
+    folder, _, expected = whole(algorithm)
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
     twin = replace(parent.spec, parent=("parent", SAVED_AT))
     child = parent.fork(twin)
     child.save(tmp_path)
-    assert records(child, pictures=True) == whole
+    assert records(child, pictures=True) == expected
     with patch.dict(MODELS, {"tiny": TINIER}):
         again = LlmSession.start(replace(twin, seed=99), resume=tmp_path)  # the seed says nothing else
     again.task = child.task
-    assert records(again, pictures=True) == whole
+    assert records(again, pictures=True) == expected
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
-    assert records(fresh) != whole
+    assert [r.metrics for r in records(fresh)] != [r.metrics for r in expected]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -114,8 +131,8 @@ def test_changed_knobs_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_checkpoint_is_safetensors_and_json(algorithm, saved):
-    folder, _ = saved(algorithm)
+def test_a_checkpoint_is_safetensors_and_json(algorithm, whole):
+    folder, *_ = whole(algorithm)
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".safetensors", ".json"}
     for path in files:
@@ -124,8 +141,8 @@ def test_a_checkpoint_is_safetensors_and_json(algorithm, saved):
         assert path.read_bytes()[:2] not in (b"PK", b"\x80\x02", b"\x80\x04")  # archives and pickles
 
 
-def test_an_export_is_a_hugging_face_folder(saved, tmp_path):
-    _, started = saved("grpo")
+def test_an_export_is_a_hugging_face_folder(whole, tmp_path):
+    _, started, _ = whole("grpo")
     started.export(tmp_path / "export")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "export").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "export")
@@ -135,9 +152,10 @@ def test_an_export_is_a_hugging_face_folder(saved, tmp_path):
     assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1) and tokenizer.padding_side == "left"
 
 
-def test_a_run_starts_from_a_folder(saved):
+def test_a_run_starts_from_a_folder(whole):
     """As RL starts from its SFT base, and a user from a model of their own."""
-    folder, taught = saved("sft")
+    folder = whole("sft")[0]
+    taught = session("sft", steps=STEPS, resume=folder, **given("sft"))
     by_base = LlmSession.start(spec("ppo"), base_folder=folder / "policy")
     assert torch.equal(weights(by_base.policy), weights(taught.policy))
     assert torch.equal(weights(by_base.reference), weights(taught.policy))
@@ -193,7 +211,7 @@ FAULTS = {"broken state": broken_state, "no JSON": no_json, "other weights": oth
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_checkpoint_is_told_in_words(fault, saved):
-    folder, _ = saved("ppo")
+    folder = saved("ppo")
     FAULTS[fault](folder)
     with pytest.raises(LabError, match=r"checkpoint .* cannot be read .*resume from an earlier one"):
         session("ppo", resume=folder)
@@ -301,9 +319,9 @@ def test_a_weight_without_a_gradient_stays_as_it_is():
         assert torch.equal(weights(started.models[name]), before)
 
 
-def test_a_fork_without_common_random_numbers_has_prompts_of_its_own(saved):
+def test_a_fork_without_common_random_numbers_has_prompts_of_its_own(whole):
     """The prompts of a step come of the prompts' seed and the step alone."""
-    folder, _ = saved("grpo")
+    folder, *_ = whole("grpo")
     parents = [session("grpo", steps=STEPS, resume=folder, **given("grpo")) for _ in range(2)]
     spec = replace(parents[0].spec, parent=("parent", parents[0].step), seed=99)
     same, other = (parent.fork(replace(spec, twin=twin)) for parent, twin in zip(parents, (True, False), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from inspect import signature
 from unittest.mock import patch
@@ -148,11 +148,14 @@ def session(algorithm: str, letters: bool = True, resume=None, **given) -> LlmSe
     return started
 
 
+def quietly() -> AbstractContextManager:
+    """Without the samples and lines of a run's steps, which take longer than a step so small."""
+    return patch.multiple(view, samples_due=lambda step: False, line_due=lambda steps_done: False)
+
+
 def records(started: LlmSession, pictures: bool = False) -> list[Record]:
-    """A run to its end. Without the samples and lines of its steps, which take longer than a step so small."""
-    never = nullcontext() if pictures else patch.multiple(view, samples_due=lambda step: False,
-                                                          line_due=lambda steps_done: False)
-    with never:
+    """A run to its end, with the samples and lines of its steps or without."""
+    with nullcontext() if pictures else quietly():
         return [record for record in started.run() if record is not None]
 
 

@@ -6,10 +6,11 @@ import json
 import math
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from labcore.catalog.kinds import KINDS
+from labcore.catalog.knob import Knob
 from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.errors import LabError
@@ -26,27 +27,40 @@ def spec_of(kind: str, algorithm: str, **more) -> RunSpec:
     return make(kind=kind, algorithm_key=algorithm, task_key=task.key, **more)
 
 
-@pytest.mark.parametrize(("kind", "algorithm"), ROWS)
-def test_every_knob_takes_or_refuses_any_value(kind, algorithm):
-    usual = spec_of(kind, algorithm, **({"knobs": {"labelled_pairs": "0" * 16}} if algorithm == "reward_model" else {}))
-    knobs = list(usual.row.knobs) + list(usual.task_row.knobs)
+# A knob for each that `Knob.check` tells apart.
+KNOBS = list({(knob.key, knob.type, knob.low, knob.high, knob.choices): knob for kind in KINDS.values()
+              for row in (*kind.algorithms.values(), *kind.tasks.values()) for knob in row.knobs}.values())
 
-    @fewer
-    @given(st.sampled_from(knobs), VALUES)
-    @example(knobs[0], 10**400)
-    def holds(knob, value):
-        spec = answered(spec_of, kind, algorithm, knobs={**usual.knobs, knob.key: value})
-        if spec is None:
-            return
-        taken = spec.knobs[knob.key]
-        assert type(taken) is knob.type
-        assert not isinstance(taken, float) or math.isfinite(taken)
-        assert isinstance(taken, str | bool) or (
-            (knob.low is None or taken >= knob.low) and (knob.high is None or taken <= knob.high))
+
+def fits(knob: Knob, taken: object) -> bool:
+    """Whether a value that was taken is in the knob's type and bounds."""
+    if type(taken) is not knob.type or (isinstance(taken, float) and not math.isfinite(taken)):
+        return False
+    return isinstance(taken, str | bool) or (
+        (knob.low is None or taken >= knob.low) and (knob.high is None or taken <= knob.high))
+
+
+@few
+@given(st.lists(VALUES, min_size=8, max_size=8))
+@example([10**400])
+def test_every_knob_takes_or_refuses_any_value(values):
+    for place, knob in enumerate(KNOBS):
+        value = values[place % len(values)]
+        taken = answered(knob.check, value)
+        assert taken is None or fits(knob, taken), (knob.key, value)
+
+
+@settings(few, max_examples=60)
+@given(st.sampled_from(ROWS), st.data())
+def test_a_spec_takes_or_refuses_any_value(row, data):
+    labels = {"knobs": {"labelled_pairs": "0" * 16}} if row[1] == "reward_model" else {}
+    usual = spec_of(*row, **labels)
+    knob = data.draw(st.sampled_from([*usual.row.knobs, *usual.task_row.knobs]))
+    spec = answered(spec_of, *row, knobs={**usual.knobs, knob.key: data.draw(VALUES)})
+    if spec is not None:
+        assert fits(knob, spec.knobs[knob.key])
         assert RunSpec.from_json(spec.to_json()) == spec
         spec.to_json().encode()
-
-    holds()
 
 
 @few

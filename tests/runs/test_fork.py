@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
@@ -18,10 +19,14 @@ from labcore.spec.run_spec import RunSpec, make
 from labcore.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
+from tests.llm.tools import TINIER
 from tests.runs import fake
 
 LLM = {"sft_steps": 3, "prompts_per_step": 4, "group_size": 4}
-POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8}
+POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8, "epochs": 2, "mini_batches": 2}
+TINY = MODELS["tiny"]
+STEP = {"prompts_per_step": 4, "group_size": 4, "sequences_per_step": 8, "pairs_per_step": 8, "pair_prompts": 64,
+        "eval_prompts": 4, "environments": 4, "rollout_steps": 8, "eval_episodes": 1}  # where an algorithm has such
 KINDS = {"llm": ("grpo", "sort", LLM), "maze": ("q_learning", "slippery", {"pace": 0}),
          "exact": ("rloo", "sorted", {"prompts_per_step": 4, "group_size": 4}),
          "cartpole": ("ppo", "CartPole-v1", POLE)}
@@ -34,7 +39,8 @@ def store():
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    """A checkpoint at every fourth step."""
+    """A checkpoint at every fourth step, of a model that is quick."""
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
     monkeypatch.setattr(training, "CHECKPOINT_STEPS", 4)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
 
@@ -119,12 +125,14 @@ def test_the_first_step_of_a_fork_begins_where_its_parent_was(store, kind, same,
     ("maze", "value_iteration", "policy_iteration"), ("maze", "value_iteration", "ppo"),
     ("maze", "actor_critic", "value_iteration"), ("maze", "reinforce", "ppo"), ("cartpole", "ppo", "a2c"),
     ("cartpole", "a2c", "trpo"), ("cartpole", "trpo", "reinforce")])
-def test_another_algorithm_goes_on_from_there(store, kind, before, after):
-    taught = {"sft_steps": 40 if "dpo" in (before, after) else 0, "letters": 2, "pair_prompts": 64, "eval_prompts": 8}
-    small = {"llm": taught, "maze": {"pace": 0}, "cartpole": {"hidden": 8, "eval_episodes": 1}}[kind]
+def test_another_algorithm_goes_on_from_there(store, monkeypatch, kind, before, after):
+    if "dpo" in (before, after):
+        monkeypatch.setitem(MODELS, "tiny", TINY)  # 40 steps of SFT teach it enough to have pairs
+    taught = {"sft_steps": 40 if "dpo" in (before, after) else 0, "letters": 2}
+    small = {"llm": taught, "maze": {"pace": 0}, "cartpole": {"hidden": 8}}[kind] | STEP
     usual = spec_of(kind, algorithm=before).knobs
     parent = done(store, spec_of(kind, 4, before, **{key: value for key, value in small.items() if key in usual}))
-    new = {"pair_prompts": 64, "eval_prompts": 8} if after == "dpo" else {}
+    new = {key: value for key, value in STEP.items() if key in spec_of(kind, algorithm=after).knobs}
     spec = fork_spec(store, parent, algorithm=after, knobs=new, steps=6)
     assert spec.algorithm == after and spec.parent == (parent, 4)
     child = done(store, spec)

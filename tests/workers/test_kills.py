@@ -10,7 +10,8 @@ import os
 import shutil
 import signal
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from labcore.exports.folder import export_run, export_zip
 from labcore.files import atomic, bases
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, run_folder
-from labcore.spec.run_spec import base_spec, make
+from labcore.spec.run_spec import RunSpec, base_spec, make
 from labcore.store import changes, columns, migrations
 from labcore.store.store import Store
 from labcore.workers import pictures, training
@@ -104,23 +105,42 @@ RUN = {
 }
 
 
+def _often(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checkpoint, "LADDER", 1)
+    patch.setattr(training, "CHECKPOINT_STEPS", 1)
+    patch.setattr(training, "CHECKPOINT_SHARE", 0)
+    patch.setattr(columns, "STEPS", range(1, 1000))
+
+
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """A checkpoint at every step, the oldest soon deleted, and columns of the shortest run."""
-    monkeypatch.setattr(checkpoint, "LADDER", 1)
-    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 1)
-    monkeypatch.setattr(columns, "STEPS", range(1, 1000))
+    _often(monkeypatch)
+
+
+@contextmanager
+def lab(folder: Path) -> Iterator[Store]:
+    """A lab in that folder, for runs that several tests start from."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(folder))
+        _often(patch)
+        store = Store()
+        yield store
+        store.dispose()
+
+
+def finished(store: Store, spec: RunSpec) -> str:
+    """A run that nobody kills."""
+    run_id = store.create(spec)
+    assert run(store, run_id) == "finished"
+    return run_id
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> list[tuple]:
     """What the run learns where nobody kills it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RL_LAB_HOME", str(tmp_path_factory.mktemp("whole")))
-        store = Store()
-        run_id = store.create(fake.grpo(STEPS))
-        assert run(store, run_id) == "finished"
-        return fake.trained(store, run_id)
+    with lab(tmp_path_factory.mktemp("whole")) as store:
+        return fake.trained(store, finished(store, fake.grpo(STEPS)))
 
 
 def left(folder: Path) -> set[str]:
@@ -164,9 +184,19 @@ BASE = {
 }
 
 
+ON_BASE = make(algorithm_key="grpo", task_key="sort", steps=4, knobs=fake.PLAIN | {"sft_steps": 5})
+
+
+@pytest.fixture(scope="module")
+def whole_on_base(tmp_path_factory) -> list[tuple]:
+    """What a run learns, whose base is made by SFT, where nobody kills it."""
+    with lab(tmp_path_factory.mktemp("base")) as store:
+        return fake.trained(store, finished(store, ON_BASE))
+
+
 @pytest.mark.parametrize("point", BASE)
-def test_a_run_that_is_killed_while_its_base_is_made_goes_on_bit_for_bit(store, point):
-    spec = make(algorithm_key="grpo", task_key="sort", steps=4, knobs=fake.PLAIN | {"sft_steps": 5})
+def test_a_run_that_is_killed_while_its_base_is_made_goes_on_bit_for_bit(store, whole_on_base, point):
+    spec = ON_BASE
     run_id = store.create(spec)
     killed(BASE[point], lambda: run(store, run_id))
     store.reconcile()
@@ -175,9 +205,7 @@ def test_a_run_that_is_killed_while_its_base_is_made_goes_on_bit_for_bit(store, 
     assert run(store, run_id) == "finished"
     base = store.run(run_id).base
     assert len(store.steps_after(base)) == 5 and left(bases.folder(base_spec(spec).hash()) / "model") == {"state.json"}
-    again = store.create(spec)
-    shutil.rmtree(home() / "base")
-    assert run(store, again) == "finished" and fake.trained(store, again) == fake.trained(store, run_id)
+    assert fake.trained(store, run_id) == whole_on_base
 
 
 FORK = {
@@ -189,15 +217,21 @@ FORK = {
 }
 
 
-@pytest.mark.parametrize("point", FORK)
-def test_a_fork_that_is_killed_is_not_there_or_goes_on_bit_for_bit(store, point):
-    parent = store.create(fake.grpo(6))
-    assert run(store, parent) == "finished"
-    rows = fake.trained(store, parent)
-    spec = replace(store.run(parent).spec, parent=(parent, 5), steps=8)
-    child = store.create(spec)
-    assert run(store, child) == "finished"
+@pytest.fixture(scope="module")
+def family(tmp_path_factory) -> tuple[Path, str, str]:
+    """A lab with a run and its fork, and what they are called."""
+    folder = tmp_path_factory.mktemp("family")
+    with lab(folder) as store:
+        parent = finished(store, fake.grpo(6))
+        return folder, parent, finished(store, replace(store.run(parent).spec, parent=(parent, 5), steps=8))
 
+
+@pytest.mark.parametrize("point", FORK)
+def test_a_fork_that_is_killed_is_not_there_or_goes_on_bit_for_bit(family, lab_home, point):
+    folder, parent, child = family
+    shutil.copytree(folder, lab_home)
+    store = Store()
+    rows, spec = fake.trained(store, parent), store.run(child).spec
     killed(FORK[point], lambda: run(store, store.create(spec)))
     store.reconcile()
     others = [row for row in store.children(parent) if row.id != child]

@@ -14,7 +14,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files.paths import log_file, max_runs
-from labcore.workers import launcher as launchers
+from labcore.workers import process
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -212,7 +212,7 @@ def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
         return False
 
     until(told)
-    assert "no torch here" in lab._log.read_text()
+    assert "no torch here" in process.log().read_text()
 
 
 def test_a_run_of_the_foreground_is_left_alone(store, open_lab):
@@ -245,4 +245,4 @@ def test_an_idle_supervisor_costs_nothing(open_lab):
 
 
 def test_the_command_is_the_module():
-    assert launchers.SUPERVISOR[1:] == ("-m", "labcore.workers.supervisor")
+    assert process.SUPERVISOR[1:] == ("-m", "labcore.workers.supervisor")

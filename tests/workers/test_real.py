@@ -31,7 +31,8 @@ def without_later(run_id: str, step: int) -> None:
 def test_a_killed_ppo_run_goes_on_bit_for_bit():
     """PPO has the most to save: two networks, two optimizers, shuffled mini-batches, several updates per batch."""
     store = Store()
-    spec = make(algorithm_key="ppo", task_key="sort", steps=20, knobs={"sft_steps": 0, "prompts_per_step": 4})
+    spec = make(algorithm_key="ppo", task_key="sort", steps=20, knobs={
+        "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4})
     killed, whole = store.create(spec), store.create(spec)
     store.ask(killed, "step")  # makes one step, then waits: so there is a checkpoint of step 1
     worker = subprocess.Popen([sys.executable, "-m", "labcore.workers.worker", killed], cwd=ROOT, stdin=subprocess.PIPE)

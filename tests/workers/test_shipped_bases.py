@@ -65,12 +65,19 @@ def test_they_are_named_by_the_specs_of_today_and_serve_every_algorithm():
             assert bases.shipped(base_spec(make(algorithm_key=row.key, task_key=task)).hash()), (row.key, task)
 
 
-def exact_match(model) -> float:
-    """The share of 512 sums that a base of add gets right."""
-    spec = make(algorithm_key="sft", task_key="add", knobs={"eval_prompts": 512})
+def exact_match(task: str, model) -> float:
+    """The share of 512 problems that a base gets right."""
+    spec = make(algorithm_key="sft", task_key=task, knobs={"eval_prompts": 512})
     return evaluate(LlmSession.start(spec, model)).metrics["exact_match"]
 
 
+def test_they_answer_as_well_as_sft_was_to_teach_them():
+    for name, spec in ship_bases.specs().items():
+        got = exact_match(spec.task, bases.SHIPPED / name / "model")
+        assert got > spec.knobs["sft_target"] - ADD_CLOSE, (spec.task, got)
+
+
+@pytest.mark.long
 @pytest.mark.timeout(600)  # two whole SFT runs, on however busy a machine
 def test_sft_makes_them_again(store):
     alike = True
@@ -81,7 +88,7 @@ def test_sft_makes_them_again(store):
             alike = apart == 0
             assert apart < SORT_CLOSE
         else:
-            assert apart == 0 if alike else abs(exact_match(made) - exact_match(shipped)) < ADD_CLOSE
+            assert apart == 0 if alike else abs(exact_match("add", made) - exact_match("add", shipped)) < ADD_CLOSE
 
 
 def test_they_are_small_and_hold_nothing_of_the_machine_that_made_them():

@@ -173,8 +173,8 @@ def disk(tmp_path, monkeypatch):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("free", range(0, 204, 12))
-def test_every_size_of_what_is_left_on_a_disk_gives_the_sentence(disk, capsys, free):
+@pytest.mark.parametrize("free", [0, 12, 48, 108, 192])
+def test_whatever_is_left_on_a_disk_gives_the_sentence(disk, capsys, free):
     disk(free)
     run_of_two_steps = ["run", "--kind", "maze", "--algorithm", "q_learning", "--task", "cliff", "--steps", "2"]
     for command in (run_of_two_steps, ["runs"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
@@ -58,7 +59,7 @@ def nearest(base: str, values: Mapping[str, Value], task: Task, kind: str = "llm
 def parts(row: Algorithm, values: Mapping[str, Value], task: Task) -> tuple[Difference, ...]:
     """The parts in which `values` differ from a row. One that cannot act on either side is no difference."""
     theirs, own = _effective(_defaults(row, task)), _effective(values)
-    known = {knob.key: knob for knob in (*_every_knob(row.loop), *row.knobs)}
+    known = _parts_of(row.loop) | {knob.key: knob for knob in row.knobs if knob.key in PARTS}
     return tuple(Difference(known[key], theirs[key], own[key]) for key in PARTS
                  if key in known and theirs[key] != own[key] and _acts(key, theirs) and _acts(key, own))
 
@@ -76,8 +77,10 @@ def _defaults(row: Algorithm, task: Task) -> dict[str, Value]:
     return {knob.key: own.get(knob.key, knob.default) for knob in row.knobs}
 
 
-def _every_knob(loop: str) -> list[Knob]:
-    return [knob for row in kinds.kind("llm").algorithms.values() if row.loop == loop for knob in row.knobs]
+@cache
+def _parts_of(loop: str) -> dict[str, Knob]:
+    return {knob.key: knob for row in kinds.kind("llm").algorithms.values() if row.loop == loop
+            for knob in row.knobs if knob.key in PARTS}
 
 
 def _effective(values: Mapping[str, Value]) -> dict[str, Value]:

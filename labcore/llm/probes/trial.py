@@ -85,7 +85,8 @@ class Trial:
     def measure(self, step: Callable[[LlmSession], LlmSession]) -> dict[str, Any]:
         """The effect of `step`, taken on a copy of the session, and how far it went: ‖Δθ‖."""
         before = parameters_to_vector(self.session.policy.parameters()).detach()
-        policy = step(copy.deepcopy(self.session)).policy
+        unchanged = (self.session.spec, self.session.task, self.session.tokenizer)  # by any step: not copied
+        policy = step(copy.deepcopy(self.session, {id(part): part for part in unchanged})).policy
         after = parameters_to_vector(policy.parameters()).detach()
         return self.effect(policy) | {"length": float((after - before).norm())}
 

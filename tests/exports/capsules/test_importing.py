@@ -86,12 +86,11 @@ def test_a_name_that_is_taken(store, tmp_path):
     assert store.run(run_id).tags == ()
 
 
-@pytest.mark.parametrize("name", ["votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db",
-                                  "supervisor.log", "imported-x", "sweep-abc123"])
-def test_a_name_that_no_run_may_have(store, tmp_path, name):
-    path = packing.write(store, ran(store, maze(4)), tmp_path / "run.zip")
-    run_id = import_capsule(store, sealed(path, run=name))
-    assert run_id.startswith("q_learning-corridors-") and not (home() / name).is_dir()
+def test_a_name_that_no_run_may_have(store, packed):
+    for name in ("votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db", "supervisor.log",
+                 "imported-x", "sweep-abc123"):
+        run_id = import_capsule(store, sealed(packed, run=name))
+        assert run_id.startswith("grpo-sort-") and not (home() / name).is_dir(), name
 
 
 @pytest.mark.parametrize("name", ["tiny", "Small", "table"])

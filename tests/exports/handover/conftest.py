@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +16,21 @@ SUMS = [{"prompt": "1+2=", "answer": "3"}, {"question": "2+2=", "answer": 4}, {"
 PAIRS = [{"prompt": "ab=", "chosen": "ab", "rejected": "ba"}, {"prompt": "cb=", "chosen": "bc", "rejected": "cb"}]
 
 
+FILES = {"prompts": "sums.jsonl", "preferences": "pairs.jsonl", "text": "book.txt"}
+
+
+def written(folder: Path) -> None:
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in SUMS))
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    (folder / "book.txt").write_text("abc=" * 100)
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """The user's files, in the working directory that the scripts are started in."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in SUMS))
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
-    (tmp_path / "book.txt").write_text("abc=" * 100)
-    return {"prompts": "sums.jsonl", "preferences": "pairs.jsonl", "text": "book.txt"}
+    written(tmp_path)
+    return FILES
 
 
 def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None, **more) -> Plan:
@@ -32,6 +40,23 @@ def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None
         knobs = {"verifier": "contains", "pattern": "b", "prompt_length": 4, "piece_length": 12} | knobs
     spec = make(algorithm_key=algorithm, task_key=task, knobs=knobs, data=(files or {}).get(TASKS[task].data), **more)
     return Plan(f"{algorithm}-{task}-ab12", spec)
+
+
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory) -> tuple[Path, list[Plan]]:
+    folder = tmp_path_factory.mktemp("files")
+    written(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, [plan(algorithm, task, FILES) for algorithm, task in fitting()]
+
+
+@pytest.fixture
+def plans(planned, monkeypatch) -> list[Plan]:
+    """The plans of all that `fitting` names, made once, in the working directory with the user's files."""
+    folder, made = planned
+    monkeypatch.chdir(folder)
+    return made
 
 
 def fitting() -> list[tuple[str, str]]:

@@ -14,25 +14,26 @@ from labcore.exports.handover.tools import TOOLS, tool
 from labcore.spec.run_spec import knobs_of, make
 from labcore.store.store import Store
 from labcore.workers.worker import drive
-from tests.exports.handover.conftest import fitting, plan
+from tests.exports.handover.conftest import plan
 from tests.runs import fake
 
 
 @pytest.mark.parametrize("key", list(TOOLS))
-@pytest.mark.parametrize("algorithm, task", fitting())
-def test_every_knob_of_the_catalog_is_known_to_every_tool(key, algorithm, task, files):
-    each = plan(algorithm, task, files)
-    found = TOOLS[key].mapped(each)
-    assert [line.knob for line in found] == [knob.key for knob in knobs_of(each.spec.row, each.spec.task_row)]
-    assert not [line.knob for line in found if line.note == UNKNOWN.note], "write a rule for the new knob"
-    assert not [line.knob for line in found if line.unsupported and not line.note], "say what to do instead"
-    script = TOOLS[key].script(each)
-    comments = " ".join(" ".join(part[1:] for part in script.splitlines() if part.startswith("#")).split())
-    for line in found:
-        if line.unsupported:
-            assert f"{line.knob}={line.value!r}" in comments and line.note.split(":")[-1].strip() in comments
-        elif line.built_in:
-            assert f"{line.knob}=" in comments
+def test_every_knob_of_the_catalog_is_known_to_every_tool(key, plans):
+    for each in plans:
+        found = TOOLS[key].mapped(each)
+        assert [line.knob for line in found] == [
+            knob.key for knob in knobs_of(each.spec.row, each.spec.task_row)], each.run
+        assert not [line.knob for line in found if line.note == UNKNOWN.note], f"{each.run}: write a rule for the knob"
+        assert not [line.knob for line in found if line.unsupported and not line.note], f"{each.run}: what instead?"
+        script = TOOLS[key].script(each)
+        comments = " ".join(" ".join(part[1:] for part in script.splitlines() if part.startswith("#")).split())
+        for line in found:
+            if line.unsupported:
+                assert f"{line.knob}={line.value!r}" in comments, each.run
+                assert line.note.split(":")[-1].strip() in comments, (each.run, line.knob)
+            elif line.built_in:
+                assert f"{line.knob}=" in comments, each.run
 
 
 @pytest.mark.parametrize("key", list(TOOLS))

@@ -15,10 +15,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.exports.handover import openrlhf, verl
 from labcore.exports.handover.tools import TOOLS
-from tests.exports.handover.conftest import fitting, plan
+from tests.exports.handover.conftest import plan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 KEYS = json.loads((GOLDEN / "verl_keys.json").read_text())
@@ -82,18 +81,19 @@ def parser(command: str) -> argparse.ArgumentParser:
     return found
 
 
-@pytest.mark.parametrize("algorithm, task", [pair for pair in fitting() if ALGORITHMS[
-    pair[0]].loop not in ("preference", "reward_model")])
-def test_every_key_for_verl_exists_in_that_version(algorithm, task, files):
-    keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(ALGORITHMS[algorithm].loop, "ppo_trainer")]
-    assert KEYS["version"] == verl.VERSION and set(verl.settings(plan(algorithm, task, files))) <= set(keys)
+def test_every_key_for_verl_exists_in_that_version(plans):
+    assert KEYS["version"] == verl.VERSION
+    for each in plans:
+        if each.loop not in ("preference", "reward_model"):
+            keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(each.loop, "ppo_trainer")]
+            assert set(verl.settings(each)) <= set(keys), each.run
 
 
-@pytest.mark.parametrize("algorithm, task", fitting())
-def test_every_option_for_openrlhf_exists_in_that_version(algorithm, task, files):
-    each = plan(algorithm, task, files)
-    known = OPTIONS["commands"][openrlhf.COMMANDS[each.loop]]
-    assert OPTIONS["version"] == openrlhf.VERSION and set(openrlhf.settings(each)) <= set(known)
+def test_every_option_for_openrlhf_exists_in_that_version(plans):
+    assert OPTIONS["version"] == openrlhf.VERSION
+    for each in plans:
+        known = OPTIONS["commands"][openrlhf.COMMANDS[each.loop]]
+        assert set(openrlhf.settings(each)) <= set(known), each.run
 
 
 def test_verl_is_started_with_the_runs_values(files, tmp_path):
@@ -176,7 +176,7 @@ def test_openrlhf_understands_every_word(algorithm, task, files, tmp_path, check
 
 
 def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
-    started(openrlhf.script(plan("grpo", steps=1)), tmp_path, str(checkpoint))
+    started(openrlhf.script(plan("grpo", steps=1)), tmp_path, str(checkpoint), here=True)
     end = json.loads((tmp_path / "special_tokens.json").read_text())
     code = {"__name__": "reward_func"}
     os.chdir(tmp_path)
@@ -185,9 +185,10 @@ def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
         assert code["reward_func"]([query], ["cab="], ["abc"]) == {"rewards": reward, "scores": reward}
 
 
-@pytest.mark.parametrize("algorithm, task", fitting())
 @pytest.mark.parametrize("key", ["verl", "openrlhf"])
-def test_bash_reads_every_script(key, algorithm, task, files, tmp_path):
-    (tmp_path / "x.sh").write_text(TOOLS[key].script(plan(algorithm, task, files)))
-    done = subprocess.run([shutil.which("bash"), "-n", "x.sh"], cwd=tmp_path, capture_output=True, text=True)
+def test_bash_reads_every_script(key, plans, tmp_path):
+    for each in plans:
+        (tmp_path / f"{each.run}.sh").write_text(TOOLS[key].script(each))
+    done = subprocess.run([shutil.which("bash"), "-c", 'for each in *.sh; do bash -n "$each" || bad=yes; done; '
+                           '[ -z "$bad" ]'], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

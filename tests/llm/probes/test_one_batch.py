@@ -269,15 +269,34 @@ def letters():
         yield
 
 
-@pytest.mark.parametrize("algorithm, updates", [("grpo", 0), ("ppo", 2), ("dpo", 0), ("sft", 2)])
-def test_any_language_model_gives_a_batch(letters, algorithm, updates):
+FEW = ["grpo", "ppo", "rloo"]  # with a clip, with a critic, and with neither
+
+
+@pytest.fixture
+def few():
+    """Of all online rows a few: each costs a step and three measurements."""
+    with patch("labcore.llm.probes.one_batch.ONLINE", tuple(ALGORITHMS[key] for key in FEW)):
+        yield
+
+
+@pytest.mark.parametrize("algorithm, updates", [("dpo", 0), ("sft", 2)])
+def test_any_language_model_gives_a_batch(letters, few, algorithm, updates):
+    assert_a_batch(algorithm, updates, FEW)
+
+
+@pytest.mark.parametrize("algorithm, updates", [("grpo", 0), ("ppo", 2)])
+def test_every_online_row_has_its_place_in_it(letters, algorithm, updates):
+    assert_a_batch(algorithm, updates, ONLINE)
+
+
+def assert_a_batch(algorithm, updates, rows):
     name = saved(f"{algorithm}-sort-aaaa", algorithm)
     found = one_batch({**ASKED, "model": name, "updates": updates})
     json.dumps(found, allow_nan=False)
     keys = [each["key"] for each in found["algorithms"]]
-    assert keys == ONLINE and found["model"] == f"{name}@2"
-    assert found["own"] == (algorithm if algorithm in ONLINE else ONLINE[0])
-    assert [len(row) for row in found["cosines"]] == [len(ONLINE)] * len(ONLINE)
+    assert keys == rows and found["model"] == f"{name}@2"
+    assert found["own"] == (algorithm if algorithm in rows else rows[0])
+    assert [len(row) for row in found["cosines"]] == [len(rows)] * len(rows)
     assert len(found["completions"]) == 16
     for each in found["algorithms"]:
         for push, completion in zip(each["push"], found["completions"], strict=True):
@@ -286,14 +305,14 @@ def test_any_language_model_gives_a_batch(letters, algorithm, updates):
     assert (max(ones) - 1 < 1e-3) == (updates == 0)
 
 
-def test_it_is_the_same_for_the_same_seed(letters):
+def test_it_is_the_same_for_the_same_seed(letters, few):
     name = saved("grpo-sort-aaaa")
     first, other = (one_batch({**ASKED, "model": name, "seed": seed}) for seed in (0, 1))
     assert first["completions"] != other["completions"]
     assert jobs.compute({"job": "one_batch", "model": name, **ASKED}) == json.loads(json.dumps(first))
 
 
-def test_equal_rewards_leave_only_the_price_of_the_kl():
+def test_equal_rewards_leave_only_the_price_of_the_kl(few):
     """At the base itself with random weights nothing is right: no advantage, no gradient, and that is no error."""
     name = saved("grpo-sort-aaaa", by=0.0)
     found = one_batch({**ASKED, "model": f"base:{name}"})

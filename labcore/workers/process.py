@@ -1,0 +1,53 @@
+"""The supervisor as a process. A server begins it before it loads anything else: torch takes longest, and a first run
+waits for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from labcore.files.paths import home, made, store_url
+
+SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
+# Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
+_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+_ahead: list[subprocess.Popen] = []
+
+
+def begin() -> None:
+    """Start the supervisor of the lab that this process is about to open. It ends with this process.
+
+    Raises:
+        LabError: the lab's folder cannot be made.
+    """
+    _ahead.append(started(SUPERVISOR, store_url()))
+
+
+def taken(command: Sequence[str], url: str) -> subprocess.Popen:
+    """The supervisor of the store `url`: the one that was begun ahead where it is that one, else a new one."""
+    while _ahead:
+        process = _ahead.pop()
+        if process.poll() is None and (tuple(command), url) == (SUPERVISOR, store_url()):
+            return process
+        assert process.stdin
+        process.stdin.close()
+    return started(command, url)
+
+
+def started(command: Sequence[str], url: str) -> subprocess.Popen:
+    """A new one, which reads its orders from its standard input until that ends."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()), "RL_LAB_STORE": url}
+    with log().open("ab") as file:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment,
+                                start_new_session=True)
+
+
+def log() -> Path:
+    """Where it writes what goes wrong."""
+    return made(home()) / "supervisor.log"
