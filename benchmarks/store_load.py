@@ -24,12 +24,14 @@ from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.dialects import shown
 from labcore.store.store import Store
+from labcore.workers.supervisor import YIELDING
 
 METRICS_OF_A_ROW = sorted(METRICS)[:20]
 
 
 def write(url: str, run_id: str, rows: int, rate: float, start: Barrier, done: Queue) -> None:
     """Claim the run and append `rows` rows, `rate` a second; what is late is made up for. Tells what it cost."""
+    os.nice(YIELDING)  # as a worker
     store, spent, fault = Store(url), [], ""
     store.claim(run_id)
     start.wait()
@@ -94,9 +96,10 @@ def measure(url: str, workers: int, rate: float, seconds: float) -> bool:
           f"load {os.getloadavg()[0]:.1f}\n{'milliseconds':<28} {'p50':>8} {'p95':>8} {'max':>8} {'count':>8}")
     told("a page reads a run", reads)
     told("a worker commits a row", [each for cost in costs for each in cost])
-    print(f"rows: {sum(map(len, there.values())):,} of {workers * rows:,}; runs with a lost or doubled row: {len(bad)}; "
-          f"the last worker ended {max(late):.2f} s late")
-    print(*{fault for fault in faults if fault}, sep="\n", end="")
+    print(f"rows: {sum(map(len, there.values())):,} of {workers * rows:,}; runs with a lost or doubled row: "
+          f"{len(bad)}; the last worker ended {max(late):.2f} s late")
+    for fault in {*faults} - {""}:
+        print(fault)
     return not bad
 
 

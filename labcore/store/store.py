@@ -1,7 +1,7 @@
 """The store: every run, its steps, its events and the controls asked of it, in one database.
 
-SQLite in WAL mode by default, PostgreSQL by `RL_LAB_STORE` (`dialects` says where they differ). Every change is one transaction, and a step is
-never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
+SQLite in WAL mode by default, PostgreSQL by `RL_LAB_STORE` (`dialects` says where they differ). Every change is one
+transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
 successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it, until it is restored
 or purged.
 """
@@ -112,8 +112,8 @@ class Store(Keeping):
             row = connection.execute(RUNS.where(runs.c.id == run_id)).first()
             found = run_row(row) if row else None
         if found is None:
-            raise NoSuchRun(f"There is no run {quoted(run_id)} in {dialects.shown(self.url)}: list the runs to see their "
-                            "names.")
+            raise NoSuchRun(f"There is no run {quoted(run_id)} in {dialects.shown(self.url)}: list the runs to see "
+                            "their names.")
         if found.deleted is not None:
             raise changes.in_the_trash(run_id)
         return found

@@ -1,7 +1,7 @@
 """The databases that keep a store: every test that asks for `each_database` runs on SQLite and on PostgreSQL.
 
-The PostgreSQL is a server of the tests' own, in a temporary folder, on a Unix socket; where Debian's `postgresql` or the
-driver is not installed, these tests are skipped.
+The PostgreSQL is a server of the tests' own, in a temporary folder, on a Unix socket; where Debian's `postgresql` or
+the driver is not installed, these tests are skipped.
 """
 
 from __future__ import annotations
