@@ -1,9 +1,9 @@
 """The store: every run, its steps, its events and the controls asked of it, in one database.
 
 SQLite in WAL mode by default, PostgreSQL by `RL_LAB_STORE` (`dialects` says where they differ). Every change is one
-transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
-successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it, until it is restored
-or purged.
+transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that was given up
+cannot write over its successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it,
+until it is restored or purged.
 """
 
 from __future__ import annotations
