@@ -21,7 +21,7 @@ from labcore.cli.main import parser
 from labcore.files.paths import home, max_runs
 from labcore.lessons.folders import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
-from labcore.store.schema import shown as place
+from labcore.store.dialects import shown as place
 
 # (page, its name, what it is for)
 PAGES = (

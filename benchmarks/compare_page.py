@@ -25,7 +25,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
-from labcore.store import schema
+from labcore.store import dialects, schema
 from labcore.store.columns import keep
 from labcore.store.store import Store
 from tests.browser.chromium import find
@@ -71,7 +71,7 @@ def metrics(count: int, seed: int) -> list[dict[str, float]]:
 
 def fill(store: Store, runs: int, count: int, seeds: int) -> list[str]:
     """Runs of `count` rows, `seeds` of each setting; the last one still goes."""
-    engine, made = schema.open_engine(store.url), []
+    engine, made = dialects.open_engine(store.url), []
     for number in range(runs):
         setting = number // seeds
         spec = make(algorithm_key=ALGORITHMS[setting % 4], task_key="sort", steps=2 * count, seed=number % seeds,

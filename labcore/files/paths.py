@@ -23,12 +23,15 @@ def home() -> Path:
 
 
 def store_url() -> str:
-    """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder, which is made.
+    """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
+
+    The folder is made in any case: the files of runs lie there.
 
     Raises:
         LabError: the folder cannot be made.
     """
-    return os.environ.get("RL_LAB_STORE") or f"sqlite:///{made(home()) / 'lab.db'}"
+    folder = made(home())
+    return os.environ.get("RL_LAB_STORE") or f"sqlite:///{folder / 'lab.db'}"
 
 
 def path_of(word: str | Path, folder: Path | None = None) -> Path:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files.paths import is_import
+from labcore.store import dialects
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.store.schema import controls, events, marks, meta, runs, steps
@@ -117,8 +118,9 @@ def step(connection: sa.Connection, run_id: str) -> int:
 
 
 def check_owner(connection: sa.Connection, run_id: str) -> None:
-    """Raise LabError unless this process may write to the run."""
-    row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(runs.c.id == run_id)).first()
+    """Raise LabError unless this process may write to the run, whose row is locked until the transaction ends."""
+    row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(
+        runs.c.id == run_id).with_for_update()).first()
     if row is None:
         raise LabError(f"The run {run_id} was deleted while it was going.")
     if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):
@@ -189,11 +191,11 @@ def columns(connection: sa.Connection, run_ids: Sequence[str], keys: Sequence[st
 
     Rows hold many metrics: where the database can pick a few out of the JSON itself, that is three times as fast.
     """
-    sqlite = connection.dialect.name == "sqlite"
-    picked = [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys] if sqlite else [steps.c.metrics]
-    query = sa.select(steps.c.run_id, steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, *picked).where(
+    picked = dialects.of(connection).picked(keys)
+    metrics = [steps.c.metrics] if picked is None else picked
+    query = sa.select(steps.c.run_id, steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, *metrics).where(
         steps.c.run_id.in_(run_ids), steps.c.step > after).order_by(steps.c.run_id, steps.c.step)
     found: dict[str, list[Sequence[Any]]] = {run_id: [] for run_id in run_ids}
     for run_id, *row in connection.execute(query) if run_ids else ():
-        found[run_id].append(row if sqlite else [*row[:4], *map(json.loads(row[4]).get, keys)])
+        found[run_id].append([*row[:4], *map(json.loads(row[4]).get, keys)] if picked is None else row)
     return {run_id: list(zip(*rows, strict=True)) or [()] * (4 + len(keys)) for run_id, rows in found.items()}

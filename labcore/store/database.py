@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from labcore.errors import LabError
 from labcore.files.paths import store_url
-from labcore.store import faults, migrations, schema
+from labcore.store import dialects, faults, migrations
 from labcore.store.rows import Garbled
 
 
@@ -28,12 +28,13 @@ class Database:
         self._open()
         with self._writing() as connection:
             migrations.prepare(connection, self.url)
-            path = schema.file_of(connection)
+            path = dialects.of(connection).file(connection)
         self._file = (path, _inode(path)) if path else None
 
     def _open(self) -> None:
-        self._engine = schema.open_engine(self.url)
-        self._writer = self._engine.execution_options(lab_write=True)
+        self._engine = dialects.open_engine(self.url)
+        self._writers = {turn: self._engine.execution_options(**{dialects.TURN: turn})
+                         for turn in (dialects.ALONE, dialects.BESIDE)}
         self._process = os.getpid()
 
     def dispose(self) -> None:
@@ -41,7 +42,7 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def _transaction(self, write: bool) -> Iterator[sa.Connection]:
+    def _transaction(self, turn: str | None = None) -> Iterator[sa.Connection]:
         if self._process != os.getpid():  # a forked child must not touch its parent's connections
             self._engine.dispose(close=False)
             self._open()
@@ -50,7 +51,7 @@ class Database:
             raise LabError(f"The store {self._file[0]} was moved, deleted or replaced while the lab had it open: put "
                            "it back, or start the lab again.")
         try:
-            with (self._writer if write else self._engine).begin() as connection:
+            with (self._writers[turn] if turn else self._engine).begin() as connection:
                 yield connection
         except DBAPIError as error:
             raise faults.in_words(error, self.url) from error
@@ -60,10 +61,14 @@ class Database:
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 
     def _writing(self):
-        return self._transaction(write=True)
+        return self._transaction(dialects.ALONE)
+
+    def _writing_rows(self):
+        """For the rows of one run, whose own row `changes.check_owner` has locked before anything is written."""
+        return self._transaction(dialects.BESIDE)
 
     def _reading(self):
-        return self._transaction(write=False)
+        return self._transaction()
 
 
 def _inode(path: str) -> int | None:

@@ -7,7 +7,7 @@ import re
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from labcore.errors import LabError, first_line
-from labcore.store.schema import BUSY_SECONDS, shown
+from labcore.store.dialects import BUSY_SECONDS, shown
 
 DAMAGED = ("The store {where} is damaged ({what}): put back a copy of it, or move it away to begin with an empty one; "
            "the folders of its runs stay.")
@@ -16,11 +16,22 @@ _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
     # The shared memory of the log, 32 kB, finds no room: SQLite only says that it is an I/O error.
     ("full|no space|sqlite_ioerr_shmsize",
      "The disk that holds {where} is full: free some space, then resume the run."),
+    (r'authentication failed|no password supplied|no pg_hba\.conf entry|role ".*" (does not exist|is not permitted)',
+     "The database {where} refused the login: check the user and the password in RL_LAB_STORE."),
+    ("too many clients|connection slots are reserved",
+     "The database server of {where} has no free connection: raise its max_connections, or let fewer runs go at once "
+     "(RL_LAB_MAX_RUNS)."),
+    ("connection to server .* failed|connection timeout expired|failed to resolve host|the connection is lost|"
+     "server closed the connection|terminating connection due to|the database system is (starting up|shutting down)",
+     "The database server of {where} cannot be reached ({what}): check that it runs and that RL_LAB_STORE names it, "
+     "then try again."),
+    ("read-only transaction", "The database {where} is read-only: set RL_LAB_STORE to one that can be written."),
     ("disk i/o error",
      "The store {where} could not be read or written ({what}): check that its disk has room and is still connected, "
      "then try again."),
-    ("locked", f"The store {{where}} was busy for more than {BUSY_SECONDS} s: close other programs that write to it, "
-               "then try again."),
+    ("locked|lock timeout",
+     f"The store {{where}} was busy for more than {BUSY_SECONDS} s: close other programs that write to it, then try "
+     "again."),
     ("not a database", "The file {where} is not a readable store: move it away, or set RL_LAB_HOME to another folder."),
     ("malformed|could not decode|no such table|no such column", DAMAGED),
     ("unable to open|readonly", "The store {where} cannot be opened for writing: check its folder's permissions, or "

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from labcore.errors import LabError
 from labcore.files.paths import imports, is_import
 from labcore.store import changes, faults
-from labcore.store.schema import VERSION, marks, meta, metadata, runs, shown
+from labcore.store.dialects import shown
+from labcore.store.schema import VERSION, marks, meta, metadata, runs
 
 VERSIONS = tuple(map(str, range(1, int(VERSION) + 1)))
 

@@ -1,4 +1,4 @@
-"""The store's tables, and how its database is opened.
+"""The store's tables.
 
 Five tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
 what became of it) and marks (stars, tags, notes and the trash, of runs and of imported metrics). `migrations` brings a
@@ -8,12 +8,8 @@ store of an earlier version up to this one.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
-
-from labcore.errors import LabError, first_line
 
 VERSION = "6"
-BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 
 metadata = sa.MetaData()
 
@@ -75,51 +71,3 @@ controls = sa.Table(
     sa.Column("step", sa.Integer), sa.Column("refused", sa.Text),
     sa.Index("lab_controls_open", "run_id", "state", "id"),
 )
-
-
-def open_engine(url: str) -> sa.Engine:
-    """An engine on `url` whose transactions are ours: BEGIN for reads, BEGIN IMMEDIATE for `lab_write` ones.
-
-    Raises:
-        LabError: the URL is none, its driver is missing, or the database cannot be opened.
-    """
-    try:
-        sqlite = sa.make_url(url).get_backend_name() == "sqlite"
-        options = {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool} if sqlite else {}
-        engine = sa.create_engine(url, **options)
-    except (SQLAlchemyError, ImportError, ValueError) as error:
-        raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
-                       "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
-    if sqlite:
-        sa.event.listen(engine, "connect", _on_connect)
-        sa.event.listen(engine, "begin", _on_begin)
-    return engine
-
-
-def _on_connect(connection, _record) -> None:
-    connection.isolation_level = None  # the driver must not open transactions of its own
-    mode, = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-    if mode == "memory":
-        raise LabError("RL_LAB_STORE names a database in memory, where every run would be lost: give the URL of a file "
-                       "such as sqlite:////path/lab.db, or leave it unset.")
-    connection.execute("PRAGMA synchronous=NORMAL")  # docs/robustness.md says why, and what a power cut may cost
-
-
-def _on_begin(connection: sa.Connection) -> None:
-    # A write that begins as a read can fail half-way when another process writes first; IMMEDIATE waits instead.
-    write = connection.get_execution_options().get("lab_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def shown(url: str) -> str:
-    """`url` fit for a message: the file of an SQLite store, else the URL without its password."""
-    parsed = sa.make_url(url)
-    return parsed.database if parsed.get_backend_name() == "sqlite" and parsed.database else str(parsed)
-
-
-def file_of(connection: sa.Connection) -> str | None:
-    """The file of an SQLite store."""
-    if connection.dialect.name != "sqlite":
-        return None
-    path: str = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
-    return path

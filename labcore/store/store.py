@@ -1,15 +1,14 @@
 """The store: every run, its steps, its events and the controls asked of it, in one database.
 
-SQLite in WAL mode by default, any SQLAlchemy URL by `RL_LAB_STORE`. Every change is one transaction, and a step is
-never overwritten. A run belongs to the process that claimed it: a worker that was given up cannot write over its
-successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it, until it is restored
-or purged.
+SQLite in WAL mode by default, PostgreSQL by `RL_LAB_STORE` (`dialects` says where they differ). Every change is one
+transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that was given up
+cannot write over its successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it,
+until it is restored or purged.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
@@ -27,7 +26,7 @@ from labcore.files import uploads
 from labcore.files.paths import home, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.store import changes, faults, schema
+from labcore.store import changes, dialects, faults
 from labcore.store.keeping import RUNS, Keeping, run_row
 from labcore.store.process import Owner, gone
 from labcore.store.rows import (
@@ -113,8 +112,8 @@ class Store(Keeping):
             row = connection.execute(RUNS.where(runs.c.id == run_id)).first()
             found = run_row(row) if row else None
         if found is None:
-            raise NoSuchRun(f"There is no run {quoted(run_id)} in {schema.shown(self.url)}: list the runs to see their "
-                            "names.")
+            raise NoSuchRun(f"There is no run {quoted(run_id)} in {dialects.shown(self.url)}: list the runs to see "
+                            "their names.")
         if found.deleted is not None:
             raise changes.in_the_trash(run_id)
         return found
@@ -148,11 +147,11 @@ class Store(Keeping):
             return [run_row(row) for row in connection.execute(
                 _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
 
-    def queued(self) -> list[str]:
-        """Ids of the queued runs, oldest first."""
-        query = sa.select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.created)
+    def queued(self) -> dict[str, float | None]:
+        """The queued runs, oldest first: id -> when a process last took it."""
+        query = sa.select(runs.c.id, runs.c.started).where(runs.c.state == "queued").order_by(runs.c.created)
         with self._reading() as connection:
-            return list(connection.execute(query).scalars())
+            return {row.id: row.started for row in connection.execute(query)}
 
     def claim(self, run_id: str, pid: int | None = None, host: str | None = None) -> bool:
         """Make the queued run `run_id` this process's (or `pid`'s). False where another one was faster."""
@@ -236,14 +235,14 @@ class Store(Keeping):
             mine = list(connection.execute(query).scalars())
         return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]
 
-    def give_up(self, run_id: str, message: str, begun: float = math.inf) -> None:
-        """Fail a run that is still queued although a worker was started for it, at the unix time `begun`.
+    def give_up(self, run_id: str, message: str, started: float | None) -> None:
+        """Fail a run that is still queued although a worker was started for it, when `queued` said `started` of it.
 
         A run that was taken since then stays: others saw its worker die, and have queued it again.
         """
         with self._writing() as connection:
             row = connection.execute(sa.select(runs.c.state, runs.c.started).where(runs.c.id == run_id)).first()
-            if row and row.state == "queued" and (row.started is None or row.started < begun):
+            if row and row.state == "queued" and row.started == started:  # no clocks: those of two hosts differ
                 changes.move(connection, run_id, "failed", message)
                 changes.log(connection, run_id, "failed", {"text": message}, changes.step(connection, run_id))
 
@@ -272,7 +271,7 @@ class Store(Keeping):
             raise ValueError(f"metrics that the catalog does not declare: {sorted(unknown)}")
         values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
                   "seconds": seconds, "metrics": json.dumps(record.metrics, allow_nan=False)}
-        with self._writing() as connection:
+        with self._writing_rows() as connection:
             changes.check_owner(connection, run_id)
             there = connection.execute(sa.select(steps.c.step).where(
                 steps.c.run_id == run_id, steps.c.step == record.step)).first()
@@ -315,10 +314,8 @@ class Store(Keeping):
 
         SQLite itself looks for damage only where it is asked to, and that takes as long as reading the whole file.
         """
-        if connection.dialect.name != "sqlite" or not changes.lacking(connection, steps):
-            return
-        if (wrong := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()) != "ok":
-            raise faults.damaged(self.url, f"steps of a run are missing: {' '.join(wrong.split())}")
+        if changes.lacking(connection, steps) and (wrong := dialects.of(connection).damage(connection)):
+            raise faults.damaged(self.url, f"steps of a run are missing: {wrong}")
 
     # ---------------------------------------------------------------- events and controls
 

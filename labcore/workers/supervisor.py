@@ -52,7 +52,7 @@ class Supervisor(ABC):
         self.store = store
         self.limit = max_runs()
         self.workers: dict[int, str] = {}  # pid -> run id
-        self.begun: dict[int, float] = {}  # pid -> unix time
+        self.before: dict[int, float | None] = {}  # pid -> when its run was last taken by then
         self.desk = Desk(self.start_job)
         self.closing = False
 
@@ -86,14 +86,15 @@ class Supervisor(ABC):
 
     def fill(self) -> None:
         """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs."""
-        queued = [run_id for run_id in self.store.queued() if run_id not in self.workers.values()]
-        for run_id in queued:
+        for run_id, before in self.store.queued().items():
+            if run_id in self.workers.values():
+                continue
             if len(self.workers) < self.limit:
                 try:
-                    begun, pid = time.time(), self.start(run_id)
-                    self.workers[pid], self.begun[pid] = run_id, begun
+                    pid = self.start(run_id)
+                    self.workers[pid], self.before[pid] = run_id, before
                 except (LabError, OSError) as error:
-                    self.store.give_up(run_id, not_started(error))
+                    self.store.give_up(run_id, not_started(error), before)
             else:
                 self.store.set_message(run_id, f"waiting for a free place: {len(self.workers)} of {self.limit} runs "
                                                "are going or paused (RL_LAB_MAX_RUNS)")
@@ -108,14 +109,14 @@ class Supervisor(ABC):
             if pid in self.desk.going:
                 self.desk.note(pid, code)
                 continue
-            run_id, begun = self.workers.pop(pid), self.begun.pop(pid, 0.0)
+            run_id, before = self.workers.pop(pid), self.before.pop(pid, None)
             why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
             if code == -9:
                 why += ", as the system does when memory runs out"
             taken = run_id in self.store.lost(pid, why)  # by now somebody may have queued it again: that one stays
             if code and not taken and not self.closing:  # it died before it took the run: not again and again
                 self.store.give_up(run_id, f"The worker did not start ({why}): the details are in {log_file(run_id)}",
-                                   begun)
+                                   before)
 
     @abstractmethod
     def wait(self) -> bool:

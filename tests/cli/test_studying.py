@@ -26,7 +26,7 @@ class Here:
 
     def wake(self):
         while queued := self.store.queued():
-            drive(self.store, queued[0])
+            drive(self.store, next(iter(queued)))
 
     def close(self):
         pass

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
+from labcore.store import dialects
+
 # What SQLite says, and what the user reads.
 FAULTS = {
     "disk full": ("database or disk is full", "is full: free some space"),
@@ -28,7 +30,7 @@ def failing(says: str, after: int, writing_only: bool = False) -> Iterator[list[
     uses: list[str] = []
 
     def use(connection: sa.Connection) -> None:
-        if writing_only and not connection.get_execution_options().get("lab_write"):
+        if writing_only and not connection.get_execution_options().get(dialects.TURN):
             return
         uses.append(says)
         if len(uses) > after:

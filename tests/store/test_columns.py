@@ -39,7 +39,7 @@ class Watched(Store):
 
 
 @pytest.fixture
-def store():
+def store(each_database):
     return Watched()
 
 

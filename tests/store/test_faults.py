@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,30 @@ def sentence(error: pytest.ExceptionInfo[LabError]) -> str:
     ("file is not a database", "SQLITE_NOTADB", "is not a readable store"),
     ("database disk image is malformed", "SQLITE_CORRUPT", "is damaged (database disk image is malformed)"),
     ("no such table: lab_steps", "SQLITE_ERROR", "is damaged (no such table: lab_steps)"),
-    ("connection refused\nIs the server running?", "", "cannot be used now (connection refused)"),
+    ('connection failed: connection to server at "db", port 5432 failed: Connection refused\n\tIs it running?', "",
+     'cannot be reached (connection failed: connection to server at "db", port 5432 failed: Connection refused)'),
+    ('connection to server on socket "/run/.s.PGSQL.5432" failed: No such file or directory', "",
+     "cannot be reached ("),
+    ("the connection is lost", "", "cannot be reached (the connection is lost)"),
+    ('connection to server at "db" failed: FATAL:  password authentication failed for user "lab"', "",
+     "refused the login"),
+    ("connection to server at \"db\" failed: FATAL:  sorry, too many clients already", "", "has no free connection"),
+    ("a password is written here, and no such file or directory there", "", "cannot be used now"),
+    ("cannot execute INSERT in a read-only transaction", "", "is read-only"),
+    ("canceling statement due to lock timeout", "", "was busy for more than 10 s"),
 ])
 def test_what_a_database_says_becomes_one_sentence(store, says, name, words):
     fault = sqlite3.OperationalError(says)
     fault.sqlite_errorname = name
     found = faults.in_words(sa.exc.OperationalError("INSERT", {}, fault), store.url)
     assert isinstance(found, LabError) and words in str(found) and "\n" not in str(found)
+
+
+def test_a_missing_driver_names_the_file_to_install_it_from(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(LabError, match=r"driver psycopg is not installed: .* requirements-cluster\.txt") as error:
+        Store("postgresql+psycopg://lab@localhost/lab")
+    sentence(error)
 
 
 def test_a_fault_of_the_lab_s_own_stays_what_it_is(store):

@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 
 import pytest
 from sqlalchemy.dialects import postgresql
@@ -24,7 +27,7 @@ EXACT = 0.1 + 0.2  # has no short decimal form
 
 
 @pytest.fixture
-def store():
+def store(each_database):
     return Store()
 
 
@@ -74,7 +77,7 @@ def test_runs_are_listed_newest_first_and_by_state(store):
     assert [row.id for row in store.runs()] == [third, second, first]
     assert [row.id for row in store.runs("starting")] == [second]
     assert [row.id for row in store.runs("queued", limit=1)] == [third]
-    assert store.queued() == [first, third]
+    assert store.queued() == {first: None, third: None}
 
 
 def test_runs_of_one_kind_are_found_behind_any_number_of_others(store):
@@ -200,6 +203,20 @@ def test_reconcile_finds_the_runs_whose_process_is_gone(store):
     assert store.run(ghost).state == "queued"
 
 
+def test_a_run_is_given_up_unless_it_was_taken_since_whatever_the_clock_of_who_took_it(store, monkeypatch):
+    run_id = store.create(grpo())
+    seen = store.queued()[run_id]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(time, "time", lambda: 1000.0)  # a host whose clock is years behind
+        assert store.claim(run_id, pid=1, host="elsewhere")
+    assert store.reconcile() == [run_id]
+    store.requeue(run_id)
+    store.give_up(run_id, "it did not start", seen)
+    assert store.run(run_id).state == "queued"
+    store.give_up(run_id, "it did not start", store.queued()[run_id])
+    assert (store.run(run_id).state, store.run(run_id).message) == ("failed", "it did not start")
+
+
 def test_a_zombie_counts_as_gone_and_another_machine_by_its_heartbeat():
     child = subprocess.Popen([sys.executable, "-c", ""])
     deadline = time.time() + 5
@@ -246,7 +263,7 @@ def test_a_run_in_the_trash_is_in_no_list_and_obeys_nothing_until_it_is_restored
     store.mark(ended, star=True, tags=["kept"])
     before = store.run(ended)
     store.trash([ended, queued, child])
-    assert [row.id for row in store.runs()] == [parent] and store.queued() == []
+    assert [row.id for row in store.runs()] == [parent] and store.queued() == {}
     assert store.children(ended) == [] and store.sweep_runs("sweep-1") == []
     assert {row.id for row in store.trashed()} == {ended, queued, child}
     assert not store.claim(queued), "a worker must not take it"
@@ -341,6 +358,36 @@ def test_a_forked_child_uses_connections_of_its_own(store):
     assert [s.step for s in store.steps_after(run_id)] == [1, 2]
 
 
+def _claim(ids: list[str], barrier: Barrier, results: Queue) -> None:
+    store = Store()
+    barrier.wait(30)
+    results.put([run_id for run_id in ids if store.claim(run_id)])
+
+
+def test_of_two_processes_that_claim_a_run_at_once_one_gets_it(store):
+    ids = [store.create(grpo()) for _ in range(20)]
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(2), context.Queue()
+    store.dispose()
+    claimers = [context.Process(target=_claim, args=(ids, barrier, results)) for _ in range(2)]
+    for claimer in claimers:
+        claimer.start()
+    taken = [results.get(timeout=30) for _ in claimers]
+    for claimer in claimers:
+        claimer.join(30)
+    assert sorted(taken[0] + taken[1]) == sorted(ids)
+    assert {store.run(run_id).pid for run_id in ids} <= {claimer.pid for claimer in claimers}
+
+
+def test_a_step_that_two_threads_commit_at_once_is_there_once(store):
+    run_id = store.create(grpo(), mine=True)
+    with ThreadPoolExecutor(4) as threads:
+        for step in range(1, 11):
+            new = list(threads.map(lambda value, step=step: store.append(run_id, record(step, value), 1.0), range(4)))
+            assert sorted(new) == [False, False, False, True]
+    assert [each.step for each in store.steps_after(run_id)] == list(range(1, 11))
+
+
 # ---------------------------------------------------------------- bad stores
 
 
@@ -358,6 +405,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("each_database")
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "file" / "lab"))

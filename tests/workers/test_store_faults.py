@@ -19,7 +19,7 @@ from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.files.paths import home, log_file, run_folder
 from labcore.spec.record import Record
-from labcore.store import schema
+from labcore.store import dialects
 from labcore.store.store import Store
 from labcore.workers import training, worker
 from tests.runs import fake
@@ -113,7 +113,7 @@ def test_what_nobody_foresaw_is_told_where_its_log_cannot_be_written(store, brea
 
 
 def test_a_store_that_another_program_locks(store, monkeypatch):
-    monkeypatch.setattr(schema, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(dialects, "BUSY_SECONDS", 0.01)
     impatient = Store()
     run_id = store.create(fake.grpo(9))
     other = sqlite3.connect(home() / "lab.db", isolation_level=None)

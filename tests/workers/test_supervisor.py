@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ def test_a_run_that_others_resumed_before_its_dead_worker_is_noticed_is_not_give
     store = Store()
     run_id = store.create(fake.grpo(10))
     supervisor = Still(store)
-    supervisor.workers[os.getpid()], supervisor.begun[os.getpid()] = run_id, time.time()
+    supervisor.workers[os.getpid()], supervisor.before[os.getpid()] = run_id, None
     assert store.claim(run_id, os.getpid(), platform.node()) and store.lost(os.getpid(), "it was killed") == [run_id]
     store.requeue(run_id)
     supervisor.code = -9

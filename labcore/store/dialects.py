@@ -1,0 +1,135 @@
+"""Where the databases differ: how one is opened, how its transactions begin, and what it can do by itself.
+
+On every database a read sees one snapshot, and writers take turns: what a write has read still holds when it commits,
+and ids are committed in order. A write whose `turn` is `BESIDE` changes the rows of one run alone, whose row it locks
+first; where the database can, such writes go beside each other, and none goes beside a write that is `ALONE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from labcore.errors import LabError, first_line
+from labcore.store.schema import steps
+
+BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
+TURN = "lab_turn"  # the execution option of a connection; a read has none
+ALONE, BESIDE = "alone", "beside"
+
+
+class Dialect:
+    """A database of which nothing is known, and what the known ones have in common."""
+
+    def options(self) -> dict[str, Any]:
+        """Of its engine."""
+        return {}
+
+    def connect(self, raw: Any, _record: object) -> None:
+        """A connection of the driver was opened."""
+
+    def begin(self, connection: sa.Connection) -> None:
+        """A transaction begins."""
+
+    def file(self, connection: sa.Connection) -> str | None:
+        """The file that is the database, where one is."""
+        return None
+
+    def damage(self, connection: sa.Connection) -> str | None:
+        """What is wrong with the database, looked for in all of it; None where it looks after that by itself."""
+        return None
+
+    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement] | None:
+        """The metrics `keys` of a step, where the database picks them out of the JSON faster than Python."""
+        return None
+
+
+class SQLite(Dialect):
+    """WAL mode; one process writes at a time."""
+
+    def options(self) -> dict[str, Any]:
+        return {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool}
+
+    def connect(self, raw: Any, _record: object) -> None:
+        raw.isolation_level = None  # the driver must not open transactions of its own
+        mode, = raw.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode == "memory":
+            raise LabError("RL_LAB_STORE names a database in memory, where every run would be lost: give the URL of a "
+                           "file such as sqlite:////path/lab.db, or leave it unset.")
+        raw.execute("PRAGMA synchronous=NORMAL")  # docs/robustness.md says why, and what a power cut may cost
+
+    def begin(self, connection: sa.Connection) -> None:
+        # A write that begins as a read can fail half-way when another process writes first; IMMEDIATE waits instead.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if _turn(connection) else "BEGIN")
+
+    def file(self, connection: sa.Connection) -> str | None:
+        path: str = connection.exec_driver_sql(
+            "SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+        return path
+
+    def damage(self, connection: sa.Connection) -> str | None:
+        found: str = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        return None if found == "ok" else " ".join(found.split())
+
+    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement]:
+        return [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys]
+
+
+class PostgreSQL(Dialect):
+    """An advisory lock, which a transaction has until its end, makes writers take turns."""
+
+    LOCK = 7_246_113  # any number that no other program on the same database locks
+
+    def options(self) -> dict[str, Any]:
+        return {"connect_args": {"connect_timeout": BUSY_SECONDS}, "pool_pre_ping": True}
+
+    def begin(self, connection: sa.Connection) -> None:
+        if turn := _turn(connection):
+            lock = "pg_advisory_xact_lock" if turn == ALONE else "pg_advisory_xact_lock_shared"
+            connection.exec_driver_sql(
+                f"SELECT set_config('lock_timeout', '{BUSY_SECONDS}s', true), {lock}({self.LOCK})")
+        else:
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+_DIALECTS = {"sqlite": SQLite(), "postgresql": PostgreSQL()}
+_OTHER = Dialect()
+
+
+def of(connection: sa.Connection) -> Dialect:
+    """The database that a connection leads to."""
+    return _DIALECTS.get(connection.dialect.name, _OTHER)
+
+
+def open_engine(url: str) -> sa.Engine:
+    """An engine on `url`.
+
+    Raises:
+        LabError: the URL is none, its driver is missing, or the database cannot be opened.
+    """
+    try:
+        dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
+        engine = sa.create_engine(url, **dialect.options())
+    except ModuleNotFoundError as error:
+        raise LabError(f"RL_LAB_STORE asks for a database whose driver {error.name} is not installed: run pip install "
+                       "-r requirements-cluster.txt, or leave RL_LAB_STORE unset.") from error
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
+                       "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
+    sa.event.listen(engine, "connect", dialect.connect)
+    sa.event.listen(engine, "begin", dialect.begin)
+    return engine
+
+
+def shown(url: str) -> str:
+    """`url` fit for a message: the file of an SQLite store, else the URL without its password."""
+    parsed = sa.make_url(url)
+    return parsed.database if parsed.get_backend_name() == "sqlite" and parsed.database else str(parsed)
+
+
+def _turn(connection: sa.Connection) -> str | None:
+    turn: str | None = connection.get_execution_options().get(TURN)
+    return turn
