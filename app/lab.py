@@ -42,8 +42,8 @@ def lab() -> Lab:
 
 
 def warm_up() -> Lab | None:
-    """Open the lab before the page is drawn, which takes as long as a part of torch. None where that fails: the page
-    then says what is wrong."""
+    """Open the lab with the server, before the first page asks for it. None where that fails: the page then says what
+    is wrong."""
     with suppress(LabError, OSError):
         return lab()
     return None

@@ -63,7 +63,7 @@ MIDDLEWARE = [
 
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
-    """From here the workers' parent loads torch, while the browser still starts; with the server the lab closes."""
+    """The lab opens while the browser still starts, and closes with the server."""
     _close_in_time()
     opened = lab.warm_up()
     yield

@@ -124,5 +124,5 @@ def _table(result: dict[str, Any]) -> DataFrame:
     from pandas import DataFrame  # a third of a second, which the first page of a server need not wait for
 
     return DataFrame([{"": "✓" if answer["exact"] else "✗", "Prompt": answer["prompt"],
-                      "Right answer": answer["answer"], "Model's answer": answer["text"]}
+                       "Right answer": answer["answer"], "Model's answer": answer["text"]}
                       for answer in result["answers"]])

@@ -56,7 +56,7 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
     recent = [each for each in feed.steps if each.step <= step][:-201:-1]
     counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
     frame = DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
-                           "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
+                        "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
     st.dataframe(frame, hide_index=True, height=380)
     st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}; metrics.csv under Export has all, "
                "exactly as logged.")

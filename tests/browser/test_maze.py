@@ -58,7 +58,7 @@ def signs(maze) -> list[list[str]]:
 def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: Server) -> None:
     canvas = board(page, server, "?steps=3000")  # so that it still goes when it is stopped
     page.get_by_role("button", name=RUN).click(timeout=SLOW)
-    page.wait_for_function(f"() => ({RETURNS})().length > 30", timeout=SLOW)
+    page.wait_for_function(f"() => ({RETURNS})().length > 60", timeout=SLOW)
     returns = page.evaluate(RETURNS)
     assert sum(returns[-10:]) > sum(returns[:10])
     expect(canvas).to_have_attribute("aria-label", re.compile(r"8 rows by 8 columns.*Coloured by max Q"))
