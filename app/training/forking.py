@@ -170,11 +170,19 @@ def _knobs(target: controls.Target, knobs: list[Knob], step: int, first: str) ->
         (controls.number if asked.type in (int, float) else controls.widget)(target, asked)
     others = [knob for knob in knobs if knob is not asked]
     plain = [knob for knob in others if not knob.advanced]
-    with st.expander("More knobs") if asked else st.container():
+    if asked:
+        _folded("More knobs", target, plain)
+    else:
         _grid(target, plain)
     if rest := [knob for knob in others if knob.advanced]:
-        with st.expander("Advanced knobs" if asked else "More knobs"):
-            _grid(target, rest)
+        _folded("Advanced knobs" if asked else "More knobs", target, rest)
+
+
+def _folded(title: str, target: controls.Target, knobs: list[Knob]) -> None:
+    fold = st.expander(title, key=f"{target.scope}:{title}", on_change="rerun")
+    if fold.open:
+        with fold:
+            _grid(target, knobs)
 
 
 def _grid(target: controls.Target, knobs: list[Knob]) -> None:

@@ -184,7 +184,9 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
         st.caption("Any value within the bounds, beyond the sliders' usual range too.")
         for knob in numeric:
             controls.number(target, knob)
-    with st.expander("More knobs"):
-        for knob in knobs:
-            if knob.advanced and knob.key not in parts:
-                controls.widget(target, knob)
+    more = st.expander("More knobs", key="more_knobs", on_change="rerun")
+    if more.open:  # there are dozens of them, and most people never look
+        with more:
+            for knob in knobs:
+                if knob.advanced and knob.key not in parts:
+                    controls.widget(target, knob)

@@ -145,15 +145,37 @@ def captions(test) -> str:
 
 def test_a_knob_that_cannot_act_says_so_beside_it_and_only_while_it_is_so(page, lab):
     hint = "Cannot act: one update per batch"
-    test = page("llm", updates_per_batch="1")
+    test = unfolded(page("llm", updates_per_batch="1"))
     assert captions(test).count(hint) == 5, "each side of the clip, and three switches that bound the ratio"
     assert "Cannot act: the reward shaping is none" in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
-    test = page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2}))
+    test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})))
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
     assert captions(test).count(hint) == 5, "in a run it follows the live value"
+
+
+def unfolded(test):
+    """The page with "More knobs" open."""
+    test.session_state["more_knobs"] = True
+    return ran(test)
+
+
+def test_the_knobs_of_a_fold_are_drawn_once_it_is_open_and_keep_their_values(page):
+    test = page("llm", max_grad_norm="0.5")
+    names = [knob.label for knob in test.select_slider]
+    assert "Learning rate η" in names and "Gradient clip" not in names
+    limit = named(unfolded(test), "Gradient clip")
+    assert limit.value == 0.5
+    limit.set_value(2.0)
+    ran(test)
+    test.session_state["more_knobs"] = False
+    assert ran(test).query_params["max_grad_norm"] == "2.0"
+
+
+def named(test, knob: str):
+    return next(slider for slider in test.select_slider if slider.label == knob)
 
 
 def move(test, knob: str, value: float) -> None:

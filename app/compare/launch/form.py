@@ -124,11 +124,13 @@ def _algorithms(plan: Plan) -> None:
     st.multiselect("Algorithms", fitting, shown.value, format_func=labels.get, key=shown.key, on_change=changed)
     if not chosen:
         return
-    with st.expander("Knobs: each algorithm has its defaults"):
-        edited = st.segmented_control("Knobs of", chosen, format_func=labels.get, default=chosen[0], required=True,
-                                      key=f"{plan.scope}:edited:{','.join(chosen)}")
-        with plan.turned_to(edited):
-            widgets_of(plan)
+    fold = st.expander("Knobs: each algorithm has its defaults", key=f"{plan.scope}:knobs", on_change="rerun")
+    if fold.open:
+        with fold:
+            edited = st.segmented_control("Knobs of", chosen, format_func=labels.get, default=chosen[0], required=True,
+                                          key=f"{plan.scope}:edited:{','.join(chosen)}")
+            with plan.turned_to(edited):
+                widgets_of(plan)
 
 
 def _axes(plan: Plan) -> None:
@@ -141,8 +143,10 @@ def _axes(plan: Plan) -> None:
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
     for place in range(2):
         _axis(plan, kept, place, known)
-    with st.expander("The other knobs"):
-        widgets_of(plan, without={key for key, _ in kept})
+    fold = st.expander("The other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
+    if fold.open:
+        with fold:
+            widgets_of(plan, without={key for key, _ in kept})
 
 
 def _first(known: dict[str, Knob]) -> tuple[str, str]:
