@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from labcore.llm.nets import attention
+from labcore.llm.nets import attention, packed
 
 FIXTURES = Path(__file__).parent / "fixtures"
 MACHINE = {"tokens_per_second", "env_steps_per_second", "memory", "seconds"}  # columns that no two runs share
@@ -65,9 +65,11 @@ class Lab:
 
 @pytest.fixture(autouse=True)
 def attention_of_before(monkeypatch):
-    """Everything by torch's fused kernel on the keys that there are: other forms differ from it in their rounding."""
+    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own: other forms
+    differ in their rounding."""
     monkeypatch.setattr(attention, "VECTOR", 1)
     monkeypatch.setattr(attention, "FEW", 0)
+    monkeypatch.setattr(packed, "places_of", packed.apart)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attend_rows(q, k, v, mask)
-    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs), ids)
+    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs), row)
 
 
 def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:

@@ -1,11 +1,13 @@
 """A prompt and all its completions in one row: the cheapest forward pass while rows are short.
 
-    row       p p p p  a a a  b b b        G = 2 completions, a and b, of one prompt
-    position  0 1 2 3  4 5 6  4 5 6
+    row       p p p p  a a b  c c          G = 2 completions, aab and aacc, of one prompt: what they begin with is
+    position  0 1 2 3  4 5 6  6 7          there once, since the model says the same of it
 
-A mask lets each completion see the prompt and its own past, and no other completion. Against `forward.shared` it
-saves the cache and the copies of it; it pays with attention over G·T more keys, most of them masked. Left out: models
-whose positions or attention windows go by the place in the row, which a row of several completions would mislead.
+A mask lets each token see the prompt and what came before it in its completion, and nothing of any other. Against
+`forward.shared` it saves the cache and the copies of it; it pays with attention over more keys, most of them masked.
+Beginnings are shared on the cpu only: on other devices a width that depends on the tokens would cost a wait at each
+pass. Left out: models whose positions or attention windows go by the place in the row, which a row of several
+completions would mislead.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from labcore.llm.batch import Prompts
 
@@ -23,29 +26,18 @@ LONGEST = 256  # tokens of a row: beyond, the square of its length costs more th
 
 @dataclass(frozen=True)
 class Row:
-    """P packed rows of R tokens: ids (P, R), positions (P, R), and what there is to know of their make-up."""
+    """P packed rows of R tokens: ids (P, R), positions (P, R), which tokens each one sees (P, R, R), and in which place
+    after the prompt each token of the completions but their last stands, places (P, G, T−1)."""
 
     ids: Tensor
     positions: Tensor
-    prompts: Prompts
-    group_size: int
-
-    @property
-    def outputs(self) -> int:
-        """How many of a row's last positions predict a completion token."""
-        return self.ids.shape[1] - self.prompts.ids.shape[1] + 1
+    sees: Tensor
+    places: Tensor
+    outputs: int  # how many of a row's last positions predict a completion token
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """The `bias` of each token for every other one. (P, 1, R, R), or (1, 1, R, R) where no prompt is padded"""
-        device, width = self.ids.device, self.prompts.ids.shape[1]
-        length = (self.ids.shape[1] - width) // self.group_size
-        member = torch.arange(1, self.group_size + 1, device=device).repeat_interleave(length)
-        member = torch.cat([member.new_zeros(width), member])  # 0 is the prompt, which all see
-        sees = ((member[:, None] == member) | (member == 0)).tril()[None, None]
-        if not self.prompts.mask.all():
-            there = torch.cat([self.prompts.mask, self.prompts.mask.new_ones(len(self.ids), len(member) - width)], 1)
-            sees = sees & there[:, None, None]
-        return bias(sees, dtype)
+        """The `bias` of each token for every other one. (P, 1, R, R)"""
+        return bias(self.sees[:, None], dtype)
 
 
 def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
@@ -68,23 +60,60 @@ def packs(model: nn.Module, prompts: Prompts, ids: Tensor) -> bool:
 
 def pack(prompts: Prompts, ids: Tensor) -> Row:
     """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out."""
-    count, length = len(prompts), ids.shape[1] - 1
-    group_size = len(ids) // count
+    tokens = ids[:, :-1].unflatten(0, (len(prompts), -1))
+    places, count = places_of(tokens)
+    depth = prompts.mask.sum(1)[:, None, None] + torch.arange(tokens.shape[2], device=ids.device)
+    after, positions = (tokens.new_zeros(len(prompts), count).scatter(1, places.flatten(1), each.flatten(1))
+                        for each in (tokens, depth.expand_as(tokens)))
     before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
-    after = prompts.mask.sum(1, keepdim=True) + torch.arange(length, device=ids.device).repeat(group_size)
-    return Row(torch.cat([prompts.ids, ids[:, :-1].reshape(count, -1)], 1), torch.cat([before, after], 1), prompts,
-               group_size)
+    return Row(torch.cat([prompts.ids, after], 1), torch.cat([before, positions], 1), _sees(prompts, places, count),
+               places, count + 1)
 
 
-def unpack(outputs: Tensor, ids: Tensor) -> Tensor:
-    """From rows to completions: what the prompt's end predicts belongs to all. (P, 1 + G·(T−1), …) -> (P·G, T, …)"""
-    first = outputs[:, :1].repeat_interleave(len(ids) // len(outputs), 0)
-    return torch.cat([first, outputs[:, 1:].reshape(len(ids), -1, *outputs.shape[2:])], 1)
+def places_of(tokens: Tensor) -> tuple[Tensor, int]:
+    """One place for every token and what came before it, numbered by prompt. (P, G, L) -> (P, G, L), the most of
+    a prompt"""
+    if tokens.device.type != "cpu":
+        return apart(tokens)
+    group_size, length = tokens.shape[1:]
+    member = torch.arange(group_size)
+    alike = (tokens[:, :, None] == tokens[:, None]).cumprod(-1).bool()  # (P, G, G, L): the same up to here
+    first = torch.where(alike, member[:, None], group_size).amin(2)  # the first completion that begins like this
+    new = (first == member[:, None]).flatten(1)
+    numbers = new.cumsum(1) - 1
+    places = numbers.gather(1, (first * length + torch.arange(length)).flatten(1))
+    return places.view_as(tokens), int(new.sum(1).max())
+
+
+def apart(tokens: Tensor) -> tuple[Tensor, int]:
+    """A place of its own for every token. (P, G, L) -> (P, G, L), how many"""
+    count = tokens[0].numel()
+    return torch.arange(count, device=tokens.device).view(tokens.shape[1:]).expand_as(tokens), count
+
+
+def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
+    """Whether each token of the rows sees each other one. (P, G, L) -> (P, R, R)"""
+    rows, width = prompts.ids.shape
+    length = places.shape[2]
+    past = torch.ones(length, length, dtype=torch.bool, device=places.device).tril()
+    pairs = places[..., None] * count + torch.where(past, places[..., None, :], places[..., None])
+    own = prompts.mask.new_zeros(rows, count * count).scatter(1, pairs.flatten(1), True)
+    sees = prompts.mask.new_ones(rows, width + count, width + count).tril()
+    sees[:, :, :width] &= prompts.mask[:, None]
+    sees[:, width:, width:] = own.view(rows, count, count)
+    return sees
+
+
+def unpack(outputs: Tensor, row: Row) -> Tensor:
+    """From rows to completions: what a token predicts belongs to all that share it. (P, N, …) -> (P·G, T, …)"""
+    after = F.pad(row.places + 1, (1, 0))  # the prompt's end predicts the first token
+    starts = torch.arange(len(outputs), device=outputs.device)[:, None, None] * outputs.shape[1]
+    return F.embedding((after + starts).flatten(0, 1), outputs.flatten(0, 1))
 
 
 def packed(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, prompts computed once. ids (P·G, T) -> (P·G, T, …)"""
     row = pack(prompts, ids)
-    mask = row.mask(next(model.parameters()).dtype).expand(len(prompts), -1, -1, -1)
+    mask = row.mask(next(model.parameters()).dtype)
     return unpack(model(input_ids=row.ids, attention_mask=mask, position_ids=row.positions, use_cache=False,
-                        logits_to_keep=row.outputs).logits, ids)
+                        logits_to_keep=row.outputs).logits, row)
