@@ -7,24 +7,34 @@
 //   form    one of FORMS, of all panels or of each; theme; scene; xmax, the end of the horizontal axis
 //
 // A panel may have `reach`, its vertical axis as somebody chose it; `endings`, the names of its lines, which need room
-// at their ends; and `waits`: it has nothing to draw yet.
+// at their ends; and `waits`: it has nothing to draw yet. One that is out of sight is drawn once it comes near.
 //
-// and may have `above()`, called before its panels are drawn, `drawn(panel)`, called after each of them, and `ended()`.
+// A chart may have `above()`, called before its panels are drawn, `drawn(panel)`, called after each of them, and `ended()`.
 
 const charts = new WeakMap();
 
 const DATA = ["x", "y", "customdata"];
+const AHEAD = "300px"; // below or above what is seen
 
 const linesOf = (panel) => panel.order.map((key) => panel.lines.get(key));
 
 function chartAt(parentElement, root) {
   let chart = charts.get(parentElement);
   if (!chart) {
-    chart = { panels: new Map(), observer: new ResizeObserver(() => resized(chart)) };
+    chart = { panels: new Map(), observer: new ResizeObserver(() => resized(chart)),
+      sight: new IntersectionObserver((seen) => sighted(chart, seen), { scrollMargin: AHEAD }),
+      printed: () => stale(chart).forEach((panel) => draw(chart, panel)) };
+    addEventListener("beforeprint", chart.printed); // paper shows what is out of sight, too
     charts.set(parentElement, chart);
     chart.observer.observe(root);
   }
   return Object.assign(chart, { root });
+}
+
+function sighted(chart, seen) {
+  const near = new Map(seen.map(({ target, isIntersecting }) => [target, isIntersecting]));
+  chart.panels.forEach((panel) => { panel.near = near.get(panel.box) ?? panel.near; });
+  render(chart);
 }
 
 // Plotly follows the width by itself; names and words are placed by hand.
@@ -95,14 +105,18 @@ function whole(scene) {
   redraw(scene);
 }
 
+const stale = (chart) => [...chart.panels.values()].filter(({ box, waits, changed }) =>
+  box && !box.hidden && !waits && changed);
+
 // One chart after the other, so that the page is painted in between: the first is there long before the last.
 async function render(chart, all = false) {
   if (all) chart.panels.forEach((panel) => { panel.changed = true; });
   if (!Plotly || !chart.groups) return;
   const turn = chart.turn = Symbol("turn");
   chart.above?.();
-  for (const panel of chart.panels.values()) {
-    if ((panel.box?.hidden ?? true) || panel.waits || !panel.changed) continue;
+  for (const panel of stale(chart)) {
+    chart.sight.observe(panel.box);
+    if (!panel.near) continue;
     draw(chart, panel);
     if (chart.panels.size > 1) await new Promise((resolve) => setTimeout(resolve, 0));
     if (chart.turn !== turn || !chart.root.isConnected) return;
@@ -113,5 +127,7 @@ export const dispose = disposing(charts, (chart) => {
   chart.ended?.();
   chart.scene?.charts.delete(chart);
   chart.observer.disconnect();
+  chart.sight.disconnect();
+  removeEventListener("beforeprint", chart.printed);
   chart.panels.forEach((panel) => panel.plot && Plotly?.purge(panel.plot));
 });
