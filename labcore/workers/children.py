@@ -192,12 +192,17 @@ class Spawning(Children):
     def ended(self, pid: int) -> int | None:
         code = self._processes[pid].poll()
         if code is not None:
-            self._processes.pop(pid).stdin.close()
+            _close_input(self._processes.pop(pid))
         return code
 
     def cut_lifeline(self) -> None:
         for process in self._processes.values():
-            process.stdin.close()
+            _close_input(process)
+
+
+def _close_input(process: subprocess.Popen) -> None:
+    assert process.stdin
+    process.stdin.close()
 
 
 def _log(path: Path) -> IO[bytes]:

@@ -22,8 +22,10 @@ from labcore.runs import versions
 from labcore.runs.faults import not_started
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
-from labcore.workers.executors.choice import executor_for
+from labcore.workers.executors import choice
 from labcore.workers.executors.executor import Executor
+from labcore.workers.executors.local import Local
+from labcore.workers.executors.ray import OnRay
 from labcore.workers.lifeline import GRACE_SECONDS
 
 PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
@@ -108,6 +110,11 @@ class Supervisor:
                 self.store.give_up(end.run_id, end.fault, before)
 
 
+def executor_for(store: Store, children: Children) -> Executor:
+    """What starts the runs of this lab. Raises LabError where its settings make no sense."""
+    return OnRay(store, choice.cluster()) if choice.executor() == choice.RAY else Local(children)
+
+
 def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     """Serve the store of `RL_LAB_STORE` until standard input ends."""
     gc.disable()  # or a fifth of the loading is spent looking for garbage among modules
@@ -123,4 +130,7 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LabError as error:  # a setting is wrong, and the lab says so as well
+        sys.exit(str(error))

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import urlsplit
 
 from labcore.errors import LabError, quoted
-from labcore.store.store import Store
-from labcore.workers.children import Children
-from labcore.workers.executors.executor import Executor
-from labcore.workers.executors.local import Local
 
 LOCAL, RAY = "local", "ray"
+AUTO = "auto"
 
 
-def check() -> None:
-    """Raise LabError where the settings ask for what cannot be had."""
-    name()
-
-
-def name() -> str:
+def executor() -> str:
     """`RL_LAB_EXECUTOR`, or local. Raises LabError where it is neither of the two."""
     word = os.environ.get("RL_LAB_EXECUTOR", "").strip() or LOCAL
     if word not in (LOCAL, RAY):
@@ -26,6 +19,25 @@ def name() -> str:
     return word
 
 
-def executor_for(store: Store, children: Children) -> Executor:
-    """What starts the runs of this supervisor."""
-    return Local(children)
+def cluster() -> str:
+    """`RL_LAB_RAY`, or auto: the cluster that this machine is part of. Raises LabError where it is no such address."""
+    word = os.environ.get("RL_LAB_RAY", "").strip() or AUTO
+    if word != AUTO and not _is_address(word):
+        raise LabError(f"RL_LAB_RAY is {quoted(word)}: set it to {AUTO}, or to ray://host:port of a Ray cluster.")
+    return word
+
+
+def _is_address(word: str) -> bool:
+    try:
+        address = urlsplit(word)
+        return address.scheme == "ray" and bool(address.hostname and address.port)
+    except ValueError:  # the port is no number
+        return False
+
+
+def check() -> None:
+    """Raise LabError where the settings ask for what cannot be had. Takes some seconds where they ask for Ray."""
+    if executor() == RAY:
+        from labcore.workers.executors import ray
+
+        ray.check(cluster())
