@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import subprocess
@@ -229,3 +230,25 @@ def test_a_driver_that_cannot_reach_the_cluster_says_so_of_every_run(store, monk
     assert set(news) == set(runs)
     executor.cut()  # nothing of a run has begun: there is nobody to wait for
     assert {end.run_id for end in ends(executor, 2)} == set(runs)
+
+
+# ---------------------------------------------------------------- the carrier
+
+CARRIED = """
+import importlib.util, json, sys
+path, root, run_id = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("carrier", path)
+carrier = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(carrier)
+print(json.dumps(carrier.Carrier(run_id, [], root, {}, "far").start()))
+"""
+
+
+@pytest.mark.parametrize("root, says", [("/nowhere", "has no lab that works (No module named 'labcore'): install its"),
+                                        (str(ROOT), "has no lab that works (No module named 'sqlalchemy'): install")])
+def test_a_machine_without_the_lab_or_its_packages_says_so(root, says):
+    """The carrier comes to a machine before anybody knows what is there: here a Python without packages."""
+    path = ROOT / "labcore" / "workers" / "executors" / "carrier.py"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", CARRIED, str(path), root, "a"], capture_output=True,
+                          text=True, timeout=60)
+    assert says in json.loads(done.stdout)["ended"]["fault"], done.stderr

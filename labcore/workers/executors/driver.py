@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from labcore.errors import LabError, first_line
+from labcore.errors import LabError
 from labcore.workers import process
 from labcore.workers.executors import carrier
 from labcore.workers.executors.ray import unreachable
@@ -31,6 +31,7 @@ from labcore.workers.lifeline import GRACE_SECONDS
 COMMAND = ("-m", "labcore.workers.worker")
 PULSE_SECONDS = 3.0  # between two looks at the cluster
 AGAIN_SECONDS = 10.0  # between two tries to reach it
+SAID = 200  # characters of what Ray says that a sentence repeats
 KILL_SECONDS = GRACE_SECONDS + 1  # a little less than the supervisor gives the driver
 # Ray sends no reports of its use, and says little.
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "error", "RAY_DEDUP_LOGS": "0",
@@ -52,10 +53,15 @@ def connect(address: str) -> Any:
             socket.create_connection((at.hostname, at.port), 5).close()
         ray.init(address, log_to_driver=False, configure_logging=False)
     except (Exception, SystemExit) as error:
-        why = getattr(error, "strerror", None) or (first_line(error) if isinstance(error, Exception) else "no answer")
-        raise LabError(unreachable(address, why)) from error
+        raise LabError(unreachable(address, _in_short(error))) from error
     ray.cloudpickle.register_pickle_by_value(carrier)
     return ray
+
+
+def _in_short(error: BaseException) -> str:
+    """What an error says, to stand within a sentence."""
+    words = " ".join(str(getattr(error, "strerror", None) or error).split())
+    return words[:SAID].rstrip(".") if isinstance(error, Exception) and words else type(error).__name__
 
 
 @dataclass
@@ -114,9 +120,8 @@ class Driver:
     def _began(self, run_id: str, done: Future) -> None:
         run = self._runs[run_id]
         if error := done.exception():
-            what = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-            self._end(run_id, fault=f"The Ray cluster could not start the run ({what}): see {process.log()}, then "
-                                    "resume it.", error=error)
+            self._end(run_id, fault=f"The Ray cluster could not start the run ({_in_short(error)}): see "
+                                    f"{process.log()}, then resume it.", error=error)
             return
         said = done.result()
         if "ended" in said:
@@ -142,7 +147,7 @@ class Driver:
             self._end(run_id, why=f"its machine {run.host} is gone from the Ray cluster")
 
     def _end(self, run_id: str, error: BaseException | None = None, **how: Any) -> None:
-        if error:
+        if error and not self._closing:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
         self._ray.kill(self._runs.pop(run_id).actor)
         self._tell(run=run_id, ended=how)
