@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.files.paths import max_runs
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
@@ -30,7 +29,7 @@ class Launcher:
     """
 
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
-        max_runs()  # a bad setting is refused here, not in the supervisor's log
+        choice.limit()  # a bad setting is refused here, not in the supervisor's log
         choice.check()
         self.store = store
         self._command = command

@@ -66,7 +66,7 @@ def open_lab(store, cluster, monkeypatch):
     opened = []
 
     def opener(command=FAKE) -> Launcher:
-        if command == FAKE:
+        if command != LIGHT:
             monkeypatch.setattr(choice, "check", lambda: None)  # one test is enough: it takes seconds
         opened.append(Launcher(store, command))
         return opened[-1]
@@ -178,6 +178,15 @@ def test_a_lab_that_ends_leaves_no_orphan_and_its_runs_checkpoint(store, open_la
     if victim != "lab":
         lab.resume(run_id)
         until(lambda: store.run(run_id).state == "running")
+
+
+def test_a_run_that_came_to_a_machine_without_the_store_says_so(store, open_lab):
+    """The lab takes itself for another machine than the one that Ray has found."""
+    far = FAKE[2].replace(QUICK, "import platform; platform.node = lambda: 'far'; ")
+    lab = open_lab((sys.executable, "-c", far))
+    run_id = lab.start(fake.grpo(3))
+    until(lambda: store.run(run_id).state == "failed")
+    assert "cannot use the store of far, an SQLite file: set RL_LAB_STORE" in store.run(run_id).message
 
 
 def test_a_cluster_that_is_not_there_is_refused_as_the_lab_opens(store, monkeypatch):

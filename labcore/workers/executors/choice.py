@@ -6,6 +6,8 @@ import os
 from urllib.parse import urlsplit
 
 from labcore.errors import LabError, quoted
+from labcore.files.paths import max_runs
+from labcore.workers.executors import ray
 
 LOCAL, RAY = "local", "ray"
 AUTO = "auto"
@@ -27,6 +29,11 @@ def cluster() -> str:
     return word
 
 
+def limit() -> int:
+    """How many runs the executor takes at once. Raises LabError as `executor` and `max_runs`."""
+    return max_runs(ray.AT_ONCE if executor() == RAY else None)
+
+
 def _is_address(word: str) -> bool:
     try:
         address = urlsplit(word)
@@ -38,6 +45,4 @@ def _is_address(word: str) -> bool:
 def check() -> None:
     """Raise LabError where the settings ask for what cannot be had. Takes some seconds where they ask for Ray."""
     if executor() == RAY:
-        from labcore.workers.executors import ray
-
         ray.check(cluster())
