@@ -114,8 +114,9 @@ def files() -> None:
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
         ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
-        ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", "") or choice.AUTO), "Which cluster: auto is this machine's")]))
-    st.caption("Nothing leaves this machine unless a setting says so. The page Runs makes room; Export gives a run as a zip.")
+        ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", choice.AUTO)), "Which cluster: auto is this machine's")]))
+    st.caption("Nothing leaves this machine unless a setting says so. The page Runs makes room; Export gives a run as "
+               "a zip.")
 
 
 def words() -> None:

@@ -29,8 +29,7 @@ class Launcher:
     """
 
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
-        choice.limit()  # a bad setting is refused here, not in the supervisor's log
-        choice.check()
+        choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
         self._command = command
         self._lock = threading.Lock()

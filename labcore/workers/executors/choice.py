@@ -44,5 +44,6 @@ def _is_address(word: str) -> bool:
 
 def check() -> None:
     """Raise LabError where the settings ask for what cannot be had. Takes some seconds where they ask for Ray."""
+    limit()
     if executor() == RAY:
         ray.check(cluster())

@@ -14,14 +14,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from labcore.errors import LabError
 from labcore.workers import process
 from labcore.workers.executors import carrier
 from labcore.workers.executors.ray import unreachable
@@ -39,11 +38,7 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "error", "RAY
 
 
 def connect(address: str) -> Any:
-    """The module `ray`, connected with the cluster.
-
-    Raises:
-        LabError: it cannot be reached.
-    """
+    """The module `ray`, connected with the cluster. Raises ConnectionError, in short words, where there is none."""
     os.environ.update(_QUIET)
     import ray
 
@@ -53,7 +48,7 @@ def connect(address: str) -> Any:
             socket.create_connection((at.hostname, at.port), 5).close()
         ray.init(address, log_to_driver=False, configure_logging=False)
     except (Exception, SystemExit) as error:
-        raise LabError(unreachable(address, _in_short(error))) from error
+        raise ConnectionError(_in_short(error)) from error
     ray.cloudpickle.register_pickle_by_value(carrier)
     return ray
 
@@ -73,7 +68,7 @@ class _Run:
     began: bool = False
     host: str = ""
     node: str = ""
-    told: str = field(default="", compare=False)
+    told: str = ""  # why it waits
 
 
 class Driver:
@@ -92,7 +87,7 @@ class Driver:
             try:
                 self._calls.get(timeout=PULSE_SECONDS)()
             except queue.Empty:
-                self._look_at_cluster()
+                self._say_why_they_wait(self._runs)  # which also sees whether the cluster is still there
 
     def _read(self) -> None:
         for line in sys.stdin:
@@ -112,7 +107,7 @@ class Driver:
         ).remote(run_id, COMMAND, str(process.ROOT), environment, platform.node())
         self._runs[run_id] = _Run(asks, actor)
         self._then(actor.start.remote(), self._began, run_id)
-        self._say_why_it_waits(run_id)
+        self._say_why_they_wait([run_id])
 
     def _then(self, result: Any, call: Callable[[str, Future], None], run_id: str) -> None:
         result.future().add_done_callback(lambda done: self._calls.put(partial(call, run_id, done)))
@@ -152,22 +147,17 @@ class Driver:
         self._ray.kill(self._runs.pop(run_id).actor)
         self._tell(run=run_id, ended=how)
 
-    def _look_at_cluster(self) -> None:
-        """Nothing has happened for a while. Raises where the cluster is gone."""
-        self._ray.nodes()
-        for run_id, run in self._runs.items():
-            if not run.began:
-                self._say_why_it_waits(run_id)
-
-    def _say_why_it_waits(self, run_id: str) -> None:
-        run = self._runs[run_id]
-        totals = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        fits = any(run.asks.fit(total) for total in totals)
-        words = (f"waiting for {run.asks.words} of the Ray cluster" if fits else
-                 f"waiting for a machine with {run.asks.words}: none of the Ray cluster has as much")
-        if words != run.told:
-            run.told = words
-            self._tell(run=run_id, waiting=words)
+    def _say_why_they_wait(self, run_ids: Iterable[str]) -> None:
+        """Of those that have not begun. Raises where the cluster is gone."""
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for run_id in run_ids:
+            run = self._runs[run_id]
+            asks = run.asks.words
+            why = (f"waiting for {asks} of the Ray cluster" if any(map(run.asks.fit, machines)) else
+                   f"waiting for a machine with {asks}: none of the Ray cluster has as much")
+            if not run.began and why != run.told:
+                run.told = why
+                self._tell(run=run_id, waiting=why)
 
     def _close(self) -> None:
         """The lab is gone: runs that began checkpoint and end; those that wait stay in the lab's queue."""
@@ -196,16 +186,17 @@ def main() -> None:
     if options:
         try:
             connect(address)
-        except LabError as error:
-            sys.exit(print(error) or 1)
+        except ConnectionError as error:
+            print(unreachable(address, str(error)))
+            sys.exit(1)
         return
     tell = _telling()
     while True:
         try:
             ray = connect(address)
             break
-        except LabError as error:
-            tell(waiting=str(error))
+        except ConnectionError as error:
+            tell(waiting=f"waiting for the Ray cluster ({address}), which does not answer ({error})")
             time.sleep(AGAIN_SECONDS)
     tell(connected=True)
     Driver(ray, tell).serve()
