@@ -182,7 +182,7 @@ def test_a_lab_that_ends_leaves_no_orphan_and_its_runs_checkpoint(store, open_la
 
 def test_a_run_that_came_to_a_machine_without_the_store_says_so(store, open_lab):
     """The lab takes itself for another machine than the one that Ray has found."""
-    far = FAKE[2].replace(QUICK, "import platform; platform.node = lambda: 'far'; ")
+    far = FAKE[2].replace(QUICK, 'import platform; platform.node = lambda: "far"; ')
     lab = open_lab((sys.executable, "-c", far))
     run_id = lab.start(fake.grpo(3))
     until(lambda: store.run(run_id).state == "failed")
