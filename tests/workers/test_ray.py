@@ -122,6 +122,11 @@ def test_controls_act_and_a_killed_worker_is_noticed_and_resumed(store, open_lab
     store.ask(run_id, "stop")
     until(lambda: store.run(run_id).state == "stopped")
 
+    at = store.run(run_id).step
+    fork = lab.start(replace(store.run(run_id).spec, parent=(run_id, at), steps=at + 2))
+    until(lambda: store.run(fork).state == "finished")
+    assert [step.step for step in store.steps_after(fork)] == [at + 1, at + 2]
+
 
 def test_a_lost_machine_interrupts_its_run_which_ends_bit_for_bit_on_another(store, open_lab, cluster):
     lab, whole = open_lab(), store.create(fake.grpo(80), mine=True)
