@@ -15,6 +15,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files.paths import made, run_folder
+from labcore.store.store import Store
 from labcore.workers.executors import choice, node, ray
 from labcore.workers.executors.executor import Ended
 from labcore.workers.executors.resources import CODE_BYTES, needed
@@ -154,7 +155,10 @@ def test_a_machine_that_lacks_something_says_so_in_a_sentence(store, monkeypatch
     with pytest.raises(LabError, match=r"does not see the lab's folder .*: set RL_LAB_HOME to a folder that all"):
         node.wanted(run_id, here)
     made(run_folder(run_id))
-    assert node.wanted(run_id, here)
+    closed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "dispose", lambda self: closed.append(self))
+        assert node.wanted(run_id, here) and len(closed) == 1  # no connection as long as the run goes
     with pytest.raises(LabError, match=r"cannot use the store of far, an SQLite file: set RL_LAB_STORE to a Postgre"):
         node.wanted(run_id, "far")
     store.claim(run_id)

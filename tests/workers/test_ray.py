@@ -102,6 +102,7 @@ def going(store, lab, steps: int = 100_000) -> str:
 def test_controls_act_and_a_killed_worker_is_noticed_and_resumed(store, open_lab):
     lab = open_lab()
     run_id = going(store, lab)
+    assert psutil.Process(lab._process.pid).num_threads() == 1  # it forks the jobs
     assert psutil.Process(store.run(run_id).pid).environ()["CUDA_VISIBLE_DEVICES"] == ""  # none was given
     store.ask(run_id, "pause")
     until(lambda: store.run(run_id).state == "paused")

@@ -29,8 +29,11 @@ def wanted(run_id: str, lab: str) -> bool:
         raise LabError(f"{here} cannot use the store of {lab}, an SQLite file: set RL_LAB_STORE to a PostgreSQL that "
                        "all machines reach, then start the lab and the run again.")
     try:
-        return Store().run(run_id).state == "queued"
+        store = Store()
+        state = store.run(run_id).state
     except NoSuchRun:
         return False
     except LabError as error:
         raise LabError(f"{here} cannot use the lab's store: {error}") from error
+    store.dispose()  # the carrier stays as long as the run, and needs no connection
+    return state == "queued"
