@@ -18,10 +18,11 @@ from app.theme import symbol
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
-from labcore.files.paths import home, max_runs
+from labcore.files.paths import home
 from labcore.lessons.folders import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
 from labcore.store.dialects import shown as place
+from labcore.workers.executors import choice
 
 # (page, its name, what it is for)
 PAGES = (
@@ -111,8 +112,11 @@ def files() -> None:
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
-        ("RL_LAB_MAX_RUNS", _code(str(max_runs())), "Runs at the same time; the others wait in a queue")]))
-    st.caption("Nothing leaves this machine. The page Runs makes room; Export gives a run as a zip.")
+        ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
+        ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
+        ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", choice.AUTO)), "Which cluster: auto is this machine's")]))
+    st.caption("Nothing leaves this machine unless a setting says so. The page Runs makes room; Export gives a run as "
+               "a zip.")
 
 
 def words() -> None:

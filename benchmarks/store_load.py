@@ -24,7 +24,7 @@ from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.dialects import shown
 from labcore.store.store import Store
-from labcore.workers.supervisor import YIELDING
+from labcore.workers.children import YIELDING
 
 METRICS_OF_A_ROW = sorted(METRICS)[:20]
 

@@ -29,7 +29,8 @@ class Kind:
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
     defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts beside the steps; the
-    first one is where runs are compared by default. `speed` is the metric of its pace.
+    first one is where runs are compared by default. `speed` is the metric of its pace. `on_gpu`: the device auto is a
+    GPU where there is one.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Kind:
     replay: str = ""
     any_task: bool = False
     unwatched: Mapping[str, Value] = field(default_factory=dict)
+    on_gpu: bool = False
 
     @property
     def model(self) -> str:
@@ -58,11 +60,12 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
-         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")}),
+         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")},
+         on_gpu=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
          "tokens_per_second", check="labcore.tasks.enumerable:check",
-         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}),
+         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
          "env_steps_per_second", check="labcore.envs.maze_presets:build",

@@ -15,9 +15,9 @@ from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
-from labcore.files.paths import max_runs
 from labcore.runs import sweep as engine
 from labcore.store.store import Store
+from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 
 POLL_SECONDS = 0.2
@@ -50,7 +50,7 @@ def _add_report(sub: argparse.ArgumentParser) -> None:
 def sweep(options: argparse.Namespace) -> int:
     """Run a sweep to its end."""
     check_metric(options.metric)
-    max_runs()  # a bad setting is refused before anything is queued
+    choice.check()  # a bad setting is refused before anything is queued
     specs = engine.grid(spec_of(options), axes_of(options.axes), seeds_of(options.seeds))
     warn(*specs)
     store = Store()

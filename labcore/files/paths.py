@@ -103,15 +103,15 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def max_runs() -> int:
-    """How many runs go at once: `RL_LAB_MAX_RUNS`, else the number of cores.
+def max_runs(usual: int | None = None) -> int:
+    """How many runs go at once: `RL_LAB_MAX_RUNS`, else `usual`, else the number of cores.
 
     Raises:
         LabError: `RL_LAB_MAX_RUNS` is not a whole number from 1.
     """
     text = os.environ.get("RL_LAB_MAX_RUNS", "").strip()
     if not text:
-        return os.cpu_count() or 1
+        return usual or os.cpu_count() or 1
     if not text.isdecimal() or int(text) < 1:
         raise LabError(f"RL_LAB_MAX_RUNS is {quoted(text)}: set it to a whole number from 1.")
     return int(text)

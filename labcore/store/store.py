@@ -228,9 +228,9 @@ class Store(Keeping):
                 if row.pid is None or gone(Owner(row.pid, row.host, row.process_started), row.heartbeat)]
         return [row.id for row in lost if self._interrupt(row.id, row.pid, "its process is gone")]
 
-    def lost(self, pid: int, why: str) -> list[str]:
-        """Mark what the process `pid` of this host was running as interrupted; return the ids."""
-        query = sa.select(runs.c.id).where(runs.c.state.in_(GOING), runs.c.pid == pid, runs.c.host == platform.node())
+    def lost(self, pid: int, host: str, why: str) -> list[str]:
+        """Mark what the process `pid` of a host was running as interrupted; return the ids."""
+        query = sa.select(runs.c.id).where(runs.c.state.in_(GOING), runs.c.pid == pid, runs.c.host == host)
         with self._reading() as connection:
             mine = list(connection.execute(query).scalars())
         return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.files.paths import max_runs
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
 from labcore.workers import process
+from labcore.workers.executors import choice
 
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
@@ -25,11 +25,11 @@ class Launcher:
     """One per lab. Its runs stop with it: they checkpoint, and can be resumed at the next start.
 
     Raises:
-        LabError: `RL_LAB_MAX_RUNS` is no number, or the store cannot be used.
+        LabError: `RL_LAB_MAX_RUNS` is no number, the executor cannot be had, or the store cannot be used.
     """
 
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
-        max_runs()  # a bad setting is refused here, not in the supervisor's log
+        choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
         self._command = command
         self._lock = threading.Lock()

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from labcore.files.paths import home, made, store_url
 
+ROOT = Path(__file__).resolve().parents[2]  # of the lab's code
 SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 # Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
-_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+         "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 _ahead: list[subprocess.Popen] = []
 
 
@@ -40,12 +41,15 @@ def taken(command: Sequence[str], url: str) -> subprocess.Popen:
 
 def started(command: Sequence[str], url: str) -> subprocess.Popen:
     """A new one, which reads its orders from its standard input until that ends."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, **_QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()), "RL_LAB_STORE": url}
     with log().open("ab") as file:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment,
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment(url),
                                 start_new_session=True)
+
+
+def environment(url: str) -> dict[str, str]:
+    """The variables of a process of the lab whose store is `url`."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()), "RL_LAB_STORE": url}
 
 
 def log() -> Path:

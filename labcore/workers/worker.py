@@ -7,6 +7,7 @@ is no fork, or in the foreground of the command line. Left out: the training, wh
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
         raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
 
     def too_late() -> None:
-        store.lost(os.getpid(), "the lab stopped in the middle of a step")
+        store.lost(os.getpid(), platform.node(), "the lab stopped in the middle of a step")
 
     with Lifeline(lifeline_fd, too_late) as lifeline:
         return _Drive(store, run_id, lifeline, on_record, start).go()

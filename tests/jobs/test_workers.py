@@ -22,8 +22,8 @@ FAKE = "from tests.jobs import fake; fake.install(); "
 FORKING = (sys.executable, "-c",
            FAKE + "from labcore.workers import supervisor; supervisor.main(preload=(), fork=True)")
 COLD = FAKE + "import sys; from labcore.jobs import worker; worker.work(sys.argv[1], sys.stdin.fileno())"
-SPAWNING = (sys.executable, "-c", FAKE + "import sys; from labcore.workers import supervisor; "
-            f"supervisor.Spawning.JOB_COMMAND = (sys.executable, '-c', {COLD!r}); supervisor.main(fork=False)")
+SPAWNING = (sys.executable, "-c", FAKE + "import sys; from labcore.workers import children, supervisor; "
+            f"children.Spawning.JOB_COMMAND = (sys.executable, '-c', {COLD!r}); supervisor.main(fork=False)")
 BOTH = pytest.mark.parametrize("command", [FORKING, SPAWNING], ids=["fork", "spawn"])
 
 

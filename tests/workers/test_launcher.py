@@ -22,8 +22,8 @@ from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = ("from dataclasses import replace; from labcore.catalog.kinds import KINDS; from labcore.workers import "
-        "supervisor, worker; KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
-SPAWN = f"{FAKE} import sys; supervisor.Spawning.COMMAND = (sys.executable, '-c', {FAKE + 'worker.main()'!r}); "
+        "children, supervisor, worker; KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
+SPAWN = f"{FAKE} import sys; children.Spawning.COMMAND = (sys.executable, '-c', {FAKE + 'worker.main()'!r}); "
 FORKING = (sys.executable, "-c", FAKE + "supervisor.main(preload=(), fork=True)")
 SPAWNING = (sys.executable, "-c", SPAWN + "supervisor.main(fork=False)")
 WORKER = (sys.executable, "-c", FAKE + "import sys; worker.drive(worker.Store(), sys.argv[1])")
@@ -146,7 +146,7 @@ def test_a_killed_worker_is_noticed_at_once(store, open_lab):
 
 
 def test_a_worker_that_cannot_begin_is_not_tried_for_ever(store, open_lab):
-    broken = FAKE + "supervisor.drive = None; supervisor.Store.claim = None; supervisor.main(preload=(), fork=True)"
+    broken = FAKE + "children.drive = None; supervisor.Store.claim = None; supervisor.main(preload=(), fork=True)"
     lab = open_lab((sys.executable, "-c", broken))
     run_id = lab.start(fake.grpo(3))
     until(lambda: states(store, run_id) == ["failed"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import shutil
 import sqlite3
 import subprocess
@@ -66,7 +67,7 @@ def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what
         assert "\n" not in said
         assert [*range(1, len(store.steps_after(run_id)) + 1)] == [row.step for row in store.steps_after(run_id)]
         assert len(store.steps_after(run_id)) >= committed.steps, "what was said to be written is there"
-        store.lost(os.getpid(), "as the supervisor says of a worker that is gone")
+        store.lost(os.getpid(), platform.node(), "as the supervisor says of a worker that is gone")
         if store.run(run_id).state != "finished":
             if store.run(run_id).state != "queued":  # else it never began
                 store.requeue(run_id)
@@ -120,7 +121,7 @@ def test_a_store_that_another_program_locks(store, monkeypatch):
     with pytest.raises(LabError, match="was busy for more than"):
         run(impatient, run_id, {5: lambda: other.execute("BEGIN IMMEDIATE")})
     other.execute("ROLLBACK")
-    store.lost(os.getpid(), "gone")
+    store.lost(os.getpid(), platform.node(), "gone")
     store.requeue(run_id)
     assert run(store, run_id) == "finished" and len(store.steps_after(run_id)) == 9
 
@@ -148,7 +149,7 @@ def test_a_drive_that_is_unplugged_under_a_run(tmp_path, monkeypatch):
     shutil.rmtree(home(), ignore_errors=True)
     (tmp_path / "unplugged").rename(home())
     assert [row.step for row in store.steps_after(run_id)] == [1, 2, 3, 4, 5]
-    store.lost(os.getpid(), "gone")
+    store.lost(os.getpid(), platform.node(), "gone")
     store.requeue(run_id)
     assert run(store, run_id) == "finished" and len(store.steps_after(run_id)) == 9
 

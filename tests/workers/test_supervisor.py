@@ -11,30 +11,53 @@ from pathlib import Path
 import pytest
 
 from labcore.store.store import Store
-from labcore.workers.supervisor import CAN_FORK, Supervisor
+from labcore.workers.children import CAN_FORK
+from labcore.workers.executors.executor import Ended
+from labcore.workers.supervisor import Supervisor
 from tests.runs import fake
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Still(Supervisor):
-    """A supervisor whose workers are already dead, by `code`."""
+class Still:
+    """Children and executor of a supervisor whose workers are already dead, by `code`."""
 
-    code = 0
+    limit, code = 2, 0
 
-    def wait(self):
-        return False
+    def __init__(self):
+        self.dead = []  # run ids
+
+    def wait(self, watched):
+        return None
 
     def start(self, run_id):
         raise AssertionError("nothing is to be started here")
 
     start_job = start
 
-    def ended(self, pid):
-        return self.code
+    def ended(self):
+        while self.dead:
+            yield Ended.with_code(self.dead.pop(), (os.getpid(), platform.node()), self.code)
 
-    def cut_lifeline(self):
-        """There is none."""
+    def waiting(self):
+        return {}
+
+    def watched(self):
+        return []
+
+    def cut(self):
+        """There is nothing to cut."""
+
+    cut_lifeline = kill = cut
+
+
+def supervisor_of(store, still, run_id=None) -> Supervisor:
+    """A supervisor that has started a worker for that run, which is dead by now."""
+    supervisor = Supervisor(store, still, still)
+    if run_id:
+        supervisor.started[run_id] = None
+        still.dead.append(run_id)
+    return supervisor
 
 
 def test_a_run_resumed_at_the_moment_its_dead_worker_is_noticed_is_not_given_up(monkeypatch):
@@ -42,13 +65,12 @@ def test_a_run_resumed_at_the_moment_its_dead_worker_is_noticed_is_not_given_up(
     store = Store()
     run_id = store.create(fake.grpo(10))
     assert store.claim(run_id, os.getpid(), platform.node())
-    supervisor = Still(store)
-    supervisor.workers[os.getpid()] = run_id
-    supervisor.code = -9
+    still = Still()
+    supervisor, still.code = supervisor_of(store, still, run_id), -9
     lost = store.lost
 
-    def lost_then_resumed(pid, why):
-        ids = lost(pid, why)
+    def lost_then_resumed(pid, host, why):
+        ids = lost(pid, host, why)
         store.requeue(run_id)
         return ids
 
@@ -61,11 +83,11 @@ def test_a_run_that_others_resumed_before_its_dead_worker_is_noticed_is_not_give
     """The command line may see a dead worker first, and queue its run again."""
     store = Store()
     run_id = store.create(fake.grpo(10))
-    supervisor = Still(store)
-    supervisor.workers[os.getpid()], supervisor.before[os.getpid()] = run_id, None
-    assert store.claim(run_id, os.getpid(), platform.node()) and store.lost(os.getpid(), "it was killed") == [run_id]
+    still = Still()
+    supervisor, still.code = supervisor_of(store, still, run_id), -9
+    assert store.claim(run_id, os.getpid(), platform.node())
+    assert store.lost(os.getpid(), platform.node(), "it was killed") == [run_id]
     store.requeue(run_id)
-    supervisor.code = -9
     supervisor.reap()
     assert store.run(run_id).state == "queued"
 
@@ -73,15 +95,14 @@ def test_a_run_that_others_resumed_before_its_dead_worker_is_noticed_is_not_give
 def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_again():
     store = Store()
     run_id = store.create(fake.grpo(10))
-    supervisor = Still(store)
-    supervisor.workers[os.getpid()] = run_id
-    supervisor.code = 1
+    still = Still()
+    supervisor, still.code = supervisor_of(store, still, run_id), 1
     supervisor.reap()
     assert store.run(run_id).state == "failed" and "did not start" in store.run(run_id).message
 
 
 class Refused(Still):
-    """A supervisor that gets no process for what is asked, and is asked `rounds` times."""
+    """No process is to be had for what is asked, and that `rounds` times."""
 
     rounds = 2
 
@@ -90,33 +111,34 @@ class Refused(Still):
 
     start_job = start
 
-    def wait(self):
+    def wait(self, watched):
         self.rounds -= 1
-        return self.rounds > 0
+        return [] if self.rounds else None
 
 
 def test_where_no_process_can_be_started_the_run_says_so_and_the_supervisor_goes_on():
     store = Store()
     run_id = store.create(fake.grpo(10))
-    supervisor = Refused(store)
-    supervisor.serve()
+    refused = Refused()
+    supervisor_of(store, refused).serve()
     row = store.run(run_id)
-    assert supervisor.rounds == 0 and row.state == "failed"
+    assert refused.rounds == 0 and row.state == "failed"
     assert row.message.startswith("No process could be started for this (Resource temporarily unavailable)")
 
 
 def test_a_fault_of_the_system_does_not_end_the_supervisor(monkeypatch, capsys):
-    supervisor = Refused(Store())
+    refused = Refused()
+    supervisor = supervisor_of(Store(), refused)
     monkeypatch.setattr(supervisor, "reap", lambda: os.stat("/nowhere/at/all"))
     supervisor.serve()
-    assert supervisor.rounds == 0 and "/nowhere/at/all" in capsys.readouterr().err
+    assert refused.rounds == 0 and "/nowhere/at/all" in capsys.readouterr().err
 
 
 SIGNALLED_AT_ONCE = """
 import os, signal, time
 from pathlib import Path
 from labcore.store.store import Store
-from labcore.workers.supervisor import Forking
+from labcore.workers.children import Forking
 
 fork = os.fork
 def slow_fork():  # the child is signalled before it does anything
@@ -127,8 +149,7 @@ def slow_fork():  # the child is signalled before it does anything
         time.sleep(0.2)
     return pid
 os.fork = slow_fork
-supervisor = Forking(Store())
-pid = supervisor._fork(Path("log").absolute(), lambda: None)
+pid = Forking(Store())._fork(Path("log").absolute(), lambda: None)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 """
 

@@ -1,0 +1,39 @@
+"""What the lab needs of a machine that a run was sent to, looked at there before its worker is started."""
+
+from __future__ import annotations
+
+import platform
+from importlib.util import find_spec
+
+from labcore.errors import LabError, NoSuchRun
+from labcore.files.paths import run_folder, store_url
+from labcore.store.store import Store
+
+NEEDED = ("torch", "transformers")
+
+
+def wanted(run_id: str, lab: str) -> bool:
+    """Whether the run still waits for a process; `lab` is the machine of the lab that sent it.
+
+    Raises:
+        LabError: this machine cannot take it.
+    """
+    here = f"The machine {platform.node()} of the Ray cluster"
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise LabError(f"{here} has no {package}: install what requirements.txt names there, then resume the run.")
+    if not run_folder(run_id).is_dir():  # the lab made it
+        raise LabError(f"{here} does not see the lab's folder {run_folder(run_id).parent}: set RL_LAB_HOME to a folder "
+                       "that all machines share under the same path, then resume the run.")
+    if store_url().startswith("sqlite") and platform.node() != lab:
+        raise LabError(f"{here} cannot use the store of {lab}, an SQLite file: set RL_LAB_STORE to a PostgreSQL that "
+                       "all machines reach, then start the lab and the run again.")
+    try:
+        store = Store()
+        state = store.run(run_id).state
+    except NoSuchRun:
+        return False
+    except LabError as error:
+        raise LabError(f"{here} cannot use the lab's store: {error}") from error
+    store.dispose()  # the carrier stays as long as the run, and needs no connection
+    return state == "queued"
