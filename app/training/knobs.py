@@ -79,12 +79,13 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, value
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None, str]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
-    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation."""
-    return draft.identity, draft.of_task(), mix.look_of(draft) if draft.new else None
+    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation and
+    what speaks against it."""
+    return (draft.identity, draft.of_task(), *((mix.look_of(draft), draft.caution()) if draft.new else (None, "")))
 
 
 @st.fragment
