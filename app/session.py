@@ -214,7 +214,7 @@ class Draft:
 
     def caution(self) -> str:
         """Why a run of these settings, which can be started, cannot come out well; mostly empty."""
-        return "" if self.fault() else self.spec().caution()
+        return "" if self.fault() else naming.worded(self.spec().caution(), knobs_of(self.row, self.task_row))
 
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""

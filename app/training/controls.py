@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pkgutil import resolve_name
 
 import streamlit as st
 
 from app.held import Held, held
 from app.naming import worded
+from app.tokens import literal
 from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
@@ -35,10 +37,13 @@ class Target:
 
 
 def widget(target: Target, knob: Knob) -> None:
-    """Draw `knob` with the widget that its declaration asks for; below it, why it cannot act where it cannot."""
+    """Draw `knob` with the widget that its declaration asks for; below it, why it cannot act where it cannot, and
+    before a run what this machine has to do with it."""
     WIDGETS[kind(knob)](target, knob)
     if why := inactive.reason(knob.key, target.values):
         st.caption(f"Cannot act: {why}.")
+    if knob.here and not target.going and (said := resolve_name(knob.here)()):
+        st.caption(literal(said))
 
 
 def kind(knob: Knob) -> str:

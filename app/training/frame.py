@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import streamlit as st
@@ -17,7 +17,7 @@ from labcore.store.rows import RunRow
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
           own_tabs: Tabs = MappingProxyType({}), top: live.Top | None = None,
-          before: Callable[[Draft], None] | None = None) -> None:
+          before: Sequence[Callable[[Draft], None]] = ()) -> None:
     """The page of a kind.
 
     `scene` shows the draft's world before a run and `before` what else there is to know of it then, `picture` the run
@@ -38,8 +38,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
                 top(None, draft)
             own_data.show(draft)
             empty.picture(draft, scene and (lambda: scene(draft)))
-            if before:
-                before(draft)
+            for shown in before:
+                shown(draft)
             CHART.warm()
         else:
             live.panel(run, picture, own_tabs, top)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import streamlit as st
 
-from app import algorithms, naming
+from app import algorithms, memory, naming
 from app.held import held
 from app.lab import errors_shown, lab
 from app.session import Draft, tell
@@ -79,12 +79,16 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, value
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None, str, dict[str, Value]]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
-    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation."""
-    return draft.identity, draft.of_task(), mix.look_of(draft) if draft.new else None
+    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation, what
+    speaks against it, and its memory."""
+    if not draft.new:
+        return draft.identity, draft.of_task(), None, "", {}
+    return (draft.identity, draft.of_task(), mix.look_of(draft), draft.caution(),
+            dict(draft.values) if memory.is_open() else {})
 
 
 @st.fragment

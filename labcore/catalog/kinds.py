@@ -23,7 +23,7 @@ from labcore.errors import LabError, quoted
 class Kind:
     """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
     train it; where a kind has none, the algorithm's `method` does. `check`, where there is one, says in words why a
-    task and its knobs cannot be run, `caution` what they let start that cannot come out well, `replay` lets a
+    task and its knobs cannot be run, `caution` what of a spec can be started and cannot come out well, `replay` lets a
     checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
@@ -60,11 +60,12 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
+         caution="labcore.spec.precision:caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")},
          on_gpu=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
-         "tokens_per_second", check="labcore.tasks.enumerable:check",
+         "tokens_per_second", check="labcore.tasks.enumerable:check", caution="labcore.spec.precision:caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},

@@ -1,4 +1,5 @@
-"""`cost`: the models that algorithms hold, their bytes, and the time of their steps on this machine."""
+"""`cost`: the models that algorithms hold, their bytes, the time of their steps, and whether they fit on this machine.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
 from labcore.errors import LabError, quoted
-from labcore.jobs import cost, jobs
-from labcore.jobs.cost import Row
+from labcore.jobs import cost, jobs, memory
+from labcore.jobs.cost import Row, in_bytes
+from labcore.jobs.memory import Estimate
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
@@ -21,6 +23,9 @@ NOTES = ("Counted, 4 bytes a number: weights (once where models share them), gra
          "Measured: activations, what is kept for the backward pass at its most, and the fastest of a few steps",
          "without evaluations, with one thread in processor time. × is the number of updates in a step. No algorithm",
          "holds an old policy: its log-probs are kept with the batch.")
+
+MEMORY_NOTES = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held "
+                "at all times", "adds up; of what a step does after that the largest counts.")
 
 
 def add_to(add) -> None:
@@ -47,10 +52,12 @@ def costs(options: argparse.Namespace) -> int:
                 print(f"measuring {row.label} …", file=sys.stderr, flush=True)
                 _measure(row.spec)
     rows = cost.rows(specs, held)
+    needs = _needs(specs)
     if options.json:
-        print(json.dumps({"rows": [cost.as_json(row, rows) for row in rows]}, ensure_ascii=False, indent=2))
+        print(json.dumps({"rows": [{**cost.as_json(row, rows), "memory": memory.as_json(need)}
+                                   for row, need in zip(rows, needs, strict=True)]}, ensure_ascii=False, indent=2))
     else:
-        print(table(rows))
+        print(f"{table(rows)}\n\n{memory_table(needs)}")
     return 0
 
 
@@ -67,6 +74,14 @@ def _specs(options: argparse.Namespace) -> list[RunSpec]:
     threads = default_threads(model) if options.threads is None else options.threads
     return [make(algorithm_key=key, task_key=task_row.key, model=model, threads=threads,
                  knobs={knob: value for knob, value in given.items() if knob in known[key]}) for key in keys]
+
+
+def _needs(specs: Sequence[RunSpec]) -> list[Estimate]:
+    """The memory that the runs will need, and where one may not fit what to change."""
+    found = jobs.compute(memory.asked(specs))["sizes"]
+    needs = [memory.estimate(spec, sizes) for spec, sizes in zip(specs, found, strict=True)]
+    return [memory.with_ways(need, jobs.compute(memory.asked([*memory.others(need.spec).values()]))["sizes"])
+            if need.sure is False else need for need in needs]
 
 
 def _measure(spec: RunSpec) -> None:
@@ -86,13 +101,28 @@ def _measure(spec: RunSpec) -> None:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows for the eye, and what the numbers are."""
-    lines = [HEADS, *(_cells(row, rows) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    # Words stand on the left, numbers on the right.
-    text = ["  ".join(cell.ljust(width) if place < 3 else cell.rjust(width)
-                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
+    text = _aligned([HEADS, *(_cells(row, rows) for row in rows)], words=3)
     faults = [f"{row.label}: {row.fault}" for row in rows if row.fault]
     return "\n".join([*text, "", *NOTES, *(["", *faults] if faults else [])])
+
+
+def memory_table(needs: Sequence[Estimate]) -> str:
+    """What the runs will need of the memory, a column each, and whether they fit."""
+    there = [need for need in needs if need.parts]
+    rows = zip(*(need.parts for need in there), strict=True)
+    lines = [("Memory, estimated", "", *(need.spec.row.label for need in there)),
+             *((row[0].name, row[0].when, *(in_bytes(part.size or None) for part in row)) for row in rows
+               if any(part.size for part in row)),
+             ("At the most", "", *(in_bytes(need.peak) for need in there))]
+    said = [f"{need.spec.row.label}: {need.fault or f'{need.verdict()} {need.advice()}'.rstrip()}" for need in needs]
+    return "\n".join([*_aligned(lines, words=2), "", *MEMORY_NOTES, "", *said])
+
+
+def _aligned(lines: Sequence[Sequence[str]], words: int) -> list[str]:
+    """The lines as columns: the first ones are words and stand on the left, numbers on the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.ljust(width) if place < words else cell.rjust(width)
+                      for place, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines]
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:

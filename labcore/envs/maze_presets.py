@@ -15,6 +15,7 @@ from labcore.envs.maze import MAX_SIDE, Maze
 from labcore.envs.maze_text import from_rows, from_text
 from labcore.errors import LabError
 from labcore.maths.call import call
+from labcore.spec.run_spec import RunSpec
 
 
 def textbook() -> Maze:
@@ -64,9 +65,9 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
     return call(resolve_name(task.source), knobs, {}).check()
 
 
-def caution(task: Task, knobs: Mapping[str, Value]) -> str:
-    """What can be started with the maze of a task but not found in it; mostly empty. Raises LabError as `build`."""
-    return build(task, knobs).caution()
+def caution(spec: RunSpec) -> str:
+    """What can be started with the maze of a run but not found in it; mostly empty. Raises LabError as `build`."""
+    return build(spec.task_row, spec.knobs).caution()
 
 
 @lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob

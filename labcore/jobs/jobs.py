@@ -38,6 +38,7 @@ JOBS = {
     "pace": "labcore.jobs.pace:pace",
     "models_held": "labcore.llm.cost:models_held",
     "cost": "labcore.llm.cost:measure",
+    "sizes": "labcore.llm.sizes:sizes",
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }

@@ -68,8 +68,11 @@ def models_held(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def count(spec: RunSpec) -> list[Held]:
     """The networks that a run of `spec` holds. Raises LabError where its model cannot be used."""
-    with torch.device("meta"):
-        models = _networks(spec)
+    return counted(spec, networks_of(spec))
+
+
+def counted(spec: RunSpec, models: Mapping[str, nn.Module]) -> list[Held]:
+    """The numbers of the networks that `networks_of` made."""
     seen: set[int] = set()
     found = []
     moved = learning(spec, spec.knobs)
@@ -81,8 +84,17 @@ def count(spec: RunSpec) -> list[Held]:
     return found
 
 
+def networks_of(spec: RunSpec) -> dict[str, nn.Module]:
+    """The networks as a session equips itself with them, without their numbers, which take no memory.
+
+    Raises:
+        LabError: the model cannot be used.
+    """
+    with torch.device("meta"):
+        return _networks(spec)
+
+
 def _networks(spec: RunSpec) -> dict[str, nn.Module]:
-    """The networks as a session equips itself with them, without their numbers."""
     policy, adapter = _policy(spec), Lora.of(spec.knobs, spec.seed)
     if adapter:
         policy.requires_grad_(False)

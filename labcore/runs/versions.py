@@ -13,13 +13,13 @@ from typing import Any
 
 import labcore
 from labcore.files import atomic
+from labcore.machine import processor
 from labcore.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")
 # What the numbers of a run depend on.
 _ENGINE = ("catalog", "deep", "envs", "llm", "maths", "runs", "spec", "tabular", "tasks", "workers")
-_CPUINFO = Path("/proc/cpuinfo")
 
 Versions = dict[str, Any]
 
@@ -62,7 +62,7 @@ def noted(folder: Path) -> list[Versions]:
 @cache
 def _machine() -> Versions:
     return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES},
-            "system": platform.system(), "machine": platform.machine(), "processor": _processor()}
+            "system": platform.system(), "machine": platform.machine(), "processor": processor()}
 
 
 def _version(name: str) -> str:
@@ -70,12 +70,3 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:  # not installed, or put there by hand
         return "unknown"
-
-
-def _processor() -> str:
-    """The processor's name; numbers may differ in their last bits between two."""
-    if _CPUINFO.exists():
-        for line in _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -73,7 +73,7 @@ class RunSpec:
     def caution(self) -> str:
         """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
         named = self.kind_row.caution
-        return str(resolve_name(named)(self.task_row, self.knobs)) if named else ""
+        return str(resolve_name(named)(self)) if named else ""
 
     def to_json(self) -> str:
         fields = asdict(self)

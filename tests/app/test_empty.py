@@ -3,8 +3,10 @@
 import pytest
 
 from app.training.empty import trained
+from labcore import machine
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.spec.run_spec import make
+from tests.app.seeding import html
 
 
 @pytest.mark.parametrize(("algorithm", "knobs", "words"), [
@@ -25,3 +27,12 @@ def test_the_page_says_so(page):
         assert ALGORITHMS[algorithm].loop == "preference"
         test = page("llm", algorithm=algorithm, task="sort")
         assert words in " ".join(each.proto.body for each in test.get("html"))
+
+
+def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page, monkeypatch):
+    monkeypatch.setattr(machine, "bf16", lambda device="auto": machine.Bf16("this processor (A Xeon)", False))
+    test = page("llm", algorithm="grpo", task="sort")
+    assert "This processor (A Xeon) has no bf16 arithmetic: choose fp32." in [each.value for each in test.caption]
+    assert "look first" not in html(test)
+    next(each for each in test.selectbox if each.label == "Precision").set_value("bf16").run()
+    assert "Ready, but look first.</b> Precision is bf16, but this processor (A Xeon) has no bf16" in html(test)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from labcore import machine
 from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.files import jsonl
@@ -173,3 +174,12 @@ def test_a_run_whose_rewards_are_no_function_is_not_resumed_with_one(capsys, tmp
     assert "do not come from a function: leave --reward out" in refused(
         capsys, "resume", run_id, "--reward", f"{file}:score")
     assert not (tmp_path / "ran").exists()
+
+
+def test_bf16_without_its_arithmetic_is_one_line_before_the_start(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "bf16", lambda device="auto": machine.Bf16("this processor (A Xeon)", False))
+    monkeypatch.setattr(commands, "train", lambda *_: 0)
+    assert main([*SORT, "--set", "dtype=bf16"]) == 0
+    assert capsys.readouterr().err == ("labcore: dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so "
+                                       "digits are lost and no time is won: choose fp32.\n")
+    assert main(SORT) == 0 and capsys.readouterr().err == ""

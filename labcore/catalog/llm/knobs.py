@@ -24,8 +24,9 @@ MAX_NEW_TOKENS = Knob(
     "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
     "less compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True)
 DTYPE = Knob(
-    "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors that have it, with "
-    "fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True)
+    "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors and GPUs that have it, "
+    "with fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True,
+    here="labcore.machine:bf16_said")
 SFT_TARGET = Knob(
     "sft_target", "SFT target", 0.4, "Supervised fine-tuning of the base stops at this sampled exact match. Higher: "
     "an easier start, less left for RL to do. 1: only the step limit stops it.", low=0.0, high=1.0, unit="share",

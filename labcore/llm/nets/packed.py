@@ -52,10 +52,14 @@ def short(prompts: Prompts, ids: Tensor) -> bool:
 
 def packs(model: nn.Module, prompts: Prompts, ids: Tensor) -> bool:
     """Whether these completions (P·G, T) can and should run packed."""
+    return can_pack(model) and short(prompts, ids)
+
+
+def can_pack(model: nn.Module) -> bool:
+    """Whether several completions in one row do not mislead the model."""
     config = model.config
     whole = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())
-    known = config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
-    return known and whole and short(prompts, ids)
+    return whole and config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
 
 
 def pack(prompts: Prompts, ids: Tensor) -> Row:

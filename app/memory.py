@@ -1,0 +1,92 @@
+"""What the next run will need of this device's memory, part by part, whether it fits, and what to change if not: a fold
+below the draft."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import streamlit as st
+
+from app import naming
+from app.jobs import result
+from app.session import Draft
+from app.tokens import literal
+from labcore.errors import LabError
+from labcore.jobs import memory
+from labcore.jobs.cost import in_bytes
+from labcore.jobs.memory import Estimate, Part
+from labcore.spec.run_spec import RunSpec
+
+TITLE = "Memory on this device"
+KEY = "memory"
+CSS = """
+<style>
+.rl-table.rl-memory td:nth-child(2){text-align:right;white-space:nowrap;padding-right:18px}
+.rl-memory .rl-when td{opacity:.72;padding-top:10px}.rl-memory .rl-sum td{font-weight:600}
+.rl-memory .rl-sum:not(.rl-sum + .rl-sum) td{padding-top:10px}
+</style>"""
+COLOURS = {True: "#009E73", None: "#56B4E9", False: "#E69F00"}
+NOTE = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
+        "times adds up; of what a step does after that the largest counts.")
+
+
+def of_draft(draft: Draft) -> None:
+    """The fold, and once it is open the table."""
+    try:
+        spec = draft.spec()
+    except LabError:  # the page says why it cannot run
+        return
+    fold = st.expander(TITLE, key=KEY, on_change="rerun")
+    if not fold.open:
+        return
+    with fold:
+        if found := _sizes([spec], KEY):
+            need = memory.estimate(spec, found[0])
+            if need.sure is False:
+                need = memory.with_ways(need, _sizes([*memory.others(spec).values()], f"{KEY}_others"))
+            _shown(need)
+
+
+def _sizes(specs: Sequence[RunSpec], view: str) -> list[Any]:
+    """What the job finds of these runs; empty while it is under way."""
+    found, there = result(memory.asked(specs), "Counting the sizes", view)
+    return found["sizes"] if found and there else []
+
+
+def is_open() -> bool:
+    """Whether the table is looked at, so that it follows the knobs."""
+    return bool(st.session_state.get(KEY))
+
+
+def _shown(estimate: Estimate) -> None:
+    if estimate.fault:
+        st.caption(literal(estimate.fault))
+        return
+    advice = estimate.advice(lambda key: naming.title(key, [estimate.spec]))
+    st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{COLOURS[estimate.sure]}"></span>'
+            f"<span>{html.escape(f'{estimate.verdict()} {advice}')}</span></div>")
+    st.html(f'{CSS}<div class="rl-scroll">{table(estimate)}</div>')
+    st.caption(NOTE)
+
+
+def table(estimate: Estimate) -> str:
+    """The parts by when they are held, their peak, and what is free, as HTML."""
+    free = "unknown" if estimate.free is None else in_bytes(estimate.free)
+    return ('<table class="rl-table rl-memory"><tbody>' + "".join(_rows(estimate.parts))
+            + _row("rl-sum", "At the most", in_bytes(estimate.peak), "") + _row("rl-sum", "Free now", free, "")
+            + "</tbody></table>")
+
+
+def _rows(parts: Sequence[Part]) -> Iterator[str]:
+    held = sorted(filter(lambda part: part.size, parts), key=lambda part: memory.PHASES.index(part.when))
+    for when, some in groupby(held, lambda part: part.when):
+        yield _row("rl-when", when[0].upper() + when[1:], "", "")
+        for part in some:
+            yield _row("", part.name, in_bytes(part.size), part.why)
+
+
+def _row(style: str, *cells: str) -> str:
+    return f'<tr class="{style}">' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"

@@ -1,0 +1,98 @@
+"""The sizes that a run's memory follows from: of its networks, of its texts in tokens, and of what the engine does at
+once. `labcore.jobs.memory` makes bytes of them.
+
+Left out: architectures whose layers are no attention and MLP, which have no such sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from labcore.catalog import choices
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.files.adapters import base_of, is_adapter
+from labcore.jobs.memory import Sizes
+from labcore.llm import pairs
+from labcore.llm.cost import counted, networks_of
+from labcore.llm.nets import llama, packed
+from labcore.llm.nets.folder import find
+from labcore.llm.nets.forward import MAX_ELEMENTS, shares_prefixes
+from labcore.llm.nets.tokenizer import character_tokenizer, load_tokenizer
+from labcore.llm.networks import POLICY
+from labcore.llm.probes import view
+from labcore.spec.run_spec import RunSpec
+from labcore.tasks.task import PairTask, SingleTask, TextTask, has_singles, make_task
+
+SAMPLE = 256  # prompts that are looked at to find the longest
+
+
+def sizes(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job `sizes`: {"sizes": [the fields of a `Sizes`, or a sentence why not, …]} for `specs`."""
+    found: list[Any] = []
+    for text in spec["specs"]:
+        try:
+            found.append(asdict(of(RunSpec.from_json(text))))
+        except LabError as error:
+            found.append(str(error))
+    return {"sizes": found}
+
+
+def of(spec: RunSpec) -> Sizes:
+    """The sizes of a run. Raises LabError where its model or its file cannot be used, or has no such sizes."""
+    models = networks_of(spec)
+    policy, config = models[POLICY], models[POLICY].config.get_text_config()
+    hidden, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
+    if not hidden or not heads:
+        raise LabError(f"The memory of a {config.model_type} model cannot be estimated: it has no layers of attention.")
+    width = getattr(config, "head_dim", None) or hidden // heads
+    task = make_task(spec.task_row, spec.knobs, spec.data)
+    prompt, answer = _longest(spec, task)
+    return Sizes(
+        held=[asdict(each) for each in counted(spec, models)], layers=config.num_hidden_layers, heads=heads, hidden=hidden,
+        queries=heads * width, keys=(getattr(config, "num_key_value_heads", None) or heads) * width,
+        inner=_inner(config, hidden), vocabulary=config.vocab_size,
+        context=getattr(config, "max_position_embeddings", None) or prompt + answer + 4096, prompt=prompt,
+        answer=answer, packs=llama.supported(policy) or packed.can_pack(policy), shares=shares_prefixes(policy),
+        longest_packed=packed.LONGEST, most_logits=MAX_ELEMENTS, most_copied=view.KEPT,
+        sampled_at_once=pairs.SAMPLED_AT_ONCE)
+
+
+def _inner(config: Any, hidden: int) -> int:
+    """The width of the MLP."""
+    return int(getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * hidden)
+
+
+def _longest(spec: RunSpec, task: TextTask) -> tuple[int, int]:
+    """Tokens of the longest prompt, and of the longest given answer with its end; 0 where answers are sampled."""
+    tokenizer, texts = _tokenizer(spec, task), [*_texts(spec, task)]
+
+    def most(some: list[str]) -> int:
+        return max(map(len, tokenizer(some, add_special_tokens=False)["input_ids"]), default=0) if some else 0
+    answers = [answer for _, given in texts for answer in given]
+    return most([prompt for prompt, _ in texts]), most(answers) + bool(answers)
+
+
+def _texts(spec: RunSpec, task: TextTask) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Some prompts of the run, each with the answers that are given to learn from."""
+    rng, knobs = np.random.default_rng(spec.seed), spec.knobs
+    if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].from_file:
+        if has_singles(task) and isinstance(task, SingleTask):
+            yield from ((each.prompt, (each.completion,)) for each in task.singles(SAMPLE, rng))
+        elif isinstance(task, PairTask):
+            yield from ((each.prompt, (each.chosen, each.rejected)) for each in task.pairs(SAMPLE, rng))
+        return
+    for problem in task.problems(SAMPLE, rng):
+        yield problem.prompt, (problem.answer,) if spec.row.loop == "sft" else ()
+
+
+def _tokenizer(spec: RunSpec, task: TextTask) -> PreTrainedTokenizerBase:
+    if spec.model in MODELS:
+        return character_tokenizer(task.characters)
+    folder = find(spec.model)
+    return load_tokenizer(find(base_of(folder)) if is_adapter(folder) else folder)
