@@ -26,7 +26,8 @@ CSS = """
 <style>
 .rl-table.rl-memory td:nth-child(2){text-align:right;white-space:nowrap;padding-right:18px}
 .rl-memory .rl-when td{opacity:.72;padding-top:10px}.rl-memory .rl-sum td{font-weight:600}
-.rl-memory .rl-sum:not(.rl-sum + .rl-sum) td{padding-top:10px}
+.rl-memory .rl-part + .rl-sum td{padding-top:10px}
+@media (min-width:641px){.rl-memory .rl-part td:nth-child(3){width:66%}}
 </style>"""
 COLOURS = {True: "#009E73", None: "#56B4E9", False: "#E69F00"}
 NOTE = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
@@ -83,9 +84,9 @@ def table(estimate: Estimate) -> str:
 def _rows(parts: Sequence[Part]) -> Iterator[str]:
     held = sorted(filter(lambda part: part.size, parts), key=lambda part: memory.PHASES.index(part.when))
     for when, some in groupby(held, lambda part: part.when):
-        yield _row("rl-when", when[0].upper() + when[1:], "", "")
+        yield f'<tr class="rl-when"><td colspan="3">{when[0].upper()}{when[1:]}</td></tr>'
         for part in some:
-            yield _row("", part.name, in_bytes(part.size), part.why)
+            yield _row("rl-part", part.name, in_bytes(part.size), part.why)
 
 
 def _row(style: str, *cells: str) -> str:

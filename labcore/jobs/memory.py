@@ -208,7 +208,7 @@ def parts(spec: RunSpec, sizes: Sizes) -> list[Part]:
     half = knobs["dtype"] == "bf16"
     width = HALF if half else FULL
     tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
-    micro = f"{done.rows:,} rows of {done.prompt} + {done.length} tokens at once"
+    micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
     on_cpu = machine.device_kind(spec.device) == "cpu"
     found = [
         Part("Weights", ALWAYS, weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
@@ -220,7 +220,7 @@ def parts(spec: RunSpec, sizes: Sizes) -> list[Part]:
         Part("Weights in bf16", ALWAYS, rounded(max(each["parameters"] for each in sizes.held)) if half else 0,
              "2 bytes a parameter of the network that runs"),
         Part("KV cache", SAMPLES, kv_cache(sizes, done.sampled, tokens, width) if sizes.shares else 0,
-             f"{done.sampled:,} rows of {tokens} tokens"),
+             f"{done.sampled:,} rows of {tokens:,} tokens"),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
         Part("Gradients", LEARNS, gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, activations(sizes, done, width), micro),

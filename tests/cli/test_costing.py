@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from labcore import machine
 from labcore.cli import costing
 from labcore.cli.main import main
 from labcore.jobs import cost, jobs
@@ -20,6 +21,9 @@ def test_what_is_counted_then_what_is_measured(monkeypatch, capsys):
                                       "× PPO")
     assert "policy, critic, reference (frozen)" in ppo and ppo.split()[-3:] == ["–", "–", "–"]
     assert "64 pairs" in simpo and "No algorithm holds" not in simpo and notes
+    told = {line.split("  ")[0]: line.split() for line in notes if line}
+    assert told["Memory, estimated"][2:] == ["PPO", "SimPO"] and told["Critic"][-1] == told["Reference"][-1] == "–"
+    assert [line.partition(" it needs")[0] for line in notes[-2:]] == ["PPO: It fits:", "SimPO: It fits:"]
 
     def quick(spec):
         seconds = 0.25 if spec.algorithm == "ppo" else 0.1
@@ -36,6 +40,8 @@ def test_what_is_counted_then_what_is_measured(monkeypatch, capsys):
     [simpo, ppo] = json.loads(told.out)["rows"]
     assert simpo["times"] == 0.4 and [each["name"] for each in simpo["models"]] == ["policy"]
     assert ppo["weights"] == 4 * sum(each["parameters"] for each in ppo["models"])
+    assert ppo["memory"]["fits"] and ppo["memory"]["peak"] > sum(
+        part["size"] for part in ppo["memory"]["parts"] if part["when"] == "at all times")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the process has to be a fork of this one")
@@ -49,3 +55,11 @@ def test_a_measurement_that_is_killed_is_said(monkeypatch):
 
 def test_a_knob_that_none_has_is_said(capsys):
     assert refused(capsys, "cost", "sft", "--set", "gae_lambda=1").startswith("labcore: None of sft has a knob")
+
+
+def test_what_does_not_fit_is_said_with_what_to_change(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "free_memory", lambda device: 100_000_000)
+    assert main(["cost", "grpo", "--model", "tiny", "--counted"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("GRPO: It may not fit: it needs about ") and "100.0 MB are free now, and the" in last
+    assert last.endswith("So that it fits, set prompts_per_step to 16, or group_size to 4, or max_new_tokens to 4.")

@@ -1,0 +1,62 @@
+"""The sizes of a run are those of its session and its texts; what follows from them is near what a process takes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from unittest.mock import patch
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from labcore.catalog.llm.models import MODELS
+from labcore.jobs import memory
+from labcore.llm import cost, sizes
+from labcore.llm.session import LlmSession
+from labcore.spec.run_spec import make
+from tests.llm.tools import CONFIGS, TINIER, spec
+
+WITHIN = 1 / 3  # of the estimate: what the page says of it
+
+
+def test_they_are_those_of_the_session_s_model_and_of_the_longest_texts():
+    with patch.dict(MODELS, {"tiny": TINIER}):
+        found, session = sizes.of(spec("sft", letters=5)), LlmSession.start(spec("sft", letters=5))
+    config = session.policy.config
+    assert (found.layers, found.heads, found.hidden, found.inner) == (1, 2, 32, 48)
+    assert found.queries == found.keys == 32 and found.context == 64 and found.packs and found.shares
+    assert (found.vocabulary, found.prompt, found.answer) == (config.vocab_size, 6, 6), "an answer and its end"
+    assert found.parameters("policy") == sum(weight.numel() for weight in session.policy.parameters())
+
+
+@pytest.mark.parametrize(("kind", "keys", "inner"), [("qwen2", 8, 24), ("gpt2", 16, 64), ("gpt_neox", 16, 24)])
+def test_other_architectures_have_the_same_sizes_under_other_names(kind, keys, inner):
+    with patch.object(cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS[kind](11))):
+        found = sizes.of(spec("grpo"))
+    assert (found.hidden, found.queries, found.keys, found.inner, found.layers) == (16, 16, keys, inner, 2)
+
+
+def test_a_model_without_attention_is_a_sentence_beside_the_others():
+    with patch.object(cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS["mamba"](11))):
+        [found] = sizes.sizes({"specs": [spec("grpo").to_json()]})["sizes"]
+    assert found == "The memory of a mamba model cannot be estimated: it has no layers of attention."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process has to be a fork of this one")
+@pytest.mark.parametrize(("model", "prompts"), [("small", 16), ("medium", 8)])
+def test_a_process_takes_about_as_much_as_is_estimated(model, prompts, monkeypatch):
+    monkeypatch.setattr(cost, "STEPS", 1)
+    monkeypatch.setattr(cost, "WARM_UP", 1)
+    knobs = {"prompts_per_step": prompts, "sft_steps": 0, "updates_per_batch": 1}
+    wanted = make(algorithm_key="grpo", task_key="sort", model=model, knobs=knobs, device="cpu")
+    context = multiprocessing.get_context("fork")
+    told = context.SimpleQueue()
+    process = context.Process(target=lambda: told.put(cost.measure({"spec": wanted.to_json()})))
+    process.start()
+    measured = told.get()
+    process.join()
+    found = sizes.of(wanted)
+    done = memory.batch(wanted, found)
+    kept = memory.activations(found, done, 4)
+    assert measured["activations"] == pytest.approx(kept + 4 * done.rows * done.length * found.vocabulary, rel=0.08)
+    assert measured["peak"] == pytest.approx(memory.peak(memory.parts(wanted, found)), rel=WITHIN)
