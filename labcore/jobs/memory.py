@@ -227,10 +227,12 @@ def parts(spec: RunSpec, sizes: Sizes) -> list[Part]:
         Part("Attention weights", LEARNS, attention(sizes, done, width) if half and on_cpu and sizes.packed(done)
              else 0, "of each token for each other, in bf16 on a processor"),
         Part("Logits", LEARNS, 0 if loop == "reward_model" else logits(
-            sizes, done, width, float(knobs.get("entropy_coef", 0)) > 0), f"{micro}, × vocabulary {sizes.vocabulary:,}"),
+            sizes, done, width, float(knobs.get("entropy_coef", 0)) > 0),
+            f"{micro}, × vocabulary {sizes.vocabulary:,}"),
         Part("Line of the update", DRAWS, drawn(sizes, loop), "three copies of the policy, every 20 steps")]
     found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "the worker without a model"),
-              Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu, f"usually {GAPS:.0%} of all tensors")]
+              Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
+                   f"usually {GAPS:.0%} of all tensors")]
     return found
 
 

@@ -46,7 +46,8 @@ def sizes(spec: Mapping[str, Any]) -> dict[str, Any]:
 def of(spec: RunSpec) -> Sizes:
     """The sizes of a run. Raises LabError where its model or its file cannot be used, or has no such sizes."""
     models = networks_of(spec)
-    policy, config = models[POLICY], models[POLICY].config.get_text_config()
+    policy: Any = models[POLICY]
+    config = policy.config.get_text_config()
     hidden, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
     if not hidden or not heads:
         raise LabError(f"The memory of a {config.model_type} model cannot be estimated: it has no layers of attention.")
@@ -54,7 +55,8 @@ def of(spec: RunSpec) -> Sizes:
     task = make_task(spec.task_row, spec.knobs, spec.data)
     prompt, answer = _longest(spec, task)
     return Sizes(
-        held=[asdict(each) for each in counted(spec, models)], layers=config.num_hidden_layers, heads=heads, hidden=hidden,
+        held=[asdict(each) for each in counted(spec, models)], layers=config.num_hidden_layers, heads=heads,
+        hidden=hidden,
         queries=heads * width, keys=(getattr(config, "num_key_value_heads", None) or heads) * width,
         inner=_inner(config, hidden), vocabulary=config.vocab_size,
         context=getattr(config, "max_position_embeddings", None) or prompt + answer + 4096, prompt=prompt,

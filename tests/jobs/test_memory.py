@@ -47,7 +47,8 @@ def test_a_group_in_one_row_on_one_cache_or_each_row_alone():
 
 @pytest.mark.parametrize(("algorithm", "knobs", "expected"), [
     ("grpo", {"prompts_per_step": 8, "group_size": 4, "max_new_tokens": 7}, Batch(8, 4, 32, 5, 7)),
-    ("grpo", {"prompts_per_step": 8, "group_size": 4, "mini_batches": 2, "max_new_tokens": 4000}, Batch(4, 4, 32, 5, 59)),
+    ("grpo", {"prompts_per_step": 8, "group_size": 4, "mini_batches": 2, "max_new_tokens": 4000},
+     Batch(4, 4, 32, 5, 59)),
     ("dpo", {"pairs_per_step": 8, "group_size": 4, "eval_prompts": 300}, Batch(8, 2, 300, 5, 8)),
     ("online_dpo", {"pairs_per_step": 8, "group_size": 4}, Batch(8, 2, 32, 5, 8)),
     ("sft", {"sequences_per_step": 8, "eval_prompts": 16}, Batch(8, 1, 16, 5, 8))])
@@ -96,7 +97,8 @@ def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
         assert Estimate(memory._changed(spec, way), sizes, need.free).sure
         doubled = [(key, 2 * value) for key, value in way]
         assert not Estimate(memory._changed(spec, doubled), sizes, need.free).sure, "not smaller than it has to be"
-    assert told.advice() == (f"So that it fits, set prompts_per_step to {ways[0]['prompts_per_step']}, or max_new_tokens "
+    assert told.advice() == (f"So that it fits, set prompts_per_step to {ways[0]['prompts_per_step']}, or "
+                             "max_new_tokens "
                              f"to {ways[1]['max_new_tokens']}, or model to tiny.")
     none = memory.with_ways(replace(need, free=1000), found)
     assert none.ways == [] and none.advice().startswith("No smaller batch makes it fit")
