@@ -3,8 +3,9 @@
 `python -m benchmarks.full_store` fills a folder of its own (or a `--home` that is kept for the next time) with 500 runs
 of 200 rows each, as workers leave them, and one run of 20,000 steps of a maze, made by the lab itself. Then it measures
 the command `runs`, and in a Chromium that has seen the lab before the pages Runs, Compare with 40 runs and Maze with
-the long run: seconds from the address to the picture being drawn, and of the server's processor. "first" is the first
-time in the life of a server, "again" the median of the later ones. Queries are counted in this process, by AppTest.
+the long run: seconds from the address to what is in sight being drawn, and of the server's processor. "first" is the
+first time in the life of a server, "again" the median of the later ones. Queries are counted in this process, by
+AppTest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from playwright.sync_api import BrowserContext, CDPSession, Page, sync_playwrigh
 from streamlit.testing.v1 import AppTest
 
 import app.lab
-from benchmarks.compare_page import LINES, metrics
+from benchmarks.compare_page import DRAWN, metrics
 from labcore.cli.main import main as command_line
 from labcore.files.paths import run_folder
 from labcore.runs import digest
@@ -234,7 +235,7 @@ def measure(home: Path, times: int) -> None:
           f"{'queries':>8} {'load':>6}", flush=True)
     pages = {"Page Runs": ("runs", TABLE),
              f"Page Compare, {len(compared)} runs": (f"compare?runs={','.join(compared)}",
-                                                     f"() => ({LINES})({-(-len(compared) // SEEDS)}) >= 7"),
+                                                     f"() => ({DRAWN})(7, {-(-len(compared) // SEEDS)})"),
              f"Page Maze, {longest.step:,} steps": (f"maze?run={longest.id}", MAZE)}
     asked = {"Command runs": queries_of_command(), **{name: queries_of_page(page[0]) for name, page in pages.items()}}
     told("Command runs", command(times), asked["Command runs"])
