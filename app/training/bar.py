@@ -59,7 +59,9 @@ def _wait_for_start(run_id: str) -> None:
 
 def _ask(command: str) -> Callable[[RunRow | None, str], None]:
     def ask(run: RunRow, kind: str) -> None:
-        lab().store.ask(run.id, command, {})
+        store = lab().store
+        if [control.command for control in store.asked(run.id)][-1:] != [command]:  # a busy page may hear a key twice
+            store.ask(run.id, command, {})
         if command in ("resume", "step"):  # who looked at an earlier step now wants to see what comes
             clock.live()
     return ask

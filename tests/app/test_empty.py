@@ -6,7 +6,7 @@ from app.training.empty import trained
 from labcore import machine
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.spec.run_spec import make
-from tests.app.seeding import html
+from tests.app.seeding import html, ran
 
 
 @pytest.mark.parametrize(("algorithm", "knobs", "words"), [
@@ -32,6 +32,8 @@ def test_the_page_says_so(page):
 def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page, monkeypatch):
     monkeypatch.setattr(machine, "bf16", lambda device="auto": machine.Bf16("this processor (A Xeon)", False))
     test = page("llm", algorithm="grpo", task="sort")
+    test.session_state["more_knobs"] = True
+    ran(test)
     assert "This processor (A Xeon) has no bf16 arithmetic: choose fp32." in [each.value for each in test.caption]
     assert "look first" not in html(test)
     next(each for each in test.selectbox if each.label == "Precision").set_value("bf16").run()

@@ -205,6 +205,20 @@ def test_pause_and_step_reach_the_store(page, lab):
     assert [control.command for control in lab.store.controls(run_id)] == ["pause", "step"]
 
 
+def test_what_is_asked_twice_at_once_is_asked_once(page, lab):
+    run_id = seed(lab.store)
+    lab.store.set_state(run_id, "paused")
+    test = page("llm", run=run_id)
+    for _ in range(2):
+        test.button(key="do:Step").click()
+        ran(test)
+    step, = lab.store.controls(run_id)
+    lab.store.settle(step.id, 7)
+    test.button(key="do:Step").click()
+    ran(test)
+    assert [control.command for control in lab.store.controls(run_id)] == ["step", "step"]
+
+
 def test_settings_that_do_not_go_together_are_told_in_the_form_and_start_nothing(page, lab):
     test = page("llm", group_size="1")
     assert "Group size G is 1" in test.warning[0].value
