@@ -13,6 +13,7 @@ from labcore.runs.fork import fork_spec
 from labcore.runs.summary import Summary
 from labcore.shelf.shelf import Shelf
 from labcore.store.store import Store
+from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.shelf.tools import ended
@@ -39,8 +40,9 @@ def store():
 
 
 @pytest.fixture
-def stopped(store):
-    """A run of 100 steps that was stopped after 60."""
+def stopped(store, monkeypatch):
+    """A run of 100 steps that was stopped after 60, with a checkpoint of step 50 however slow the disk is."""
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)
     run_id = store.create(fake.grpo(100))
     assert drive(store, run_id, start=fake.start, on_record=lambda _, record, __: record.step == 60 and store.ask(
         run_id, "stop")) == "stopped"
