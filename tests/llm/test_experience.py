@@ -239,6 +239,11 @@ def test_a_batch_is_filled_with_groups_that_have_signal():
         assert batch.rollout.rewards[row].item() == pytest.approx(expected)
 
 
+def test_a_batch_that_is_full_at_once_is_not_sampled_again():
+    batch = collect(drawn(0.0, 8))
+    assert len(batch.sampled) == 1 and batch.sampled[0].kept_groups.all()
+
+
 @pytest.mark.parametrize("rounds", [0, 2])
 def test_at_most_so_many_rounds(rounds):
     started = drawn(1.0, rounds)
@@ -311,6 +316,17 @@ def test_the_overlong_penalty_of_a_run():
     assert batch.metrics["reward/shaped"] == pytest.approx((rewards - penalty).mean().item(), abs=1e-6)
     plain = collect(session("grpo", **given))
     assert "reward/shaped" not in plain.metrics and torch.equal(plain.rollout.rewards, rewards)
+
+
+def test_the_best_of_a_group_is_so_after_shaping():
+    """All answers earn the same, so that the shortest of each group is the best one, and the first of these."""
+    started = session("raft", shaping="length_cost", length_cost=0.1, prompts_per_step=8, max_new_tokens=20)
+    started.task = Partly(1.0)
+    batch = collect(started)
+    lengths = batch.rollout.completion_mask.sum(1).view(8, -1)
+    shortest = lengths == lengths.amin(1, keepdim=True)
+    assert lengths.float().std(1).max() > 0
+    assert torch.equal(batch.rollout.kept.view_as(shortest), shortest & (shortest.cumsum(1) == 1))
 
 
 # ---------------------------------------------------------------------------- further rollouts
