@@ -30,8 +30,6 @@ CSS = """
 @media (min-width:641px){.rl-memory .rl-part td:nth-child(3){width:66%}}
 </style>"""
 COLOURS = {True: "#009E73", None: "#56B4E9", False: "#E69F00"}
-NOTE = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
-        "times adds up; of what a step does after that the largest counts.")
 
 
 def of_draft(draft: Draft) -> None:
@@ -70,7 +68,7 @@ def _shown(estimate: Estimate) -> None:
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{COLOURS[estimate.sure]}"></span>'
             f"<span>{html.escape(f'{estimate.verdict()} {advice}')}</span></div>")
     st.html(f'{CSS}<div class="rl-scroll">{table(estimate)}</div>')
-    st.caption(NOTE)
+    st.caption(memory.ABOUT)
 
 
 def table(estimate: Estimate) -> str:

@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
@@ -19,13 +20,11 @@ from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
 HEADS = ("Algorithm", "Models held", "Batch", "Weights", "Gradients + optimizer", "Activations", "Step", "× PPO")
+WIDTH = 110  # of a line of words
 NOTES = ("Counted, 4 bytes a number: weights (once where models share them), gradients, the two moments of AdamW.",
          "Measured: activations, what is kept for the backward pass at its most, and the fastest of a few steps",
          "without evaluations, with one thread in processor time. × is the number of updates in a step. No algorithm",
          "holds an old policy: its log-probs are kept with the batch.")
-
-MEMORY_NOTES = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held "
-                "at all times", "adds up; of what a step does after that the largest counts.")
 
 
 def add_to(add) -> None:
@@ -115,7 +114,7 @@ def memory_table(needs: Sequence[Estimate]) -> str:
                if any(part.size for part in row)),
              ("At the most", "", *(in_bytes(need.peak) for need in there))]
     said = [f"{need.spec.row.label}: {need.fault or f'{need.verdict()} {need.advice()}'.rstrip()}" for need in needs]
-    return "\n".join([*_aligned(lines, words=2), "", *MEMORY_NOTES, "", *said])
+    return "\n".join([*_aligned(lines, words=2), "", *wrap(memory.ABOUT, WIDTH), "", *said])
 
 
 def _aligned(lines: Sequence[Sequence[str]], words: int) -> list[str]:

@@ -36,9 +36,10 @@ BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step", "group_size
 ADVISED = 3  # ways that are named
 HALVINGS = 12
 
+ABOUT = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
+         "times adds up; of what a step does after that the largest counts.")
 PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
     "at all times", "while it samples", "while it learns", "while it draws an update")
-
 
 Way = tuple[tuple[str, Value], ...]  # knobs, or "model", and their other values
 

@@ -48,6 +48,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
             manifest = _manifest(path.name, archive)
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
+    # zipfile raises the last two for a compression it does not know, and for an encrypted file.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise LabError(f"{path.name} is not a whole zip file ({first_line(error)}): copy it again, or export the "
                        "run again.") from error

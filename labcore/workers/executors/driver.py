@@ -49,6 +49,8 @@ def connect(address: str) -> Any:
         ray.init(address, log_to_driver=False, configure_logging=False)
     except (Exception, SystemExit) as error:
         raise ConnectionError(_in_short(error)) from error
+    # Our own module goes to the cluster as code: a machine without the lab can say so. Ray pickles all that it carries;
+    # the lab gives it words and numbers, and unpickles nothing itself.
     ray.cloudpickle.register_pickle_by_value(carrier)
     return ray
 
