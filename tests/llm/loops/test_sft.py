@@ -42,9 +42,12 @@ def test_a_target_of_1_never_stops_it(monkeypatch):
     assert len(records(started)) == 6 and "6 steps" in started.finished_because
 
 
-def test_the_loss_worked_by_hand(monkeypatch):
-    """Σ −log π over all answer tokens, end tokens included, over their number; prompts are not learnt."""
-    started = session("sft")
+@pytest.mark.parametrize(("key", "weighed"), [
+    ("sft", lambda logprob: -logprob), ("dft", lambda logprob: -logprob.exp() * logprob)])
+def test_the_loss_worked_by_hand(monkeypatch, key, weighed):
+    """Σ −log π over all answer tokens, end tokens included, over their number; prompts are not learnt. DFT: Σ −π log π.
+    """
+    started = session(key)
     shake(started.policy)
     problems = [Problem("ab=", "ab"), Problem("cbad=", "abcd"), Problem("=", "")]
     monkeypatch.setattr(started.task, "problems", lambda count, rng: problems, raising=False)
@@ -54,7 +57,7 @@ def test_the_loss_worked_by_hand(monkeypatch):
         target = torch.tensor([*answer, started.tokenizer.eos_token_id])
         whole = torch.tensor([[*prompt, *target.tolist()]])
         logits = started.policy(input_ids=whole).logits[0, len(prompt) - 1: -1].detach()
-        total += cross_entropy(logits, target, reduction="sum").item()
+        total += weighed(-cross_entropy(logits, target, reduction="none")).sum().item()
         right += int((logits.argmax(-1) == target).sum())
         tokens += len(target)
     metrics, _ = sft.update(started)
