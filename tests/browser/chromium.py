@@ -8,16 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The shell has no windows: half the package, and less work for each page. Text is laid out by the fonts.
+PACKAGES = ("chromium-headless-shell", "fonts-liberation")
 
 
 def find() -> str | None:
     """The path of a Chromium: $RL_LAB_CHROMIUM, one on the PATH, or the one that Playwright downloaded."""
-    if chosen := os.environ.get("RL_LAB_CHROMIUM"):
-        return chosen
-    for name in NAMES:
-        if (path := shutil.which(name)) and _starts(path):
-            return path
+    if path := installed():
+        return path
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -25,15 +24,23 @@ def find() -> str | None:
     return path if Path(path).exists() else None
 
 
-def install() -> None:
-    """Install one: Debian's package where this is root on Debian or Ubuntu, else Playwright's own download."""
-    if shutil.which("apt-get") and os.geteuid() == 0 and "debian" in _system():
-        print("No Chromium found: installing the package chromium with apt-get.", flush=True)
+def installed() -> str | None:
+    """The path of $RL_LAB_CHROMIUM or of one on the PATH: what can be known without Playwright."""
+    if chosen := os.environ.get("RL_LAB_CHROMIUM"):
+        return chosen
+    return next((path for name in NAMES if (path := shutil.which(name)) and _starts(path)), None)
+
+
+def install_package() -> None:
+    """Install Debian's package, where this is root on Debian. It needs no Playwright."""
+    if shutil.which("apt-get") and os.geteuid() == 0 and "ID=debian" in _system():
+        print(f"No Chromium found: installing {' and '.join(PACKAGES)} with apt-get.", flush=True)
         subprocess.run(["apt-get", "update", "-qq"], check=True)
-        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], check=True,
+        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES], check=True,
                        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdout=subprocess.DEVNULL)
-        if find():
-            return
+
+
+def download() -> None:
     print("No Chromium found: downloading Playwright's.", flush=True)
     subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=True)
 
@@ -43,23 +50,28 @@ def _starts(path: str) -> bool:
     return subprocess.run([path, "--version"], capture_output=True).returncode == 0
 
 
-def _system() -> str:
+def _system() -> list[str]:
     release = Path("/etc/os-release")
-    return release.read_text(encoding="utf-8") if release.exists() else ""
+    return release.read_text(encoding="utf-8").splitlines() if release.exists() else []
 
 
-def main() -> int:
-    """Make sure that there is one. Returns 0, or 1 after a sentence that says what to do."""
-    if not find():
-        try:
-            install()
-        except (subprocess.CalledProcessError, OSError) as error:
-            print(f"Chromium could not be installed ({error}): install it by hand, or set RL_LAB_CHROMIUM to its "
-                  "path.", file=sys.stderr)
-            return 1
+def main(arguments: list[str]) -> int:
+    """Make sure that there is one, with `--package` only by Debian's package. Returns 0, or 1 after a sentence that says
+    what to do."""
+    try:
+        if not installed():
+            install_package()
+        if arguments == ["--package"]:
+            return 0
+        if not find():
+            download()
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(f"Chromium could not be installed ({error}): install it by hand, or set RL_LAB_CHROMIUM to its path.",
+              file=sys.stderr)
+        return 1
     print(f"Browser tests use {find()}.")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -40,6 +40,7 @@ def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
             assert len(started) >= 2  # the supervisor and a worker
             with slow_reader(lab):  # the server waits for none
                 lab.stop(how)
+            page.goto("about:blank")  # it would look for its server again and again
             _, alive = psutil.wait_procs(started, timeout=20)
             assert not alive, how
             row = store.run(run_id)
