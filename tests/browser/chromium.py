@@ -56,8 +56,8 @@ def _system() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Make sure that there is one, with `--package` only by Debian's package. Returns 0, or 1 after a sentence that says
-    what to do."""
+    """Make sure that there is one; with `--package`, only try Debian's package. Returns 0, or 1 after a sentence that
+    says what to do."""
     try:
         if not installed():
             install_package()
