@@ -43,12 +43,15 @@ def test_a_model_without_attention_is_a_sentence_beside_the_others():
     assert found == "The memory of a mamba model cannot be estimated: it has no layers of attention."
 
 
-# Each run in a fork of a process that has loaded little but torch, as workers are: in one that has run other tests
+# Each run in a fork of a process that has loaded what workers need, as they are: in one that has run other tests
 # much memory is there already, and a run grows less.
 MEASURE = """
 import json, multiprocessing, sys
+from labcore.workers import supervisor
 from labcore.llm import cost
 cost.STEPS = cost.WARM_UP = 1
+for module in supervisor.PRELOAD:
+    __import__(module)
 context, measured = multiprocessing.get_context("fork"), []
 for spec in json.load(sys.stdin):
     answer = context.SimpleQueue()
