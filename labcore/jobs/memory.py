@@ -6,7 +6,7 @@ now and then draws its own update for the page) the largest counts. Letters: P p
 of the longest prompt, T of the longest completion, L layers, V tokens of the vocabulary; H, Q, K and I are the widths
 of a layer, of its queries, of its keys, and of its MLP.
 
-Left out: what CUDA holds for itself, and the libraries that all processes share. Imports no torch.
+Left out: what CUDA holds for itself, and the files of libraries, which all processes share. Imports no torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from labcore.runs import versions
 from labcore.spec.run_spec import RunSpec, make
 
 HALF, FULL = 2, 4  # bytes of a number in bfloat16 and in float32
-PROCESS = {"fp32": 45_000_000, "bf16": 95_000_000}  # bytes that a worker on a processor takes without a model
+PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}  # bytes that a worker on a processor takes without a model
 GAPS = 0.15  # of all else, which the allocator of a processor leaves between the blocks
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
 ADAPTER = 8  # rank of the LoRA that is advised

@@ -128,7 +128,8 @@ def _empty(name: str) -> PreTrainedModel:
 
 def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `cost` of `spec["spec"]`: bytes of its `weights`, `gradients`, `optimizer` and `activations`, by how
-    much the process grew at its `peak`, the `seconds` of each of some steps, and `measured`, when (s since 1970).
+    much the process grew at its `peak` (without the files of libraries), the `seconds` of each of some steps, and
+    `measured`, when (s since 1970).
     With one thread the seconds are the processor's, which other programs do not change.
 
     Raises:
@@ -137,7 +138,7 @@ def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
     run = RunSpec.from_json(spec["spec"])
     knobs = {**run.knobs, "eval_every": RARELY} if "eval_every" in run.knobs else run.knobs
     torch.set_num_threads(run.threads)
-    before = _peak()
+    before, mapped = _peak(), _mapped()
     session = LlmSession.start(replace(run, knobs=knobs, steps=RARELY), base_folder(run))
     if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].once:
         session.pairs = _pairs(session)
@@ -156,7 +157,8 @@ def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
             "gradients": sum(gradients.values()),
             "optimizer": sum(_bytes(state.values()) for optimizer in session.optimizers.values()
                              for state in optimizer.state.values()),
-            "activations": kept.most, "peak": max(0, _peak() - before), "seconds": seconds, "measured": time.time()}
+            "activations": kept.most, "peak": max(0, _peak() - before - (_mapped() - mapped)), "seconds": seconds,
+            "measured": time.time()}
 
 
 def _steps(session: LlmSession) -> Iterator[None]:
@@ -235,3 +237,9 @@ def _peak() -> int:
     from resource import RUSAGE_SELF, getrusage
 
     return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)  # else KiB
+
+
+def _mapped() -> int:
+    """Bytes of files that are in this process's memory: libraries, which it shares with others, and of which the kernel
+    maps more or less around what is used. Linux alone tells them from the rest."""
+    return int(psutil.Process().memory_info().shared) if sys.platform == "linux" else 0

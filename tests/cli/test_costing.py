@@ -58,8 +58,8 @@ def test_a_knob_that_none_has_is_said(capsys):
 
 
 def test_what_does_not_fit_is_said_with_what_to_change(monkeypatch, capsys):
-    monkeypatch.setattr(machine, "free_memory", lambda device: 100_000_000)
+    monkeypatch.setattr(machine, "free_memory", lambda device: 40_000_000)
     assert main(["cost", "grpo", "--model", "tiny", "--counted"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("GRPO: It may not fit: it needs about ") and "100.0 MB are free now, and the" in last
+    assert last.startswith("GRPO: It may not fit: it needs about ") and "40.0 MB are free now, and the" in last
     assert last.endswith("So that it fits, set prompts_per_step to 16, or group_size to 4, or max_new_tokens to 4.")

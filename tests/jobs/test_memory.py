@@ -68,7 +68,7 @@ def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
     ppo = make(algorithm_key="ppo", task_key="sort", knobs={"dtype": "bf16"})
     found = {part.name: part for part in memory.parts(ppo, replace(SIZES, held=HELD))}
     assert (found["Critic"].size, found["Optimizer"].size, found["Gradients"].size) == (4040, 8 * 2010, 4 * 2010)
-    assert (found["Weights in bf16"].size, found["Process"].size) == (2 * 1010, 95_000_000)
+    assert (found["Weights in bf16"].size, found["Process"].size) == (2 * 1010, 48_000_000)
     assert found["Attention weights"].size and not found["Reward model"].size
     grpo = make(algorithm_key="grpo", task_key="sort")
     rows = memory.parts(grpo, SIZES)
