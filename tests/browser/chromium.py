@@ -56,20 +56,23 @@ def _system() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Make sure that there is one; with `--package`, only try Debian's package. Returns 0, or 1 after a sentence that
-    says what to do."""
+    """Make sure that there is one. Returns 0, or 1 after a sentence that says what to do.
+
+    With `--package` only Debian's package is tried, before there is a Playwright; where that fails, the call without it
+    tries all there is.
+    """
+    early = arguments == ["--package"]
     try:
-        if not installed():
+        if not (installed() if early else find()):
             install_package()
-        if arguments == ["--package"]:
-            return 0
-        if not find():
-            download()
+            if not early and not find():
+                download()
     except (subprocess.CalledProcessError, OSError) as error:
         print(f"Chromium could not be installed ({error}): install it by hand, or set RL_LAB_CHROMIUM to its path.",
               file=sys.stderr)
-        return 1
-    print(f"Browser tests use {find()}.")
+        return 0 if early else 1
+    if not early:
+        print(f"Browser tests use {find()}.")
     return 0
 
 
