@@ -15,8 +15,9 @@ from app.compare.place import Place, change, go
 from app.compare.sweep import buttons
 from app.held import held
 from app.lab import lab
-from app.status import STATES
+from app.status import STATES, duration
 from labcore.compare import imported
+from labcore.jobs.progress import Progress, progress
 from labcore.runs.knob_history import KnobHistory
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -99,15 +100,22 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
 
 
 def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
-    """A sweep in a line of HTML: its algorithms, tasks and seeds, and how many runs are in each state."""
+    """A sweep as HTML: its algorithms, tasks and seeds, how many runs are in each state, and while some go how far all
+    of them are and how long they will still take."""
     algorithms = dict.fromkeys(run.spec.row.label for run in runs)
     tasks = dict.fromkeys(run.spec.task for run in runs)
     seeds = len({run.spec.seed for run in runs})
     states = Counter(run.state for run in runs)
     dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
-                    f"{count} {STATES[state][1].lower()}</span>" for state, count in states.items())
-    done = sum(run.state not in ACTIVE for run in runs) / len(runs)
-    label = f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs)} runs, {seeds} seed{'s' if seeds > 1 else ''}"
-    bar = f'<div class="rl-bar"><i style="width:{done:.1%};background:#009E73"></i></div>' if done < 1 else ""
+                    f"{count:,} {STATES[state][1].lower()}</span>" for state, count in states.items())
+    label = (f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs):,} runs, "
+             f"{seeds} seed{'s' if seeds > 1 else ''}")
+    bar = _bar(progress(runs)) if any(run.state in ACTIVE for run in runs) else ""
     return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(label)}</span>'
             f"{dots}</div>{bar}")
+
+
+def _bar(far: Progress) -> str:
+    left = "" if far.left is None else f" · about {duration(far.left)} left, estimated {far.basis}"
+    return (f'<div class="rl-bar"><i style="width:{far.steps / far.of:.1%};background:#009E73"></i></div>'
+            f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{left}</div>')

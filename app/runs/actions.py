@@ -13,12 +13,11 @@ from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
-from labcore.runs import sweep
 from labcore.shelf import marks
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.store.rows import ACTIVE, RESUMABLE
 
-MOST_COMPARED, MOST_PLAYED = sweep.MOST_RUNS, 3  # Compare says which of them it leaves out
+MOST_COMPARED, MOST_PLAYED = 64, 3  # Compare says which of them it leaves out
 PLAYABLE = "llm"  # the kind whose checkpoints answer prompts
 
 

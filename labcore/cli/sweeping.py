@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
@@ -15,30 +17,36 @@ from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
+from labcore.jobs.progress import Progress, progress
 from labcore.runs import sweep as engine
+from labcore.store.rows import ACTIVE
 from labcore.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 
 POLL_SECONDS = 0.2
+SAY_SECONDS = 2.0  # a sweep of thousands says more seldom how it stands
+SHOWN = 64  # runs of a sweep that are listed one by one; of a larger one the progress says more
 WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives
 
 
 def add_to(add, add_run) -> None:
     """Add both commands to the parser by its `add(name, command, help)`; `add_run(sub)` adds what a run is made of."""
-    many = add("sweep", sweep, "run one or two knobs at several values with several seeds, and print the table")
+    many = add("sweep", sweep, "run a few knobs at several values with several seeds, and print the table")
     add_run(many)
     many.add_argument("--sweep", action="append", default=[], metavar="KNOB=VALUE,VALUE,…", dest="axes",
-                      help="a knob and its values; may be given twice")
+                      help=f"a knob and its values; may be given up to {engine.MOST_AXES} times")
     many.add_argument("--seeds", default="0,1,2", metavar="SEED,SEED,…", help="default: 0,1,2")
     many.set_defaults(seed=0)
     _add_report(many)
 
-    some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its table, cancel it, resume it")
+    some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its progress, table, cancel or resume it")
     some.add_argument("sweep", nargs="?", metavar="SWEEP")
     what = some.add_mutually_exclusive_group()
     what.add_argument("--cancel", action="store_true", help="stop its runs that wait or go")
     what.add_argument("--resume", action="store_true", help="run those that were stopped, here in the foreground")
+    what.add_argument("--status", action="store_true",
+                      help="only how far it is, and how long it will still take: an estimate")
     _add_report(some)
 
 
@@ -103,33 +111,45 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
 
 def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
     """Wait until no run of a sweep is going any more, and say how they stand meanwhile. Returns their states."""
-    printed, woken = "", 0.0
+    said: dict[str, int] = {}
+    woken = told = -math.inf
     while True:
-        found = engine.sweep(store, sweep_id)
-        line = ", ".join(f"{count} {state}" for state, count in found.states.items())
-        if line != printed:
-            print(f"{sweep_id}: {line}", file=sys.stderr)
-            printed = line
-        if not found.active:
-            return set(found.states)
+        states = store.tally(sweep_id)
+        over = not set(states) & set(ACTIVE)
+        if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > SHOWN else 0)):
+            print(f"{sweep_id}: {progress_words(progress(store.sweep_runs(sweep_id)))}", file=sys.stderr)
+            said, told = states, time.monotonic()
+        if over:
+            return set(states)
         if time.monotonic() - woken > WAKE_SECONDS:
             launcher.wake()
             woken = time.monotonic()
         time.sleep(POLL_SECONDS)
 
 
+def progress_words(found: Progress) -> str:
+    """How far a sweep is, in a line: "12 finished, 2 running, 86 waiting; 640 of 5,000 steps; about 0:12:05 left …"."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
+    left = "" if found.left is None else (f"; about {timedelta(seconds=round(found.left))} left, estimated "
+                                          f"{found.basis}")
+    return f"{counts}; {found.steps:,} of {found.of:,} steps{left}"
+
+
 def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
     """Print the runs of a sweep and the table of those that have made a step."""
     found = engine.sweep(store, sweep_id)
-    ids = [run.id for run in found.runs if run.step]
+    ids = [run.id for run in found.runs if run.step] if len(found.runs) <= SHOWN else []
     if options.json:
         table = compare(load(store, ids), options.metric).to_json() if ids else None
         print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
         return
-    for run in found.runs:
+    print(f"{found.id}: {progress_words(progress(found.runs))}")
+    for run in found.runs[:SHOWN]:
         why = f"  {run.message}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
+    if len(found.runs) > SHOWN:
+        print(f"and {len(found.runs) - SHOWN:,} more: --json lists all, the page Compare shows what came of them")
     if ids:
         print()
         compare_runs(argparse.Namespace(runs=ids, metric=options.metric, axis=None, baseline=None, json=False))
@@ -138,6 +158,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
     """What a program wants to know of a sweep."""
     return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
+            "progress": vars(progress(found.runs)),
             "runs": [summary(store, run) | {"knobs": {key: run.spec.knobs.get(key) for key in found.axes}}
                      for run in found.runs]}
 
@@ -148,7 +169,7 @@ def sweeps(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     if options.sweep is None:
-        if options.cancel or options.resume:
+        if options.cancel or options.resume or options.status:
             raise LabError("Which sweep? Give its name: python -m labcore sweeps lists them.")
         return _list(store, options.json)
     if options.cancel:
@@ -161,6 +182,10 @@ def sweeps(options: argparse.Namespace) -> int:
             raise LabError(f"The sweep {options.sweep} has no run that was stopped or interrupted: there is nothing "
                            "to resume.")
         return run_all(store, options.sweep, options)
+    if options.status:
+        found = progress(engine.sweep(store, options.sweep).runs)
+        print(json.dumps(vars(found), indent=2) if options.json else f"{options.sweep}: {progress_words(found)}")
+        return 0
     report(store, options.sweep, options)
     return 0
 

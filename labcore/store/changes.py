@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
+from itertools import count
+from secrets import token_hex
 from typing import Any
 
 import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun, quoted
-from labcore.files.paths import is_import
+from labcore.files.paths import is_import, run_folder
+from labcore.spec.run_spec import RunSpec
 from labcore.store import dialects
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.store.schema import controls, events, marks, meta, runs, steps
+
+_APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
 
 def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
@@ -34,13 +40,42 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
          "payload": json.dumps(each.payload, ensure_ascii=False)} for each in history])
 
 
-def next_number(connection: sa.Connection) -> int:
-    """The number of a run that is about to be added; no other run had it, or gets it while this transaction lasts."""
+def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | None,
+           queued: Mapping[str, Any]) -> list[str]:
+    """Add queued runs in this order, each with its event `queued`; return their ids."""
+    ids, first, now = _free_ids(connection, specs), next_number(connection, len(specs)), time.time()
+    connection.execute(runs.insert(), [
+        {"id": run_id, "spec": spec.to_json(), "state": "queued", "message": "", "sweep": sweep,
+         "created": now + place * _APART, "parent": spec.parent[0] if spec.parent else None, "number": first + place}
+        for place, (run_id, spec) in enumerate(zip(ids, specs, strict=True))])
+    connection.execute(events.insert(), [
+        _event(run_id, "queued", queued, spec.parent[1] if spec.parent else 0)
+        for run_id, spec in zip(ids, specs, strict=True)])
+    return ids
+
+
+def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:
+    """Names for runs that no other run has, and no folder."""
+    ids: dict[int, str] = {}
+    for digits in count(2):  # of a sweep of thousands some meet: those get a longer name
+        # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
+        ids |= {place: re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{token_hex(digits)}")
+                for place, spec in enumerate(specs) if place not in ids}
+        taken = set(connection.scalars(sa.select(runs.c.id).where(runs.c.id.in_([*ids.values()]))))
+        free = {name: place for place, name in ids.items() if name not in taken and not run_folder(name).exists()}
+        ids = {place: name for name, place in free.items()}  # of two equal names one is left
+        if len(ids) == len(specs):
+            break
+    return [ids[place] for place in range(len(specs))]
+
+
+def next_number(connection: sa.Connection, many: int = 1) -> int:
+    """The first number of so many runs that are about to be added; no other run had one of them, or gets one while this
+    transaction lasts."""
     of_row = meta.c.key == "number"
     last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
-    number = int(last) + 1
-    connection.execute(meta.update().where(of_row), {"value": str(number)})
-    return number
+    connection.execute(meta.update().where(of_row), {"value": str(int(last) + many)})
+    return int(last) + 1
 
 
 def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str:
@@ -153,11 +188,14 @@ def move(connection: sa.Connection, run_id: str, state: str, message: str) -> No
 
 def log(connection: sa.Connection, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
     """Add an event; return its id. Raises ValueError where `rows.EVENTS` does not declare it."""
+    return connection.execute(events.insert(), _event(run_id, kind, payload, step)).inserted_primary_key[0]
+
+
+def _event(run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> dict[str, Any]:
     if unknown := {kind} - EVENTS.keys() or payload.keys() - EVENTS[kind]:
         raise ValueError(f"an event that is not declared: {kind} with {sorted(unknown)}")
-    return connection.execute(events.insert(), {
-        "run_id": run_id, "step": step, "kind": kind, "payload": json.dumps(payload, ensure_ascii=False),
-        "time": time.time()}).inserted_primary_key[0]
+    return {"run_id": run_id, "step": step, "kind": kind, "payload": json.dumps(payload, ensure_ascii=False),
+            "time": time.time()}
 
 
 def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[str, Any]) -> int:

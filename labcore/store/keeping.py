@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
 
 import sqlalchemy as sa
 
@@ -24,10 +26,15 @@ RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRo
 def run_row(row: sa.Row) -> RunRow:
     """The run in a row of `RUNS`. Raises Garbled where its spec is none."""
     try:
-        spec = RunSpec.from_json(row.spec)
+        spec = _spec(row.spec)
     except LabError as error:
         raise Garbled(f"the spec of the run {row.id} cannot be read") from error
-    return RunRow(**{**row._mapping, "spec": spec, **vars(_marks(row))})
+    return RunRow(**{**row._mapping, "spec": replace(spec, knobs=dict(spec.knobs)), **vars(_marks(row))})
+
+
+@lru_cache(maxsize=4096)  # lists of thousands are read again and again, and specs never change
+def _spec(text: str) -> RunSpec:
+    return RunSpec.from_json(text)
 
 
 def _marks(row: sa.Row) -> Marks:

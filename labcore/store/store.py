@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,23 +78,21 @@ class Store(Keeping):
         Raises:
             LabError: the user's file that it needs was deleted by a clean-up.
         """
-        parent, at = spec.parent or (None, 0)
-        values: dict[str, Any] = {"spec": spec.to_json(), "state": "queued", "created": time.time(), "message": "",
-                                  "parent": parent, "sweep": sweep}
-        while True:
-            # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
-            run_id = re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{secrets.token_hex(2)}")
-            with self._writing() as connection:
-                if run_folder(run_id).exists() or changes.state(connection, run_id):
-                    continue
-                uploads.check(filter(None, (spec.data, spec.model)))  # no clean-up can come in between
-                connection.execute(runs.insert(), {"id": run_id, "number": changes.next_number(connection), **values})
-                changes.log(connection, run_id, "queued", {"warm_up": True} if warm_up else {}, at)
-                if parent:  # before any worker may see the run
-                    checkpoint.take_along(run_folder(parent), at, run_folder(run_id))
+        return self.create_all([spec], mine, sweep, warm_up)[0]
+
+    def create_all(self, specs: Sequence[RunSpec], mine: bool = False, sweep: str | None = None,
+                   warm_up: bool = False) -> list[str]:
+        """Add runs in this order, all of them or none; return their ids. See `create`."""
+        with self._writing() as connection:
+            # No clean-up can come in between.
+            uploads.check({path for spec in specs for path in (spec.data, spec.model) if path})
+            ids = changes.create(connection, specs, sweep, {"warm_up": True} if warm_up else {})
+            for run_id, spec in zip(ids, specs, strict=True):
+                if spec.parent:  # before any worker may see the run
+                    checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
                 if mine:
                     changes.claim(connection, run_id, Owner.this())
-            return run_id
+        return ids
 
     def add(self, row: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> bool:
         """Add a run that was made elsewhere, with its steps and events. False where its name is taken."""
@@ -146,6 +142,14 @@ class Store(Keeping):
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(
                 _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
+
+    def tally(self, sweep: str) -> dict[str, int]:
+        """How many runs of a sweep are in each state."""
+        listed = runs.outerjoin(marks, marks.c.id == runs.c.id)
+        query = sa.select(runs.c.state, sa.func.count().label("many")).select_from(listed).where(
+            runs.c.sweep == sweep, marks.c.deleted.is_(None)).group_by(runs.c.state)
+        with self._reading() as connection:
+            return {row.state: row.many for row in connection.execute(query)}
 
     def queued(self) -> dict[str, float | None]:
         """The queued runs, oldest first: id -> when a process last took it."""
@@ -206,6 +210,18 @@ class Store(Keeping):
         with self._writing() as connection:
             connection.execute(runs.update().where(runs.c.id == run_id, runs.c.message != message),
                                {"message": message})
+
+    def set_waiting(self, messages: Mapping[str, str]) -> None:
+        """Say what queued runs wait for. A look at what they say now, and one write where any of it is new."""
+        query = sa.select(runs.c.id, runs.c.message).where(runs.c.state == "queued")
+        with self._reading() as connection:
+            there = {row.id: row.message for row in connection.execute(query)} if messages else {}
+        new = [{"run": run_id, "said": said} for run_id, said in messages.items()
+               if there.get(run_id, said) != said]
+        if new:
+            with self._writing() as connection:  # a run that was taken since says something of its own
+                connection.execute(runs.update().where(runs.c.id == sa.bindparam("run"), runs.c.state == "queued")
+                                   .values(message=sa.bindparam("said")), new)
 
     def set_base(self, run_id: str, base: str, cached: bool) -> None:
         """Note the SFT run that made, or is making, this run's base model."""

@@ -81,20 +81,20 @@ class Supervisor:
 
     def fill(self) -> None:
         """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs."""
-        waiting = self.executor.waiting()
+        waiting = dict(self.executor.waiting())
         for run_id, before in self.store.queued().items():
             if run_id in self.started:
-                if run_id in waiting:
-                    self.store.set_message(run_id, waiting[run_id])
-            elif len(self.started) < self.executor.limit:
+                continue
+            if len(self.started) < self.executor.limit:
                 try:
                     self.executor.start(run_id)
                     self.started[run_id] = before
                 except (LabError, OSError) as error:
                     self.store.give_up(run_id, not_started(error), before)
             else:
-                self.store.set_message(run_id, f"waiting for a free place: {len(self.started)} of "
-                                               f"{self.executor.limit} runs are going or paused (RL_LAB_MAX_RUNS)")
+                waiting[run_id] = (f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are "
+                                   "going or paused (RL_LAB_MAX_RUNS)")
+        self.store.set_waiting(waiting)
         self.desk.fill()
 
     def reap(self) -> None:

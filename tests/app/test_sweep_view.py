@@ -333,9 +333,31 @@ def test_a_sweep_is_cancelled_and_resumed_from_any_view(page, lab):
     assert {run.state for run in lab.store.sweep_runs(sweep_id)} == {"stopped"}
     assert not any(each.label.startswith("Cancel") for each in test.button)
     lab.launcher.wake = lambda: None
-    next(each for each in test.button if each.label == "Resume 2").click()
+    next(each for each in test.button if each.label == "Resume 2 runs").click()
     ran(test)
     assert {run.state for run in lab.store.sweep_runs(sweep_id)} == {"queued"}
+
+
+def test_what_was_interrupted_is_resumed_while_others_go_and_nothing_else(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1, 0.2]}, seeds=[0])
+    lost, stopped, _ = lab.store.sweep_runs(sweep_id)
+    go(lab.store, lost, 0.5, state="interrupted", steps=2)
+    go(lab.store, stopped, 0.5, state="stopped", steps=2)
+    test = page("compare", sweep=sweep_id)
+    assert any(each.label == "Cancel 1" for each in test.button)
+    next(each for each in test.button if each.label == "Resume 1 interrupted run").click()
+    ran(test)
+    assert [run.state for run in lab.store.sweep_runs(sweep_id)] == ["queued", "stopped", "queued"]
+
+
+def test_while_it_goes_the_page_says_how_far_it_is_and_how_long_it_will_take(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
+    assert "0 of 6 steps" in (said := told(page("compare", sweep=sweep_id))) and "estimated" not in said
+    go(lab.store, lab.store.sweep_runs(sweep_id)[0], 0.5, state="running", steps=2)
+    assert "2 of 6 steps · about 4.4 s left, estimated from the pace of 1 run of this sweep, 1 at a time" in told(
+        page("compare", sweep=sweep_id))
+    done(lab.store, sweep_id := queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0]))
+    assert "of 6 steps" not in told(page("compare", sweep=sweep_id))
 
 
 def test_single_runs_have_no_sweep_view(page, lab):

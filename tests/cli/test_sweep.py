@@ -9,6 +9,7 @@ from labcore.cli import sweeping
 from labcore.cli.main import main
 from labcore.files.paths import home
 from labcore.runs import sweep as engine
+from labcore.spec.record import Record
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from tests.cli.test_cli import refused
@@ -35,6 +36,9 @@ def test_a_sweep_runs_and_ends_in_a_table(capsys):
     assert main(["sweeps"]) == 0
     assert f"{got['sweep']}" in (said := capsys.readouterr().out)
     assert "q_learning on slippery: alpha 0.1, 0.5 × 2 seeds  (4 finished)" in said
+    assert got["progress"]["finished"] == 4 and got["progress"]["left"] is None
+    assert main(["sweeps", got["sweep"], "--status"]) == 0
+    assert capsys.readouterr().out == f"{got['sweep']}: 4 finished; 48 of 48 steps\n"
     assert main(["sweeps", got["sweep"]]) == 0
     said = capsys.readouterr().out
     assert "alpha 0.1, seed 4" in said and "Q-learning alpha 0.5" in said
@@ -52,6 +56,22 @@ def test_cancel_and_resume(capsys):
     assert engine.sweep(store, sweep_id).states == {"finished": 2}
     capsys.readouterr()
     assert "nothing to resume" in refused(capsys, "sweeps", sweep_id, "--resume")
+
+
+def test_while_it_goes_its_status_says_how_long_it_will_take(capsys):
+    store = Store()
+    sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
+    assert main(["sweeps", sweep_id, "--status"]) == 0
+    assert capsys.readouterr().out == f"{sweep_id}: 2 waiting; 0 of 16 steps\n", "nothing is known yet"
+    first = engine.sweep(store, sweep_id).runs[0].id
+    store.claim(first)
+    store.set_state(first, "running")
+    store.append(first, Record(4, 0, {"episode_return": 1.0}), 60.0)
+    assert main(["sweeps", sweep_id, "--status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == pytest.approx(15.0 * (4 + 8) + 0.4)
+    assert main(["sweeps", sweep_id, "--status"]) == 0
+    assert capsys.readouterr().out.endswith("1 running, 1 waiting; 4 of 16 steps; about 0:03:00 left, estimated from "
+                                            "the pace of 1 run of this sweep, 1 at a time\n")
 
 
 def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):

@@ -8,12 +8,15 @@ from itertools import pairwise
 import pytest
 
 from labcore.errors import LabError
+from labcore.files import uploads
 from labcore.runs import sweep as sweeps
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
 from labcore.spec.run_spec import make
+from labcore.store import changes
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
+from tests.queries import counted
 from tests.runs import fake
 from tests.workers.tools import LIGHT, until
 
@@ -37,8 +40,8 @@ def test_a_grid_is_every_combination_with_every_seed():
 
 
 @pytest.mark.parametrize("axes, seeds, words", [
-    ({"beta": [0], "top_p": [1], "temperature": [1]}, [0], "at most 2 knobs, not 3"),
-    ({"beta": [n / 100 for n in range(13)]}, range(5), "has 65 runs, more than 64"),
+    ({key: [1] for key in ("beta", "top_p", "temperature", "group_size", "clip_low")}, [0], "at most 4 knobs, not 5"),
+    ({"beta": [n / 100 for n in range(23)]}, range(87), "has 2,001 runs, more than 2,000"),
     ({"beta": []}, [0], "has no beta: give at least one"),
     ({"beta": [0]}, [], "has no seeds"),
     ({"beta": ["0.1", 0.1]}, [0], "the run with beta=0.1, seed 0 twice"),
@@ -75,8 +78,46 @@ def test_a_sweep_is_a_group(store):
     assert len(sweep(store, first).runs) == 3
     with pytest.raises(LabError, match="There is no sweep 'sweep-x'"):
         sweep(store, "sweep-x")
-    with pytest.raises(LabError, match="from 1 to 64 runs, not 0"):
+    with pytest.raises(LabError, match="from 1 to 2,000 runs, not 0"):
         queue(store, [])
+
+
+def test_a_thousand_runs_are_queued_at_once_with_names_of_their_own_and_in_order(store):
+    specs = grid(maze(), {"alpha": [place / 1000 for place in range(1, 101)]}, range(10))
+    with counted() as asked:
+        found = sweep(store, queue(store, specs))
+    assert [run.spec for run in found.runs] == specs
+    assert len({run.id for run in found.runs}) == len({run.number for run in found.runs}) == 1000
+    assert list(store.queued()) == [run.id for run in found.runs]
+    assert [run.created for run in found.runs] == sorted({run.created for run in found.runs})
+    assert len(asked) < 15, "not some for each run"
+    assert {event.kind for event in store.events_after(found.runs[999].id)} == {"queued"}
+
+
+def test_where_one_of_them_cannot_be_made_none_is(store, tmp_path):
+    lost = replace(maze(), data=str(uploads.place(b"maze") / "gone.txt"))
+    with pytest.raises(LabError, match=r"gone\.txt"):
+        queue(store, [maze(), lost])
+    assert not store.runs() and store.create(maze()) and store.runs()[0].number == 1
+
+
+def test_names_that_meet_are_made_longer(store, monkeypatch):
+    words = {2: iter(["aaaa", "bbbb", "aaaa", "cccc", "aaaa"]), 3: iter(["dddddd", "eeeeee"])}
+    monkeypatch.setattr(changes, "token_hex", lambda size: next(words[size]))
+    taken = store.create(maze())
+    ids = store.create_all([maze(), maze(), maze(), maze()])
+    assert taken.endswith("-aaaa") and len({*ids, taken}) == 5
+    assert sorted(name.rpartition("-")[2] for name in ids) == ["bbbb", "cccc", "dddddd", "eeeeee"]
+
+
+def test_what_queued_runs_wait_for_is_written_once(store):
+    ids = store.create_all(grid(maze(), {}, range(50)))
+    store.claim(ids[0])
+    with counted() as asked:
+        store.set_waiting(dict.fromkeys(ids, "waiting for a free place"))
+        store.set_waiting(dict.fromkeys(ids, "waiting for a free place"))
+    assert [run.message for run in store.runs()] == ["waiting for a free place"] * 49 + [""]
+    assert [statement.split()[0] for statement in asked].count("UPDATE") == 1
 
 
 def test_cancelled_and_resumed_it_ends_as_if_it_had_not_been(store):

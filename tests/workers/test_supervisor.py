@@ -14,6 +14,7 @@ from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK
 from labcore.workers.executors.executor import Ended
 from labcore.workers.supervisor import Supervisor
+from tests.queries import counted
 from tests.runs import fake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,27 @@ def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_aga
     supervisor, still.code = supervisor_of(store, still, run_id), 1
     supervisor.reap()
     assert store.run(run_id).state == "failed" and "did not start" in store.run(run_id).message
+
+
+class Full(Still):
+    """All places are taken."""
+
+    limit = 0
+
+
+def test_a_look_at_a_thousand_waiting_runs_asks_the_store_as_often_as_at_one():
+    store = Store()
+    supervisor = supervisor_of(store, Full())
+    often = []
+    for many in (1, 999):
+        store.create_all([fake.grpo(10)] * many)
+        supervisor.fill()
+        with counted() as asked:
+            supervisor.fill()
+        often.append(len(asked))
+    assert often[0] == often[1] < 10
+    assert {run.message for run in store.runs()} == {
+        "waiting for a free place: 0 of 0 runs are going or paused (RL_LAB_MAX_RUNS)"}
 
 
 class Refused(Still):

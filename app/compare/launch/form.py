@@ -27,6 +27,7 @@ from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
+PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")
 PLAN = Param("new", {}, planning.of_link)
 
 
@@ -141,7 +142,7 @@ def _axes(plan: Plan) -> None:
     known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row) if knob.type is not str or knob.choices}
     kept = plan.fields["axes"].setdefault(plan.row.key, [_first(known)])
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
-    for place in range(2):
+    for place in range(min(len(kept) + 1, sweep.MOST_AXES)):  # one more than there are, to add it
         _axis(plan, kept, place, known)
     fold = st.expander("The other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
     if fold.open:
@@ -155,7 +156,7 @@ def _first(known: dict[str, Knob]) -> tuple[str, str]:
 
 
 def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, Knob]) -> None:
-    """A knob of the sweep and its values; the second one may be left out."""
+    """A knob of the sweep and its values; all but the first one may be left out."""
     key, text = kept[place] if place < len(kept) else ("", "")
     taken = {other for index, (other, _) in enumerate(kept) if index != place}
     offered = [each for each in ([""] if place else []) + list(known) if each not in taken]
@@ -171,7 +172,7 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
         kept[place] = (key, values_box.taken())
 
     left, right = st.columns([1, 1.6], gap="small")
-    left.selectbox("Knob" if not place else "Second knob", offered, offered.index(key), key=knob_box.key,
+    left.selectbox(PLACES[place], offered, offered.index(key), key=knob_box.key,
                    format_func=lambda each: known[each].title if each else "none", on_change=knob_chosen)
     if key:
         right.text_input(f"Values of {known[key].name}", values_box.value, key=values_box.key, on_change=values_typed,
@@ -211,14 +212,14 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     try:
         specs = specs_of(plan)
         if len(specs) > sweep.MOST_RUNS:
-            raise LabError(f"That comparison has {len(specs)} runs, more than {sweep.MOST_RUNS}: take fewer algorithms "
-                           "or seeds.")
+            raise LabError(f"That comparison has {len(specs):,} runs, more than {sweep.MOST_RUNS:,}: take fewer "
+                           "algorithms or seeds.")
         fault = ""
     except LabError as error:
         specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
     places = max_runs()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        many = f"{len(specs)} run{'s' if len(specs) != 1 else ''}"
+        many = f"{len(specs):,} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
                      disabled=not specs, key="launch:start"):
             _launch(specs, "sweep" if specs_of is _of_axes else CURVES)

@@ -16,7 +16,7 @@ from labcore.errors import LabError
 from labcore.files.given import json_of
 from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
 
-MOST_SEEDS = 20
+MOST_SEEDS = 100
 SUGGESTED = 5  # values of a knob that a sweep starts from
 
 

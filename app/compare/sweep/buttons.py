@@ -14,16 +14,18 @@ from labcore.store.rows import ACTIVE, RunRow
 
 
 def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
-    """Cancel while runs wait or go, then Resume: never both, or a second click undoes the first."""
+    """Resume, of what was interrupted also while others go, and Cancel to the right of it: where one click has been the
+    next one must not undo it."""
     going = sum(run.state in ACTIVE for run in runs)
-    stopped = sum(run.state in sweep.CANCELLED for run in runs)
+    states = ("interrupted",) if going else sweep.CANCELLED  # what was stopped by hand waits for the others' end
+    if again := sweep.resumable(runs, states):
+        what = " interrupted" if all(run.state == "interrupted" for run in again) else ""
+        st.button(f"Resume {len(again):,}{what} run{'s' if len(again) > 1 else ''}", icon=":material/play_arrow:",
+                  key="sweep:resume", on_click=_resume, args=(sweep_id, states),
+                  help="Queue them again: they continue from their checkpoints")
     if going:
-        st.button(f"Cancel {going}", icon=":material/stop:", key="sweep:cancel", on_click=_cancel, args=(sweep_id,),
+        st.button(f"Cancel {going:,}", icon=":material/stop:", key="sweep:cancel", on_click=_cancel, args=(sweep_id,),
                   help="Stop the runs that wait or go. Those that go keep a checkpoint; all can be resumed.")
-    elif stopped:
-        st.button(f"Resume {stopped}", icon=":material/play_arrow:", key="sweep:resume", on_click=_resume,
-                  args=(sweep_id,), help="Queue the runs again that were stopped or interrupted: they continue from "
-                                         "their checkpoints")
 
 
 def _cancel(sweep_id: str) -> None:
@@ -33,9 +35,9 @@ def _cancel(sweep_id: str) -> None:
         tell(str(error))
 
 
-def _resume(sweep_id: str) -> None:
+def _resume(sweep_id: str, states: Sequence[str]) -> None:
     try:
-        sweep.resume(lab().store, sweep_id)
+        sweep.resume(lab().store, sweep_id, states)
         lab().launcher.wake()
     except LabError as error:
         tell(str(error))

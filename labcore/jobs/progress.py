@@ -1,0 +1,90 @@
+"""How far a sweep is, and how long it will still take: from the pace of its own runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from statistics import median
+
+from labcore.jobs.estimate import PER_RUN
+from labcore.jobs.pace import setting
+from labcore.store.rows import ACTIVE, RunRow
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many runs are where, and the steps that they have made of those that they were to make.
+
+    `left` is an estimate in seconds; None where nothing goes or nothing is known. `from_runs` says how many runs it
+    rests on, `places` how many go at the moment: as many as it reckons with.
+    """
+
+    runs: int
+    finished: int
+    going: int
+    waiting: int
+    cut_short: int
+    failed: int
+    steps: int
+    of: int
+    left: float | None = None
+    from_runs: int = 0
+    places: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of runs by their names, those that are not 0."""
+        found = {"finished": self.finished, "running": self.going, "waiting": self.waiting,
+                 "stopped or interrupted": self.cut_short, "failed": self.failed}
+        return {name: count for name, count in found.items() if count}
+
+    @property
+    def basis(self) -> str:
+        """What the estimate rests on; empty where there is none."""
+        if self.left is None:
+            return ""
+        whose = f"{self.from_runs:,} runs" if self.from_runs > 1 else "1 run"
+        return f"from the pace of {whose} of this sweep, {self.places:,} at a time"
+
+
+def progress(rows: Sequence[RunRow]) -> Progress:
+    """How far the runs of a sweep are."""
+    states = [row.state for row in rows]
+    going, waiting = (sum(state in ACTIVE and (state == "queued") == queued for state in states)
+                      for queued in (False, True))
+    failed = sum(state in ("failed", "diverged") for state in states)
+    finished = states.count("finished")
+    timed = [row for row in rows if row.step and row.seconds and not row.spec.parent]  # a fork's are its parent's too
+    left = _left(rows, timed, going) if going and timed else None
+    return Progress(len(rows), finished, going, waiting, len(rows) - finished - going - waiting - failed, failed,
+                    sum(row.step for row in rows), sum(row.spec.steps for row in rows), left, len(timed), going)
+
+
+def _left(rows: Sequence[RunRow], timed: Sequence[RunRow], places: int) -> float:
+    """Seconds until the last run of the sweep ends, each begun as soon as one of the `places` is free."""
+    paces = _paces(timed)
+    usual = sum(row.seconds for row in timed) / sum(row.step for row in timed)
+    once = _once(timed)
+    ends: list[float] = []
+    for row in sorted((row for row in rows if row.state in ACTIVE), key=lambda row: row.state == "queued"):
+        begins = heappop(ends) if len(ends) >= places else 0.0
+        pace = paces.get(setting(row.spec), usual)
+        heappush(ends, begins + (once if row.state == "queued" else 0.0) + pace * (row.spec.steps - row.step))
+    return max(ends)
+
+
+def _paces(timed: Sequence[RunRow]) -> dict[str, float]:
+    """By setting, the seconds that a step takes."""
+    totals: dict[str, tuple[float, int]] = {}
+    for row in timed:
+        seconds, steps = totals.get(text := setting(row.spec), (0.0, 0))
+        totals[text] = seconds + row.seconds, steps + row.step
+    return {text: seconds / steps for text, (seconds, steps) in totals.items()}
+
+
+def _once(timed: Sequence[RunRow]) -> float:
+    """Seconds that a run takes beside its steps: its process, its session, its checkpoints."""
+    beside = [row.ended - row.started - row.seconds for row in timed
+              if row.state == "finished" and row.started and row.ended and row.ended - row.started > row.seconds]
+    return median(beside) if beside else PER_RUN
