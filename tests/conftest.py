@@ -50,7 +50,8 @@ def lab_home(labs, monkeypatch):
     """The folder that RL_LAB_HOME names, new and empty."""
     home = next(labs)
     monkeypatch.setenv("RL_LAB_HOME", str(home))
-    for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS", "RL_LAB_LESSONS", "RL_LAB_EXECUTOR", "RL_LAB_RAY"):
+    for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS", "RL_LAB_LESSONS", "RL_LAB_EXECUTOR", "RL_LAB_RAY",
+                 "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from labcore.files import atomic
+from labcore.files.artifacts import fetch
+from labcore.files.artifacts.changes import changed, deleted
 from labcore.files.sizes import size
 
 KEEP = 2
@@ -29,24 +31,59 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
     Raises:
         OSError: the disk is full or not writable; nothing is left of the attempt.
     """
-    target = run_folder / "checkpoints" / f"step-{step:06d}"
+    target = run_folder / "checkpoints" / name_of(step)
+    changed(run_folder, marked)
     if not target.exists():
         atomic.write_folder(target, fill)
     prune(run_folder, marked=marked)
+    changed(run_folder, marked)
     return target
 
 
 def steps(run_folder: Path) -> list[tuple[int, Path]]:
-    """The complete checkpoints of a run, oldest first: (step, folder)."""
+    """The complete checkpoints of a run, oldest first: (step, folder). Also those that another machine has published:
+    `at` and `newest` fetch them."""
+    published = {run_folder / "checkpoints" / name for name in fetch.checkpoints(run_folder.name)}
+    return sorted((step_of(path.name), path) for path in published | {path for _, path in here(run_folder)})
+
+
+def here(run_folder: Path) -> list[tuple[int, Path]]:
+    """Those of them that this machine has."""
     folder = run_folder / "checkpoints"
-    names = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()] if folder.is_dir() else []
-    return sorted((int(match[1]), path) for match, path in names if match)
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted((step_of(path.name), path) for path in found)
+
+
+def at(run_folder: Path, step: int) -> Path | None:
+    """The folder of the checkpoint of `step`, fetched where this machine lacks it; None where there is none.
+
+    Raises:
+        LabError: another machine has published it, and it cannot be fetched.
+    """
+    path = dict(steps(run_folder)).get(step)
+    return path and fetch.here(path)
 
 
 def newest(run_folder: Path) -> tuple[int, Path] | None:
-    """The newest complete checkpoint, or None."""
+    """The newest complete checkpoint, or None. Raises LabError as `at`."""
     found = steps(run_folder)
-    return found[-1] if found else None
+    return (found[-1][0], fetch.here(found[-1][1])) if found else None
+
+
+def newest_step(run_folder: Path) -> int | None:
+    """The step of the newest complete checkpoint, or None. Fetches nothing."""
+    found = steps(run_folder)
+    return found[-1][0] if found else None
+
+
+def name_of(step: int) -> str:
+    """What the folder of a step's checkpoint is called."""
+    return f"step-{step:06d}"
+
+
+def step_of(name: str) -> int:
+    """The step of a checkpoint that is called so."""
+    return int(name.removeprefix("step-"))
 
 
 def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> None:
@@ -54,15 +91,20 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
 
     The ladder loses those first that stand closest to their neighbours, and the steps `marked` last.
     """
-    folder, found = run_folder / "checkpoints", steps(run_folder)
-    sizes = {path: size(path) for _, path in found[1:-keep]}
-    while len(sizes) > LADDER or sum(sizes.values()) > LADDER_BYTES:
-        places = range(1, len(found) - keep)
-        at = min(places, key=lambda place: (found[place][0] in marked, found[place + 1][0] - found[place - 1][0]))
-        _, path = found.pop(at)
-        del sizes[path]
-        _rename_away(path)
-    _clear(folder)
+    folders = dict(here(run_folder))
+    for step in spare([(step, size(path)) for step, path in folders.items()], keep, marked):
+        _rename_away(folders[step])
+    _clear(run_folder / "checkpoints")
+
+
+def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = ()) -> list[int]:
+    """Of the checkpoints (step, bytes), oldest first, the steps of those that are not to be kept."""
+    there, gone = list(found), []
+    while len(ladder := there[1:-keep]) > LADDER or sum(size for _, size in ladder) > LADDER_BYTES:
+        places = range(1, len(there) - keep)
+        place = min(places, key=lambda place: (there[place][0] in marked, there[place + 1][0] - there[place - 1][0]))
+        gone.append(there.pop(place)[0])
+    return gone
 
 
 def forget_after(run_folder: Path, step: int) -> None:
@@ -72,7 +114,9 @@ def forget_after(run_folder: Path, step: int) -> None:
     """
     for at, path in steps(run_folder):
         if at > step:
-            _rename_away(path)
+            if path.exists():
+                _rename_away(path)
+            deleted(path)
     _clear(run_folder / "checkpoints")
 
 

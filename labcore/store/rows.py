@@ -31,6 +31,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "holds", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
+    "unpublished": ("text",), "published": ("text",),
     **dict.fromkeys(ENDED, ("text",)),
 }
 

@@ -20,6 +20,9 @@ from threadpoolctl import threadpool_limits
 from labcore.errors import LabError
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
+from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import made, run_folder
 from labcore.runs import digest, fork, versions
 from labcore.runs.faults import Ended, ending
@@ -30,6 +33,7 @@ from labcore.store import columns
 from labcore.store.store import Store
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Lifeline
+from labcore.workers.publishing import Publishing
 from labcore.workers.training import OnRecord, Training
 
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
@@ -54,22 +58,23 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
     Raises:
         LabError: another process has the run, or the store cannot be written.
     """
+    publishing = Publishing(store)
     if not store.owns(run_id) and not store.claim(run_id):
         raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
 
     def too_late() -> None:
         store.lost(os.getpid(), platform.node(), "the lab stopped in the middle of a step")
 
-    with Lifeline(lifeline_fd, too_late) as lifeline:
-        return _Drive(store, run_id, lifeline, on_record, start).go()
+    with Lifeline(lifeline_fd, too_late) as lifeline, publishing:
+        return _Drive(store, run_id, lifeline, publishing, on_record, start).go()
 
 
 class _Drive:
     """One run on its way to its end. `stop` says whether the run whose base it makes was asked to stop."""
 
-    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, on_record: OnRecord | None,
-                 start: StartSession, stop: Callable[[], bool] = lambda: False):
-        self._store, self._run_id, self._lifeline = store, run_id, lifeline
+    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: Publishing,
+                 on_record: OnRecord | None, start: StartSession, stop: Callable[[], bool] = lambda: False):
+        self._store, self._run_id, self._lifeline, self._publishing = store, run_id, lifeline, publishing
         self._on_record, self._start, self._stop = on_record, start, stop
         self._folder = run_folder(run_id)
         self._reserve = self._folder / ".reserve"
@@ -91,6 +96,8 @@ class _Drive:
     def _prepare(self) -> Training:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
+        changed(self._folder)
+        self._bring(row.step)
         made(self._folder)
         atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
@@ -108,6 +115,14 @@ class _Drive:
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 
+    def _bring(self, step: int) -> None:
+        """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here."""
+        try:
+            fetch.bring_run(self._run_id)
+        except Away:
+            if step and not checkpoint.here(self._folder):
+                raise
+
     def _forked(self, spec: RunSpec) -> Session:
         """The session of a fork's parent as it was, then made the fork's."""
         parent, folder = fork.beginning(self._run_id, spec)
@@ -123,7 +138,7 @@ class _Drive:
 
     def _train_base(self, sft: str) -> str:
         """Take the SFT run `sft` to its end, or stop it where this run is asked to stop."""
-        return _Drive(self._store, sft, self._lifeline, self._on_record, self._start,
+        return _Drive(self._store, sft, self._lifeline, self._publishing, self._on_record, self._start,
                       lambda: stop_asked(self._store, self._run_id)).go()
 
     def _check_stop(self) -> None:
@@ -135,11 +150,12 @@ class _Drive:
     def _end(self, state: str, message: str) -> None:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so
             self._reserve.unlink(missing_ok=True)
-            if checkpoint.newest(self._folder):  # from here on it needs nothing of its parent's
+            if checkpoint.here(self._folder):  # from here on it needs nothing of its parent's
                 shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
+        self._publishing.complete(self._run_id, self._lifeline)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:
             with suppress(OSError, LabError, MemoryError):

@@ -1,0 +1,1 @@
+"""Artifacts: what machines without a shared folder pass each other through an object store (`RL_LAB_ARTIFACTS`)."""

@@ -1,0 +1,148 @@
+"""Publish what this home has: the files under their hashes first, then the manifest. Nothing is sent twice.
+
+A unit of this home is published by one process at a time. A run is the worker's that has it; of another machine's run
+a home only adds what the store lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock
+
+from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import manifest, state, things
+from labcore.files.artifacts.manifest import File, Manifest
+from labcore.files.artifacts.object_store import ObjectStore
+
+_hashed: dict[Path, tuple[tuple[int, int], File]] = {}  # of loose files: when and how long, then what
+
+
+def publish(store: ObjectStore, unit: str, marked: Container[int] = (), add: bool = False) -> None:
+    """Have all of a unit in the store as it is here. `marked` are the run's checkpoints that are kept longest.
+
+    With `add` what the store has stays as it is: this home may have less of the run than another one.
+
+    Raises:
+        LabError: the store is away, or a manifest there is damaged.
+        OSError: a file here cannot be read.
+    """
+    with FileLock(state.lock(unit)):
+        begun = _stamp(unit)
+        if things.is_run(unit):
+            _run(store, unit, marked, add)
+        elif things.folder(unit).is_dir():
+            _whole(store, unit)
+        if _stamp(unit) == begun:
+            state.set_published(unit, store.begin())
+
+
+def clear(store: ObjectStore) -> None:
+    """Delete in the store what was deleted here while it was away. Raises LabError where it still is."""
+    for thing in state.to_forget():
+        store.delete_folder(thing, first=manifest.NAME)
+        state.forgotten(thing)
+
+
+def _run(store: ObjectStore, run: str, marked: Container[int], add: bool) -> None:
+    root = things.folder(run)
+    _loose(store, f"{run}/{things.RUN}", lambda: [root / name for name in things.LOOSE], add)
+    there = _checkpoints(store, run)
+    for _, path in checkpoint.here(root):
+        if path.name not in there:
+            there |= {path.name: size} if (size := _whole(store, f"{run}/{things.CHECKPOINTS}/{path.name}")) else {}
+    found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
+    for step in checkpoint.spare(found, marked=marked):
+        _delete(store, f"{run}/{things.CHECKPOINTS}/{checkpoint.name_of(step)}")
+    for name in things.PICTURES:
+        _loose(store, f"{run}/{name}", lambda name=name: (root / name).glob("step-*.json"), add)  # type: ignore[misc]
+    if (root / things.START).is_dir() and not there:
+        _whole(store, f"{run}/{things.START}")
+    elif there and not add:
+        _delete(store, f"{run}/{things.START}")
+
+
+def _checkpoints(store: ObjectStore, run: str) -> dict[str, int]:
+    """The published checkpoints of a run and their bytes; what a killed process left of others is deleted."""
+    found: dict[str, dict[str, int]] = {}
+    for name, size in store.names(f"{run}/{things.CHECKPOINTS}").items():
+        folder, _, file = name.partition("/")
+        found.setdefault(folder, {})[file] = size
+    for name, files in found.items():
+        if manifest.NAME not in files:
+            _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
+    return {name: sum(files.values()) - files[manifest.NAME] for name, files in found.items() if manifest.NAME in files}
+
+
+def _whole(store: ObjectStore, thing: str) -> int:
+    """Publish a thing that never changes, unless it is there; return its bytes. 0: it was deleted here meanwhile."""
+    if there := manifest.read(store, thing):
+        return sum(file.size for file in there.values())
+    root = things.folder(thing)
+    try:
+        paths = {path.relative_to(root).as_posix(): path for path in _files(root)}
+        files = {name: manifest.of_file(path) for name, path in paths.items()}
+        for name, file in files.items():
+            store.put_file(f"{thing}/{file.sha256}", paths[name])
+    except FileNotFoundError:
+        if root.is_dir():
+            raise
+        _delete(store, thing)
+        return 0
+    if not root.is_dir() or not files:  # pruned between two files
+        _delete(store, thing)
+        return 0
+    manifest.write(store, thing, files)
+    return sum(file.size for file in files.values())
+
+
+def _loose(store: ObjectStore, thing: str, paths: Callable[[], Iterator[Path] | list[Path]], add: bool) -> None:
+    """Have the files of a thing in the store as they are here, or with `add` also those."""
+    before = manifest.read(store, thing) or {}
+    files: Manifest = {}
+    for path in paths():
+        with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
+            files[path.name] = _file(path)
+    after = {**files, **before} if add else files
+    there = {file.sha256 for file in before.values()}
+    for name, file in list(after.items()):
+        if file.sha256 not in there:
+            try:
+                store.put_file(f"{thing}/{file.sha256}", things.folder(thing) / name)
+            except FileNotFoundError:  # thinned
+                del after[name]
+    if after == before:
+        return
+    manifest.write(store, thing, after)
+    gone = there - {file.sha256 for file in after.values()}
+    store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
+
+
+def _file(path: Path) -> File:
+    """What a manifest says of a loose file: hashed again only where it was written since."""
+    found = path.stat()
+    stamp = found.st_mtime_ns, found.st_size
+    kept = _hashed.get(path)
+    if kept is None or kept[0] != stamp:
+        _hashed[path] = kept = stamp, manifest.of_file(path)
+    return kept[1]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The files below a folder, but for what begins with a dot: half-written ones."""
+    return (path for path in sorted(root.rglob("*")) if path.is_file()
+            and not any(part.startswith(".") for part in path.relative_to(root).parts))
+
+
+def _delete(store: ObjectStore, thing: str) -> None:
+    store.delete_folder(thing, first=manifest.NAME)
+
+
+def _stamp(unit: str) -> tuple[int, ...]:
+    """What is another one when a file of the unit was written or deleted meanwhile."""
+    root = things.folder(unit)
+    folders = [root, *(root / name for name in (things.CHECKPOINTS, *things.PICTURES) if things.is_run(unit))]
+    files = [root / name for name in things.LOOSE] if things.is_run(unit) else []
+    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (*folders, *files))

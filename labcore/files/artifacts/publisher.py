@@ -1,0 +1,130 @@
+"""The thread that publishes beside what a process does: beside a training, or beside the pages of a lab.
+
+It waits in a worker and in a lab's server, never in the supervisor, which forks. Its queue are the names of units that
+changed, each once; what is to be sent lies on the disk. While the store is away it tries again and again, and what it
+could not publish when its process ends is published by the lab's next start.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Container
+from types import TracebackType
+
+from labcore.errors import LabError
+from labcore.files.artifacts import changes, object_store, publish, state, things
+from labcore.files.artifacts.object_store import ObjectStore
+
+RETRY_SECONDS = 5.0
+REST_SECONDS = 2.0  # between two looks at a unit: many small files are published together
+
+Say = Callable[[str, str], object]  # a unit, and why it is not published; "" once it is
+
+
+class Publisher:
+    """A context in which what changes is published. `mine` says whether this process has a run: of others it only
+    adds what the store lacks."""
+
+    def __init__(self, say: Say, mine: Callable[[str], bool] = lambda unit: True):
+        self._say, self._mine = say, mine
+        self._store = object_store.opened()
+        self._changed: set[str] = set()
+        self._marked: dict[str, Container[int]] = {}
+        self.said: set[str] = set()  # the units of which it was said that they are not published
+        self._going = threading.Condition()
+        self._hurried = self._closed = self._busy = False
+        self._tries = 0  # that failed, since the last one that did not
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Publisher:
+        if self._store:
+            changes.hear(self.add)
+            self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._thread:
+            changes.unhear(self.add)
+            with self._going:
+                self._closed = True
+                self._going.notify_all()
+
+    def add(self, unit: str, marked: Container[int] = ()) -> None:
+        """Publish a unit by and by."""
+        with self._going:
+            self._changed.add(unit)
+            if marked:
+                self._marked[unit] = marked
+            self._going.notify_all()
+
+    def flush(self, wait: Callable[[], bool] = lambda: True) -> bool:
+        """Publish all at once. Waits until it is done, a try has failed, or `wait()` says no; whether it is done.
+
+        `wait` is asked a few times in a second.
+        """
+        if not self._store:
+            return True
+        with self._going:
+            failed = self._tries
+            self._hurried = True
+            self._going.notify_all()
+            while (self._changed or self._busy) and self._tries <= failed and wait():
+                self._going.wait(0.2)
+            self._hurried = False
+            return not self._changed and not self._busy
+
+    def _work(self) -> None:
+        assert self._store
+        while True:
+            with self._going:
+                while not self._changed and not self._closed:
+                    self._going.wait()
+                if self._closed:
+                    return
+                queue, self._changed, self._busy = sorted(self._changed), set(), True
+            failed = self._publish(self._store, queue)
+            with self._going:
+                self._changed |= failed
+                self._tries = self._tries + 1 if failed else 0
+                self._busy = False
+                self._going.notify_all()
+                self._rest(RETRY_SECONDS if failed else REST_SECONDS)
+
+    def _rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._hurried and not self._closed and (left := until - time.monotonic()) > 0:
+            self._going.wait(left)
+
+    def _publish(self, store: ObjectStore, queue: list[str]) -> set[str]:
+        """Publish these units; returns those that could not be."""
+        failed = set()
+        for unit in queue:
+            try:
+                publish.clear(store)
+                if things.folder(unit).is_dir():
+                    publish.publish(store, unit, self._marked.get(unit, ()), add=not self._mine(unit))
+            except (LabError, OSError) as error:
+                failed.add(unit)
+                self._tell(unit, str(error))
+            else:
+                self._tell(unit, "")
+        return failed
+
+    def _tell(self, unit: str, why: str) -> None:
+        """Say it once when a unit cannot be published, and once when it can be again."""
+        if bool(why) == (unit in self.said):
+            return
+        (self.said.add if why else self.said.discard)(unit)
+        self._say(unit, why)
+
+
+def unpublished(store: ObjectStore) -> list[str]:
+    """The units of this home that are not all in the store."""
+    root = things.home()
+    store_id = store.begin()
+    folders = [*root.glob("[!.]*"), *root.glob("base/[!.]*"), *root.glob("uploads/[!.]*")]
+    units = {unit for path in folders if path.is_dir() and (unit := things.unit_with(path))}
+    return sorted(unit for unit in units if not state.is_published(unit, store_id))

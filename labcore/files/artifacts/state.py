@@ -1,0 +1,68 @@
+"""What a home knows of the object store, in files: which units it has published, and what is to be deleted there.
+
+A unit that is not marked as published is published when there is time, at the latest when the lab starts. So nothing
+is lost where a process is killed, or the store was away; and runs of before there was a store are published too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from labcore.files import atomic
+from labcore.files.paths import home
+
+FOLDER = ".artifacts"
+
+
+def is_published(unit: str, store_id: str) -> bool:
+    """Whether all of a unit was in that store when it last changed here."""
+    try:
+        return _published(unit).read_text(encoding="utf-8") == store_id
+    except FileNotFoundError:
+        return False
+
+
+def set_published(unit: str, store_id: str) -> None:
+    """Note that all of a unit is in that store."""
+    atomic.write_text(_published(unit), store_id)
+
+
+def set_changed(unit: str) -> None:
+    """Note that a unit is, or is about to be, another one here than in the store."""
+    _published(unit).unlink(missing_ok=True)
+
+
+def to_forget() -> list[str]:
+    """The things and runs that are to be deleted in the store."""
+    folder = _folder("forgotten")
+    return sorted(unquote(path.name) for path in folder.glob("[!.]*")) if folder.is_dir() else []
+
+
+def forget(thing: str) -> None:
+    """Note that a thing, or a run with all it has, is to be deleted in the store."""
+    atomic.write_bytes(_folder("forgotten") / _name(thing), b"")
+
+
+def forgotten(thing: str) -> None:
+    """Note that it is deleted there."""
+    (_folder("forgotten") / _name(thing)).unlink(missing_ok=True)
+
+
+def lock(name: str) -> str:
+    """The path of a lock file."""
+    folder = _folder("locks")
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder / f"{_name(name)}.lock")
+
+
+def _published(unit: str) -> Path:
+    return _folder("published") / _name(unit)
+
+
+def _folder(name: str) -> Path:
+    return home() / FOLDER / name
+
+
+def _name(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,95 @@
+"""What is published as one: a folder of the lab's home, by its path there. A manifest names its files.
+
+| thing                     | whole | holds |
+|---------------------------|-------|-------|
+| `RUN/checkpoints/step-N`  | yes   | a checkpoint |
+| `RUN/start`               | yes   | what a fork starts from |
+| `base/HASH`               | yes   | a base model |
+| `uploads/PLACE`           | yes   | a file of the user's |
+| `RUN/samples`, `RUN/lines`| no    | a JSON file for a step |
+| `RUN/run`                 | no    | the files of `LOOSE` that lie in the run's folder itself |
+
+A thing that is whole is there with all its files or not at all, and never changes. Of the others each file stands for
+itself. A unit is what is published in one go: `RUN`, `base/HASH` or `uploads/PLACE`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from labcore.files.paths import RESERVED, home, is_run_id
+
+RUN, CHECKPOINTS, START = "run", "checkpoints", "start"
+LOOSE = ("spec.json", "versions.json", "columns.safetensors", "worker.log")
+PICTURES = ("samples", "lines")
+_WHOLE = re.compile(r"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:checkpoints/step-\d{6,}|start))(?:/.*)?")
+_INSIDE = re.compile(r"(?:base|uploads)/\w+(?:/.*)?|[^/]+/checkpoints/step-\d{6,}(?:/.*)?")
+
+
+def folder(thing: str) -> Path:
+    """Where the files of a thing are in this home."""
+    return home() / thing.removesuffix(f"/{RUN}")
+
+
+def place(path: Path) -> str | None:
+    """A path below this home as a text with slashes; None where it is elsewhere."""
+    return path.relative_to(home()).as_posix() if path.is_relative_to(home()) else None
+
+
+def whole_with(path: Path) -> str | None:
+    """The whole thing that `path` is, or is in."""
+    found = _WHOLE.fullmatch(place(path) or "")
+    return found["thing"] if found and _can_be(found["thing"]) else None
+
+
+def loose_with(path: Path) -> tuple[str, str] | None:
+    """The thing and the name of a file that stands for itself."""
+    parts = (place(path) or "").split("/")
+    if len(parts) == 3 and parts[1] in PICTURES and is_run_id(parts[0]):
+        return f"{parts[0]}/{parts[1]}", parts[2]
+    if len(parts) == 2 and parts[1] in LOOSE and is_run_id(parts[0]):
+        return f"{parts[0]}/{RUN}", parts[1]
+    return None
+
+
+def moved(path: Path) -> Path | None:
+    """The path in this home of a checkpoint, a base or an upload that `path` names in the home of another machine.
+
+    Homes may lie anywhere: what counts is the end of the path, the shortest one that names such a thing.
+    """
+    parts = path.parts[1:] if path.is_absolute() else ()
+    for at in reversed(range(len(parts))):
+        rest = "/".join(parts[at:])
+        if _INSIDE.fullmatch(rest) and whole_with(home() / rest):
+            return home() / rest
+    return None
+
+
+def unit_with(path: Path) -> str | None:
+    """The unit that `path` belongs to; None of what is never published."""
+    parts = (place(path) or "").split("/")
+    if parts[0] in ("base", "uploads"):
+        return "/".join(parts[:2]) if len(parts) > 1 else None
+    return parts[0] if parts[0] not in RESERVED and is_run_id(parts[0]) else None
+
+
+def is_run(unit: str) -> bool:
+    """Whether a unit is a run."""
+    return "/" not in unit
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether the folder of a checkpoint is called so."""
+    return re.fullmatch(r"step-\d{6,}", name) is not None
+
+
+def safe(name: str) -> bool:
+    """Whether a name in a manifest stays within its folder."""
+    path = PurePosixPath(name)
+    return bool(name) and not path.is_absolute() and ".." not in path.parts and not set(name) & set("\\\0:")
+
+
+def _can_be(thing: str) -> bool:
+    first = thing.split("/")[0]
+    return first in ("base", "uploads") or is_run_id(first)
