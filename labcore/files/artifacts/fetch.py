@@ -80,7 +80,9 @@ def bring_run(run: str) -> None:
         LabError: the store is away, or a file there is damaged.
     """
     store = object_store.opened()
-    for name in (things.RUN, *things.PICTURES) if store else ():
+    if store is None:
+        return
+    for name in (things.RUN, *things.PICTURES):
         thing = f"{run}/{name}"
         for file, found in (_manifest(store, thing) or {}).items():
             path = things.folder(thing) / file
@@ -160,7 +162,8 @@ def _asked(store: ObjectStore, question: str, thing: str, ask: Callable[[], Answ
         if fault and now < when + AWAY_SECONDS:
             raise fault
         if key in _answers and now < _answers[key][0] + FRESH_SECONDS:
-            return _answers[key][1]  # type: ignore[no-any-return]
+            kept: Answer = _answers[key][1]
+            return kept
     try:
         answer = ask()
     except Away as error:
