@@ -55,6 +55,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
   div:has(>.st-key-clock){bottom:46px}}
+[data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-run{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 @media (max-width:640px){.rl-run{height:calc(2.9em + 2px);white-space:normal}}
@@ -64,7 +65,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 body:has(.st-key-bar:hover,.st-key-compare_runs:hover,.st-key-runs_top:hover,.st-key-playground_top:hover)
   [role=tooltip]{translate:0 calc(100% + 52px)}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
-.rl-bar i{display:block;height:3px;border-radius:2px;transition:width .4s linear}
+.rl-bar i{display:block;height:3px;border-radius:2px}
 sub,sup{line-height:0}
 .stElementContainer:has(>.stHtml>script){display:none}
 .st-key-compare_head{min-height:83px}

@@ -12,14 +12,15 @@ from app.components.live_chart import live_chart
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, tell
-from app.training import clock, doctor_line, forking, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow, Step
 
-EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}  # seconds; any other state: never
+# Seconds between two drawings while few pages are open; in any other state: never.
+EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
 
 
 Picture = Callable[[RunRow, Feed, int], DeltaGenerator | None]  # at the step that the page shows
@@ -33,7 +34,12 @@ def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | 
     every kind has; `top` stands above all of it.
     """
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
-    st.fragment(_tick, run_every=EVERY.get(run.state), key="live")(run.id, run.state, picture, own_tabs, top)
+    every = _every(run.state)
+    st.fragment(_tick, run_every=every, key="live")(run.id, run.state, every, picture, own_tabs, top)
+
+
+def _every(state: str) -> float | None:
+    return pace.every(EVERY[state]) if state in EVERY else None
 
 
 def feed_of(run: RunRow) -> Feed:
@@ -60,12 +66,13 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
 
 
 @errors_shown()
-def _tick(run_id: str, state: str, picture: Picture | None, own_tabs: tabs.Tabs,
+@pace.counted()
+def _tick(run_id: str, state: str, every: float | None, picture: Picture | None, own_tabs: tabs.Tabs,
           top: Top | None) -> None:
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
-    if run.state != state or _steered_elsewhere(run) or forking.asked():
+    if run.state != state or _every(state) != every or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     if top:
         top(run, None)

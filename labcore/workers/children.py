@@ -23,11 +23,11 @@ from labcore.files.paths import log_file, made
 from labcore.jobs import jobs
 from labcore.jobs.worker import work
 from labcore.store.store import Store
+from labcore.workers.priority import give_way
 from labcore.workers.worker import drive
 
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
 ENDING = (signal.SIGTERM, signal.SIGINT)
-YIELDING = 5  # niceness of a worker: what trains gives way to the page that shows it, or its first chart waits
 
 
 class Children(ABC):
@@ -134,7 +134,7 @@ class Forking(Children):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.setsid()
-            os.nice(YIELDING)
+            give_way()
             with _log(log_path) as log, open(os.devnull) as nothing:
                 os.dup2(nothing.fileno(), self._stdin)
                 os.dup2(log.fileno(), sys.stdout.fileno())

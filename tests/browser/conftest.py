@@ -39,12 +39,12 @@ def free_port() -> int:
 class Server:
     """`streamlit run app/main.py` in a process group of its own."""
 
-    def __init__(self, home: Path):
+    def __init__(self, home: Path, max_runs: int = 2):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.home = home
         self.log = home / "server.log"
-        environment = {**os.environ, "RL_LAB_HOME": str(home), "RL_LAB_MAX_RUNS": "2"}
+        environment = {**os.environ, "RL_LAB_HOME": str(home), "RL_LAB_MAX_RUNS": str(max_runs)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(self.port),

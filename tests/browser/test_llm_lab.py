@@ -42,6 +42,19 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     return re.search(r"run=([\w-]+)", page.url)[1]
 
 
+# How often elements were drawn anew while we look, and which of them began to fade meanwhile.
+FADES = """() => new Promise(done => {
+  const faded = new Set();
+  let redrawn = 0;
+  document.addEventListener("transitionrun", ({ propertyName, target }) => {
+    if (propertyName === "opacity" && target.matches("[data-stale],[role=tabpanel]")) faded.add(target.className);
+  }, true);
+  new MutationObserver((found) => { redrawn += found.length; }).observe(document.body,
+    { subtree: true, attributeFilter: ["data-stale"] });
+  setTimeout(() => done([redrawn, [...faded]]), 2000);
+})"""
+
+
 def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page, server: Server) -> None:
     page = moving
     run_id = start_run(page, server, "?steps=2000")
@@ -52,6 +65,9 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page,
 
     price.press("ArrowRight")
     expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
+
+    redrawn, faded = page.evaluate(FADES)
+    assert redrawn and not faded
 
     page.get_by_role("button", name=re.compile("^Pause")).click()
     expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)

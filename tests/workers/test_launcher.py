@@ -16,6 +16,7 @@ from labcore.errors import LabError
 from labcore.files.paths import log_file, max_runs
 from labcore.workers import process
 from labcore.workers.launcher import Launcher
+from labcore.workers.priority import NICENESS
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import until
@@ -138,7 +139,9 @@ def test_a_killed_worker_is_noticed_at_once(store, open_lab):
     lab = open_lab()
     run_id = lab.start(fake.grpo(100_000))
     until(lambda: reached(store, run_id, 2))
-    os.kill(store.run(run_id).pid, signal.SIGKILL)
+    worker = psutil.Process(store.run(run_id).pid)
+    assert worker.nice() == os.nice(0) + NICENESS
+    worker.kill()
     until(lambda: states(store, run_id) == ["interrupted"])
     assert "killed by signal 9" in store.run(run_id).message
     lab.resume(run_id)

@@ -7,6 +7,7 @@
 const players = new WeakMap();
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 const HOLD = 0.9; // seconds that the last picture stays
+const READABLE = 100; // milliseconds that a number stays while episodes play
 const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 function looks(element) {
@@ -42,11 +43,16 @@ function words(episode, t, picture, data) {
 // ---- drawing ---------------------------------------------------------------------------------------------------
 
 function draw(player) {
+  paint(player);
+  say(player);
+}
+
+function paint(player) {
   const { data, box } = player;
   if (!box.isConnected || !data) return;
   const colours = looks(box), picture = PICTURES[data.picture];
   data.episodes.forEach((episode, place) => {
-    const { canvas, says } = player.seats[place];
+    const { canvas } = player.seats[place];
     const width = canvas.clientWidth, height = picture.height(data, width);
     const scale = window.devicePixelRatio || 1;
     if (!width) return;
@@ -62,7 +68,15 @@ function draw(player) {
     const row = rowAt(episode, player.time, picture);
     picture.draw({ pen, width, height, theme: colours, colour: colours.colours[place], row, data, episode,
       time: Math.min(player.time, last(episode)) });
-    says.textContent = words(episode, player.time, picture, data);
+  });
+}
+
+// Words and numbers lay out the page anew, which costs more than the pictures do.
+function say(player) {
+  const { data, box } = player;
+  if (!box.isConnected || !data) return;
+  data.episodes.forEach((episode, place) => {
+    player.seats[place].says.textContent = words(episode, player.time, PICTURES[data.picture], data);
   });
   const now = Math.floor(player.time);
   player.scrub.value = String(now);
@@ -80,7 +94,11 @@ function tick(player, stamp) {
   if (player.time < end) {
     player.time = Math.min(player.time + passed * player.speed * player.data.rate, end);
     player.held = 0;
-    draw(player);
+    paint(player);
+    if (player.time === end || stamp - player.said > READABLE) {
+      player.said = stamp;
+      say(player);
+    }
   } else if ((player.held += passed) > HOLD) {
     player.time = 0;
     take(player);
@@ -123,7 +141,7 @@ function build(root) {
     </div></div>`;
   const box = root.querySelector(".rl-player");
   const [button, newer] = box.querySelectorAll("button");
-  const player = { box, button, newer, seats: [], time: 0, held: 0, speed: 1, playing: false, frame: 0, stamp: 0,
+  const player = { box, button, newer, seats: [], time: 0, held: 0, speed: 1, playing: false, frame: 0, stamp: 0, said: 0,
     scrub: box.querySelector("input"), clock: box.querySelector("output") };
   player.button.addEventListener("click", () => play(player, !player.playing));
   player.newer.addEventListener("click", () => {

@@ -1,0 +1,72 @@
+"""How often a live page is drawn: as often as is usual, and less often while many pages are open.
+
+All pages share the one Python process of the server. Their drawing together may take an eighth of a core: beyond that
+each is drawn half as often, then a quarter. What a drawing costs is measured, so a slow machine slows down sooner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
+import streamlit as st
+
+SHARE = 1 / 8  # of a core, for the drawings of all pages; the browser works several times as much on one
+SLACK = 1.25  # how far below its bound the load must be before pages are drawn more often again
+GONE = 3.0  # intervals without a drawing after which a page counts as closed
+KEPT = 0.8  # share of the mean cost that stays when a new one is known
+
+
+class Page:
+    """The drawings of one page: the seconds of a core that one costs, when the last one was, how much rarer than usual
+    they are, and the seconds between two of them."""
+
+    def __init__(self) -> None:
+        self.cost = self.last = 0.0
+        self.factor = 1
+        self.every = 0.0
+
+    def took(self, seconds: float, now: float) -> None:
+        self.cost = KEPT * self.cost + (1 - KEPT) * seconds if self.cost else seconds
+        self.last = now
+
+
+class Pages(WeakSet[Page]):
+    """All live pages of a server."""
+
+    def every(self, page: Page, usual: float, now: float) -> float:
+        """The seconds between two drawings of `page`: `usual`, or that times a power of two."""
+        wanted = sum(each.cost for each in list(self) if now - each.last < GONE * each.every) / SHARE
+        while usual * page.factor < wanted:
+            page.factor *= 2
+        while page.factor > 1 and usual * page.factor / 2 > SLACK * wanted:
+            page.factor //= 2
+        page.every = usual * page.factor
+        return page.every
+
+
+@st.cache_resource(show_spinner=False)
+def _pages() -> Pages:
+    return Pages()
+
+
+def _page() -> Page:
+    return st.session_state.setdefault("drawings", Page())
+
+
+def every(usual: float) -> float:
+    """The seconds between two drawings of this page, which are `usual` seconds where there is nothing else to do."""
+    return _pages().every(_page(), usual, time.monotonic())
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Count what is drawn within as one drawing of this page."""
+    begun = time.thread_time()
+    try:
+        yield
+    finally:
+        _page().took(time.thread_time() - begun, time.monotonic())
+        _pages().add(_page())
