@@ -9,7 +9,6 @@ from typing import Any
 import streamlit as st
 
 from app.training import files
-from labcore.files.paths import run_folder
 
 MOST = 60  # columns
 
@@ -48,7 +47,7 @@ def history(run_id: str, steps: Sequence[int], place: int) -> list[Column]:
     """What the files of these steps say of the watched prompt at `place`; files without it are left out."""
     columns: list[Column] = []
     for step in steps:
-        path = run_folder(run_id) / "samples" / f"step-{step:06d}.json"
+        path = files.path_of(run_id, "samples", step)
         try:
             found = _read(run_id, step, path.stat().st_mtime_ns)
         except FileNotFoundError:

@@ -115,7 +115,7 @@ def _close() -> None:
 
 
 def _downloads(run: RunRow) -> None:
-    ready, fault = checkpoint.newest(run_folder(run.id)) is not None, packing.fault(run)
+    ready, fault = checkpoint.newest_step(run_folder(run.id)) is not None, packing.fault(run)
     with st.container(horizontal=True):
         st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
                            icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
@@ -129,11 +129,11 @@ def _downloads(run: RunRow) -> None:
 
 def _merged(run: RunRow) -> None:
     """The adapter added to its base: made off the page once it is asked for, then a download."""
-    newest = checkpoint.newest(run_folder(run.id))
+    newest = checkpoint.newest_step(run_folder(run.id))
     if newest is None:
         return
     if st.session_state.get(f"merged:{run.id}"):
-        spec = {"job": "merge", "run": run.id, "step": newest[0]}
+        spec = {"job": "merge", "run": run.id, "step": newest}
         if (job := jobs.job_id(spec)) and jobs.ended(job) and not merged.file(run.id).exists():
             jobs.forget(job)  # the file was cleaned away
         if result(spec, "Adding the adapter to its base model", "merge")[1]:

@@ -9,30 +9,32 @@ from typing import Any
 
 import streamlit as st
 
+from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:
     """The steps that have a file of `kind` ("samples" or "lines"), oldest first."""
-    folder = run_folder(run_id) / kind
-    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
+    names = {path.name for path in (run_folder(run_id) / kind).glob("step-*.json")} | {*fetch.files(run_id, kind)}
+    return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
 
 
 def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
     """One file, read once: nothing of it is kept. None where it is not there."""
     try:
-        return json.loads(_path(run_id, kind, step).read_text(encoding="utf-8"))
+        return json.loads(path_of(run_id, kind, step).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 
 
-def _path(run_id: str, kind: str, step: int) -> Path:
-    return run_folder(run_id) / kind / f"step-{step:06d}.json"
+def path_of(run_id: str, kind: str, step: int) -> Path:
+    """Where a file is; fetched, where another machine has written it."""
+    return fetch.here(run_folder(run_id) / kind / f"step-{step:06d}.json")
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
     """One file, kept for the next time; None where a resumed or deleted run has taken it away since it was listed."""
-    path = _path(run_id, kind, step)
+    path = path_of(run_id, kind, step)
     try:
         return _read(str(path), path.stat().st_mtime_ns)
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.exports.folder import pack
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
 from labcore.files.paths import is_run_id, made, run_folder
 
 
@@ -33,6 +34,6 @@ def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
     target = made(file(run_id).parent) / file(run_id).name
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = Path(temporary) / f"{run_id}-merged"
-        resolve_name("labcore.llm.nets.model:export_merged")(found[step] / "policy", folder)
+        resolve_name("labcore.llm.nets.model:export_merged")(fetch.here(found[step]) / "policy", folder)
         atomic.write_file(target, lambda packed: pack(folder, packed))
     return {"bytes": target.stat().st_size}

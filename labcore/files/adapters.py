@@ -7,6 +7,7 @@ from pathlib import Path
 
 from labcore.errors import LabError
 from labcore.files import bases, given
+from labcore.files.artifacts import fetch
 from labcore.files.paths import path_of
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -37,11 +38,11 @@ def base_of(folder: Path) -> str:
     if not base:
         raise LabError(f"The adapter in {folder} does not say which model it is for: write its folder or hub id into "
                        f"base_model_name_or_path of {CONFIG}.")
-    if path_of(base).is_dir():
+    if (here := fetch.here(path_of(base))).is_dir():
         if Path(base).resolve() == folder.resolve():
             raise LabError(f"The adapter in {folder} names itself as its base model: write the folder or hub id of the "
                            f"model that it was trained on into base_model_name_or_path of {CONFIG}.")
-        return base
+        return base if path_of(base).is_dir() else str(here)
     beside, made_here = folder.parents[1] / BESIDE, _MADE_HERE.fullmatch(base)
     if beside.is_dir():
         return str(beside)

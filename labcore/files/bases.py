@@ -13,6 +13,8 @@ from pathlib import Path
 
 import labcore
 from labcore.files import atomic
+from labcore.files.artifacts import fetch
+from labcore.files.artifacts.changes import changed
 from labcore.files.paths import home
 
 SHIPPED = Path(labcore.__file__).parent / "bases"
@@ -29,15 +31,17 @@ def shipped(name: str) -> bool:
 
 
 def there(name: str) -> bool:
-    """Whether a run can start from the base at once: it is in the lab's folder, or comes with the lab."""
-    return folder(name).exists() or shipped(name)
+    """Whether a run can start from the base at once: it is in the lab's folder, published, or comes with the lab."""
+    return folder(name).exists() or shipped(name) or fetch.there(folder(name))
 
 
 def take(name: str) -> Path | None:
-    """The folder of the base, copied from the package where it comes with the lab; None where it must be made.
+    """The folder of the base, copied from the package where it comes with the lab, or fetched; None where it must be
+    made.
 
     Raises:
-        OSError: it cannot be copied.
+        LabError: it is published, and cannot be fetched.
+        OSError: it cannot be written.
     """
     target = folder(name)
     if not target.exists() and shipped(name):
@@ -46,6 +50,8 @@ def take(name: str) -> Path | None:
         except OSError:
             if not target.exists():  # else another process was faster
                 raise
+    elif not shipped(name):
+        fetch.here(target)
     return target if target.exists() else None
 
 
@@ -67,6 +73,7 @@ def keep(target: Path, policy: Path, run: str | None) -> None:
 
     if not target.exists():
         atomic.write_folder(target, fill)
+        changed(target)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -135,7 +135,7 @@ def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
     The files are linked, so that they take no room. Where that fails the fork has to find them at its parent's.
     """
     def fill(folder: Path) -> None:
-        shutil.copytree(dict(steps(parent_folder))[step], folder / "checkpoint", copy_function=atomic.link)
+        shutil.copytree(dict(here(parent_folder))[step], folder / "checkpoint", copy_function=atomic.link)
         atomic.link(parent_folder / "spec.json", folder / "spec.json")
 
     with suppress(KeyError, OSError):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from labcore.errors import LabError
 from labcore.files import atomic, given, sizes
+from labcore.files.artifacts import fetch, publish
 from labcore.files.paths import home, made
 
 
@@ -45,6 +46,7 @@ def keep(name: str, content: bytes) -> Path:
         if not target.exists():
             atomic.write_bytes(target, content, sync=True)
         use(folder)
+        publish.now(folder)
     except OSError as error:
         raise LabError(f"{name} cannot be kept in {folder} ({error.strerror}): free some space, or set RL_LAB_HOME to "
                        "a folder that you may write to.") from error
@@ -62,7 +64,7 @@ def keep_file(path: Path, limit: int) -> Path:
 
 def file_at(place: str) -> Path | None:
     """The file that is kept at a place; None where there is none, or no such place."""
-    return next((root() / place).glob("[!.]*"), None) if is_place(place) else None
+    return next(fetch.here(root() / place).glob("[!.]*"), None) if is_place(place) else None
 
 
 def is_place(name: str) -> bool:
@@ -73,7 +75,7 @@ def is_place(name: str) -> bool:
 def check(paths: Iterable[str]) -> None:
     """Raise LabError where one of these files or folders was kept here and has been deleted."""
     for path in paths:
-        if root() in Path(path).absolute().parents and not Path(path).exists():
+        if root() in Path(path).absolute().parents and not fetch.there(path):
             raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
 

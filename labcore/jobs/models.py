@@ -12,6 +12,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
 from labcore.spec.model_names import BASE, START, Model, no_run
 from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec
@@ -32,7 +33,7 @@ class Source:
 def spec_of(run: str) -> RunSpec:
     """The spec of a language-model run. Raises LabError where there is no such run, or it trains something else."""
     try:
-        spec = RunSpec.from_json((run_folder(run) / "spec.json").read_text(encoding="utf-8"))
+        spec = RunSpec.from_json(fetch.here(run_folder(run) / "spec.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise no_run(run) from error
     if spec.kind != "llm":
@@ -75,7 +76,7 @@ def source(model: Model) -> Source:
     if step not in found:
         raise LabError(f"The run {model.run} has no checkpoint of step {step} any more: take one of "
                        f"{', '.join(map(str, found)) or 'none, it has not made any yet'}.")
-    return Source(spec, checkpoint=found[step])
+    return Source(spec, checkpoint=fetch.here(found[step]))
 
 
 def base_folder(spec: RunSpec) -> Path | None:

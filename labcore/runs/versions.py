@@ -13,6 +13,7 @@ from typing import Any
 
 import labcore
 from labcore.files import atomic
+from labcore.files.artifacts import fetch
 from labcore.machine import processor
 from labcore.spec.session import Device, Session, device_of
 
@@ -45,15 +46,19 @@ def code() -> str:
 
 def note(folder: Path, step: int, session: Session) -> None:
     """Write down what the run in `folder` is made with from `step` on, unless that is what it had before."""
-    there, now = noted(folder), here(device_of(session))
+    there, now = _read(folder / FILE), here(device_of(session))
     if not there or {key: value for key, value in there[-1].items() if key != "from"} != now:
         atomic.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))
 
 
 def noted(folder: Path) -> list[Versions]:
     """What `note` wrote: each entry counts after its step `from`, up to the next one's. Empty for an old run."""
+    return _read(fetch.here(folder / FILE))
+
+
+def _read(path: Path) -> list[Versions]:
     try:
-        found: list[Versions] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found: list[Versions] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     return found

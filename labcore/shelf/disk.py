@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
+from labcore.files.artifacts.changes import deleted
 from labcore.files.paths import run_folder
 from labcore.files.sizes import size
 
@@ -28,11 +30,13 @@ def delete_spare(run_id: str) -> int:
     freed = 0
     for folder in list(_spare_folders(run_id)):
         freed += size(folder)
-        shutil.rmtree(folder)
+        if folder.exists():
+            shutil.rmtree(folder)
+        deleted(folder)
     return freed
 
 
 def _spare_folders(run_id: str) -> Iterator[Path]:
     folder = run_folder(run_id)
-    yield from (folder / name for name in SPARE if (folder / name).is_dir())
+    yield from (folder / name for name in SPARE if (folder / name).is_dir() or fetch.files(run_id, name))
     yield from (path for _, path in checkpoint.steps(folder)[1:-1])

@@ -18,6 +18,7 @@ from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
+from labcore.files.artifacts.changes import deleted
 from labcore.files.given import json_of
 from labcore.files.paths import home
 from labcore.files.uploads import root
@@ -46,6 +47,7 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
             gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in _unused(named) if name in set(places)}
             for name, folder in gone.items():
                 (root() / name).rename(folder)
+                deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
             shutil.rmtree(folder)

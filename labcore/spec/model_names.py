@@ -24,6 +24,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError, quoted
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
 from labcore.files.paths import home, is_run_id, path_of, run_folder
 
 BASE, START = "base", "start"
@@ -56,12 +57,12 @@ class Model:
         """The same with its step: what is the newest now is not for ever. Raises LabError where there is none yet."""
         if self.stage or self.sft or self.step is not None:
             return self
-        found = checkpoint.newest(run_folder(self.run))
-        if found is None and not (run_folder(self.run) / "spec.json").exists():
+        step = checkpoint.newest_step(run_folder(self.run))
+        if step is None and not fetch.there(run_folder(self.run) / "spec.json"):
             raise no_run(self.run)
-        if found is None:
+        if step is None:
             raise LabError(f"The run {self.run} has no checkpoint yet: wait for its first step.")
-        return replace(self, step=found[0])
+        return replace(self, step=step)
 
 
 def read(name: str) -> Model | None:
@@ -104,7 +105,7 @@ def check(model: str) -> None:
     if model in built_in() or path_of(model).exists() or "/" in model:
         return
     found = read(model)
-    if not found or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
+    if not found or found.stage or found.sft or not _left_anything(found.run):
         raise missing(model)
     policies = _policies(found.run)
     if not policies:
@@ -128,10 +129,15 @@ def reward_model_of(name: str) -> Path:
     """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP.
 
     Raises:
-        LabError: nothing is called so, or it is no reward model.
+        LabError: nothing is called so, it is no reward model, or it cannot be fetched.
     """
+    return fetch.here(_reward_model(name))
+
+
+def _reward_model(name: str) -> Path:
+    """The same; nothing is fetched."""
     found = read(name)
-    if found is None or found.stage or found.sft or not is_run_id(found.run) or not run_folder(found.run).is_dir():
+    if found is None or found.stage or found.sft or not _left_anything(found.run):
         raise LabError(f"There is no reward model {quoted(name)} here: set reward_model to the id of a run of the "
                        "algorithm reward_model (RUN or RUN@STEP).")
     there = dict(checkpoint.steps(run_folder(found.run)))
@@ -139,7 +145,7 @@ def reward_model_of(name: str) -> Path:
     if step not in there:
         raise LabError(f"The run {found.run} has no checkpoint of step {step}: take one of "
                        f"{', '.join(map(str, there))}.")
-    if not (there[step] / REWARD_WEIGHTS).is_file():
+    if not fetch.there(there[step] / REWARD_WEIGHTS):
         raise LabError(f"The run {found.run} trained no reward model: set reward_model to a run of the algorithm "
                        "reward_model.")
     return there[step]
@@ -161,9 +167,9 @@ def pinned_reward_models(names: str) -> str:
 def _pinned_reward_model(name: str) -> str:
     """One that has its step and whose run is not here is left as it is: checkpoints hold their own copy."""
     found = read(name)
-    if found and found.step is not None and not run_folder(found.run).is_dir():
+    if found and found.step is not None and not _left_anything(found.run):
         return name
-    reward_model_of(name)
+    _reward_model(name)
     return parse(name).pinned.name
 
 
@@ -192,7 +198,7 @@ def _model(found: re.Match[str]) -> Model:
 
 
 def _folder(model: Model) -> Path | None:
-    """The model's Hugging Face folder, where it has one."""
+    """The model's Hugging Face folder, where it has one: fetched when it is loaded."""
     if model.sft:
         return _base(model.sft)
     policies = {} if model.stage else _policies(model.run)
@@ -210,6 +216,11 @@ def _base(name: str) -> Path | None:
 
 
 def _policies(run: str) -> dict[int, Path]:
-    """The folders of a run's language models by their steps."""
+    """The folders of a run's language models by their steps; those that are published may not be here."""
     found = checkpoint.steps(run_folder(run)) if is_run_id(run) else ()
-    return {step: folder / "policy" for step, folder in found if (folder / "policy").is_dir()}
+    return {step: folder / "policy" for step, folder in found if (folder / "policy").is_dir() or not folder.exists()}
+
+
+def _left_anything(run: str) -> bool:
+    """Whether a run can be called so, and has files here or published."""
+    return is_run_id(run) and (run_folder(run).is_dir() or fetch.there(run_folder(run) / "spec.json"))

@@ -23,6 +23,7 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
+from labcore.files.artifacts import fetch
 from labcore.files.given import NotJSON, json_of
 from labcore.files.paths import path_of, run_folder
 from labcore.spec import model_names
@@ -95,7 +96,7 @@ class RunSpec:
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
-        content = Path(self.data).read_bytes() if self.data else b""
+        content = fetch.here(self.data).read_bytes() if self.data else b""
         return hashlib.sha256(_without_lora(self).to_json().encode() + content).hexdigest()[:12]
 
 
@@ -210,7 +211,7 @@ def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
         raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
                        f"or give --{task_row.data} FILE.")
-    if data and not path_of(data).is_file():
+    if data and not fetch.here(path_of(data)).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 

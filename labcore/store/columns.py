@@ -12,7 +12,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from labcore.errors import LabError
 from labcore.files import atomic
+from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
 from labcore.store.rows import COUNTERS, RunRow
 from labcore.store.store import Store
@@ -69,10 +71,10 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
     if after or run.step < STEPS.start:
         return frozenset(), {}
     try:
-        with safe_open(run_folder(run.id) / FILE, framework="numpy") as file:
+        with safe_open(fetch.here(run_folder(run.id) / FILE), framework="numpy") as file:
             names = frozenset(file.keys())
             found = {key: file.get_tensor(key) for key in keys if key in names}
-    except (OSError, SafetensorError):  # none, or a damaged one: the store has it all
+    except (LabError, OSError, SafetensorError):  # none, or one that cannot be had: the store has it all
         return frozenset(), {}
     steps = found.get("step", np.empty(0))
     if not steps.size or steps[-1] > run.step:  # of another state of the store

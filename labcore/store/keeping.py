@@ -11,7 +11,8 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from labcore.errors import LabError
-from labcore.files.paths import remove_folder
+from labcore.files.artifacts.changes import deleted
+from labcore.files.paths import is_import, remove_folder, run_folder
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
 from labcore.store.database import Database
@@ -35,6 +36,13 @@ def run_row(row: sa.Row) -> RunRow:
 @lru_cache(maxsize=4096)  # lists of thousands are read again and again, and specs never change
 def _spec(text: str) -> RunSpec:
     return RunSpec.from_json(text)
+
+
+def _remove(name: str) -> None:
+    """Delete the files of a run or of imported metrics, also those that are published."""
+    remove_folder(name)
+    if not is_import(name):
+        deleted(run_folder(name))
 
 
 def _marks(row: sa.Row) -> Marks:
@@ -96,7 +104,7 @@ class Keeping(Database):
         """
         with self._writing() as connection:
             changes.forget(connection, name)
-        remove_folder(name)
+        _remove(name)
 
     def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
         """Delete for good what has been in the trash since `before`, a unix time, or longer: of `names`, or all of it.
@@ -112,7 +120,7 @@ class Keeping(Database):
             for name in gone:
                 changes.forget(connection, name)
         for name in gone:
-            remove_folder(name)
+            _remove(name)
         return gone
 
     def files(self) -> list[str]:

@@ -13,6 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +22,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
+from labcore.files.artifacts import fetch
+from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import home, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -92,6 +95,10 @@ class Store(Keeping):
                     checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
                 if mine:
                     changes.claim(connection, run_id, Owner.this())
+        for run_id, spec in zip(ids, specs, strict=True):
+            if spec.parent:
+                with suppress(Away):  # then the fork finds it at its parent's
+                    fetch.take_along(spec.parent[0], checkpoint.name_of(spec.parent[1]), run_id)
         return ids
 
     def add(self, row: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> bool:

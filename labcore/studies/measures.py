@@ -11,6 +11,7 @@ import numpy as np
 from labcore.catalog import choices
 from labcore.compare.traces import Trace
 from labcore.errors import LabError
+from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
 from labcore.jobs import jobs
 from labcore.jobs.cost import cost_asked
@@ -94,6 +95,7 @@ def mass_of(result: Mapping[str, Any], top: int) -> float:
 
 def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
     """Mean length in tokens of the completions that are not right, in the run's samples of its last `rows` steps."""
+    fetch.bring_run(row.id)
     lengths = [len(completion["tokens"]) for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
                if int(path.stem.removeprefix("step-")) > row.step - measure.rows
                for group in json.loads(path.read_text("utf-8"))["groups"]

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from labcore.errors import LabError, NoSuchRun
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import made, run_folder
 from labcore.runs.faults import Ended
 from labcore.spec.run_spec import RunSpec, base_spec
@@ -39,15 +40,23 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
         return None
     folder = bases.folder(sft.hash())
     warm_up = _warm_up(store, run_id)
-    if warm_up or not bases.take(folder.name):
+    if warm_up or not _taken(folder.name):
         with _alone(folder, lambda: (store.set_message(run_id, "waiting for the base model"), waiting())):
-            if warm_up or not folder.exists():
+            if warm_up or not _taken(folder.name):
                 _make(store, run_id, sft, folder, train)
                 return folder / "model"
     maker = bases.maker(folder.name)
     if store.run(run_id).base is None and maker and _state(store, maker) in ("finished", *RESUMABLE):
         store.set_base(run_id, maker, cached=True)
     return folder / "model"
+
+
+def _taken(name: str) -> bool:
+    """Whether the base is here now. Where the object store is away, it is made: the same one."""
+    try:
+        return bases.take(name) is not None
+    except Away:
+        return False
 
 
 def _warm_up(store: Store, run_id: str) -> bool:

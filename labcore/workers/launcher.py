@@ -15,6 +15,7 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors import choice
+from labcore.workers.publishing import OfLab
 
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
@@ -25,12 +26,13 @@ class Launcher:
     """One per lab. Its runs stop with it: they checkpoint, and can be resumed at the next start.
 
     Raises:
-        LabError: `RL_LAB_MAX_RUNS` is no number, the executor cannot be had, or the store cannot be used.
+        LabError: `RL_LAB_MAX_RUNS` is no number, or the executor, the store or the object store cannot be used.
     """
 
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
         choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
+        self._publishing = OfLab(store)
         self._command = command
         self._lock = threading.Lock()
         self._closed = False
@@ -38,6 +40,7 @@ class Launcher:
         store.reconcile()
         with self._lock:
             self._spawn()
+        self._publishing.open()
         atexit.register(self.close)
 
     def start(self, spec: RunSpec, warm_up: bool = False) -> str:
@@ -107,6 +110,7 @@ class Launcher:
         except subprocess.TimeoutExpired:
             supervisor.kill()
             supervisor.wait()
+        self._publishing.close()
         self.store.reconcile()
 
     def _spawn(self) -> None:

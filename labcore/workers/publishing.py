@@ -1,4 +1,4 @@
-"""What a worker's run says of its artifacts: that they are not published, and that they are again."""
+"""Who publishes: each worker what its run makes, and a lab's server what its home has and the object store lacks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import time
 from contextlib import suppress
 
 from labcore.errors import LabError
-from labcore.files.artifacts import things
+from labcore.files.artifacts import cache, object_store, state, things
 from labcore.files.artifacts.changes import changed
-from labcore.files.artifacts.publisher import Publisher
+from labcore.files.artifacts.publisher import Publisher, unpublished
 from labcore.files.paths import home, run_folder
+from labcore.store.rows import ACTIVE
 from labcore.store.store import Store
 from labcore.workers.lifeline import Lifeline
 
 CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
 BEAT_SECONDS = 5.0
 SAY_SECONDS = 1.0
+UNPUBLISHED, PUBLISHED = "unpublished", "published"  # events
+BACK = "All files of the run are in the object store."
 
 
-class Publishing(Publisher):
-    """The publisher of a worker: events of the run are what it says. Does nothing where there is no object store.
+class OfWorker(Publisher):
+    """The publisher of a worker; what it has to say are events of the run. Does nothing without an object store.
 
     Raises:
         LabError: `RL_LAB_ARTIFACTS` cannot be used.
@@ -47,21 +50,60 @@ class Publishing(Publisher):
 
         if not self.flush(wait) and run_id not in self.said:
             self._log(run_id, "the lab ended before all of them were sent")
+        if not lifeline.cut:
+            with suppress(LabError, OSError):  # what is beyond the bound goes another time
+                cache.trim(lambda: active(self._runs))
 
     def _log(self, unit: str, why: str) -> None:
-        """An event of a run; of a base or an upload a line in the log."""
         if not things.is_run(unit):
-            print(f"{unit}: {why or 'published again'}", file=sys.stderr, flush=True)
+            print(f"{unit}: {why or 'published'}", file=sys.stderr, flush=True)
             return
-        kind, text = ("unpublished", unpublished(why)) if why else ("published", PUBLISHED)
+        text = (f"Not all files of the run are in the object store ({why.rstrip('.')}): they are kept in {home()}, and "
+                "published as soon as it can be reached, at the latest when a lab starts there.") if why else BACK
         with suppress(LabError):  # the run meets the same fault of the store and says so
-            self._runs.log(unit, kind, {"text": text}, self._runs.run(unit).step)
+            self._runs.log(unit, UNPUBLISHED if why else PUBLISHED, {"text": text}, self._runs.run(unit).step)
 
 
-PUBLISHED = "All files of the run are in the object store again."
+class OfLab(Publisher):
+    """The publisher of a lab's server. It begins with all that this home has and the object store lacks, but for the
+    runs that a process has or will have, and trims the home.
+
+    Raises:
+        LabError: the object store cannot be used, or `RL_LAB_CACHE_GB` is no number.
+    """
+
+    adds = True
+
+    def __init__(self, store: Store):
+        super().__init__(self._print)
+        object_store.check()
+        cache.limit()
+        self._runs = store
+
+    def open(self) -> None:
+        super().open()
+        if self._store:
+            going = active(self._runs)
+            for unit in unpublished(self._store):
+                if unit not in going:
+                    self.add(unit)
+            for thing in state.to_forget():
+                self.add(thing)
+
+    def _done(self, unit: str) -> None:
+        """Say it of a run whose worker had to say that it is not published."""
+        super()._done(unit)
+        with suppress(LabError):  # it is published all the same
+            events = self._runs.events_after(unit) if things.is_run(unit) else []
+            said = [event for event in events if event.kind in (PUBLISHED, UNPUBLISHED)]
+            if said and said[-1].kind == UNPUBLISHED:
+                self._runs.log(unit, PUBLISHED, {"text": BACK}, said[-1].step)
+            cache.trim(lambda: active(self._runs))
+
+    def _print(self, unit: str, why: str) -> None:
+        print(f"{unit}: {why or 'published'}", file=sys.stderr, flush=True)
 
 
-def unpublished(why: str) -> str:
-    """What an event says of a run's files that are not all published."""
-    return f"Not all files of the run are in the object store ({why.rstrip('.')}): they are kept in {home()} and are " \
-           "published as soon as it can be reached, at the latest when a lab starts there."
+def active(store: Store) -> set[str]:
+    """The runs that a process has or will have."""
+    return {row.id for row in store.runs(*ACTIVE)}

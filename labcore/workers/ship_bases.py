@@ -42,7 +42,7 @@ def trained(store: Store, spec: RunSpec) -> Path:
 
 def ship(target: Path) -> None:
     """Write all of them to `target`, in place of what is there. Trains in a lab of its own, which it deletes."""
-    before = os.environ.get("RL_LAB_HOME")
+    before = {name: os.environ.pop(name, None) for name in ("RL_LAB_HOME", "RL_LAB_ARTIFACTS")}
     with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab:
         os.environ["RL_LAB_HOME"] = lab
         try:
@@ -52,8 +52,7 @@ def ship(target: Path) -> None:
                 bases.keep(target / name, policy, run=None)
         finally:
             os.environ.pop("RL_LAB_HOME")
-            if before is not None:
-                os.environ["RL_LAB_HOME"] = before
+            os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 if __name__ == "__main__":

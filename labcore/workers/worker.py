@@ -33,7 +33,7 @@ from labcore.store import columns
 from labcore.store.store import Store
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Lifeline
-from labcore.workers.publishing import Publishing
+from labcore.workers.publishing import OfWorker
 from labcore.workers.training import OnRecord, Training
 
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
@@ -58,7 +58,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
     Raises:
         LabError: another process has the run, or the store cannot be written.
     """
-    publishing = Publishing(store)
+    publishing = OfWorker(store)
     if not store.owns(run_id) and not store.claim(run_id):
         raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
 
@@ -72,7 +72,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
 class _Drive:
     """One run on its way to its end. `stop` says whether the run whose base it makes was asked to stop."""
 
-    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: Publishing,
+    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: OfWorker,
                  on_record: OnRecord | None, start: StartSession, stop: Callable[[], bool] = lambda: False):
         self._store, self._run_id, self._lifeline, self._publishing = store, run_id, lifeline, publishing
         self._on_record, self._start, self._stop = on_record, start, stop
@@ -96,8 +96,8 @@ class _Drive:
     def _prepare(self) -> Training:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
-        changed(self._folder)
         self._bring(row.step)
+        changed(self._folder)
         made(self._folder)
         atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
@@ -117,11 +117,14 @@ class _Drive:
 
     def _bring(self, step: int) -> None:
         """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here."""
+        self._publishing.partial.add(self._run_id)
         try:
             fetch.bring_run(self._run_id)
         except Away:
             if step and not checkpoint.here(self._folder):
                 raise
+        else:
+            self._publishing.partial.remove(self._run_id)
 
     def _forked(self, spec: RunSpec) -> Session:
         """The session of a fork's parent as it was, then made the fork's."""

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from zipfile import ZipFile
 
+import psutil
 import pytest
 
+from app.training import files
+from labcore.errors import LabError
+from labcore.exports.capsules import packing
+from labcore.exports.folder import export_run
+from labcore.files import bases, uploads
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, manifest, object_store, publisher, state
+from labcore.files.artifacts import cache, fetch, manifest, object_store, publish, publisher, state
 from labcore.files.paths import run_folder
+from labcore.jobs import models
+from labcore.llm.nets.folder import find
+from labcore.runs import versions
+from labcore.runs.fork import fork_spec, steps_to_fork
+from labcore.shelf import disk
+from labcore.spec import model_names
+from labcore.spec.run_spec import RunSpec, base_spec, make
 from labcore.store.store import Store
+from labcore.tasks.task import make_task
+from labcore.workers.launcher import Launcher
+from labcore.workers.publishing import OfLab
 from tests.runs import fake
-from tests.workers.tools import kinds, run, until
+from tests.workers.tools import LIGHT, kinds, run, until
 
 STEPS = 60  # checkpoints at 0, 50 and the end
 
@@ -200,3 +217,253 @@ def test_a_damaged_checkpoint_is_not_resumed_from(machines, store):
     machines.at("a")  # which still has it
     store.requeue(run_id, mine=True)
     assert run(store, run_id) == "finished"
+
+
+def test_a_store_that_was_away_to_the_end_has_all_after_the_next_start_of_the_lab(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {20: machines.unplug}) == "finished"
+    machines.plug()
+    with OfLab(store) as lab:
+        assert lab.flush()
+    assert published(store, run_id) == ["unpublished", "published"]
+    machines.at("b")
+    assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 50, 60]
+    assert len(fetch.files(run_id, "samples")) == STEPS // 5
+
+
+def test_a_home_that_comes_late_takes_nothing_from_the_store(machines, store):
+    """A was cut off, B went on: what A publishes at its next start is older and less."""
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {32: machines.unplug, 57: interrupt}) == "interrupted"
+    machines.plug()
+    machines.at("b")
+    store.requeue(run_id, mine=True)
+    assert run(store, run_id) == "finished"
+    before = {name: path.read_bytes() for name, path in objects(machines.shared).items()}
+    machines.at("a")
+    with OfLab(store) as lab:
+        assert lab.flush()
+    after = {name: path.read_bytes() for name, path in objects(machines.shared).items()}
+    assert {name: after.get(name) for name in before} == before
+
+
+def objects(folder: Path) -> dict[str, Path]:
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_fork_starts_in_a_home_that_has_nothing_of_its_parent(machines, store, gone):
+    """Also where the parent was deleted since."""
+    parent = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, parent) == "finished"
+    here = store.create(fork_spec(store, parent, 50, steps=70), mine=True)
+    assert run(store, here) == "finished"
+    machines.at("b")
+    assert steps_to_fork(parent) == [0, 50, 60]
+    fork = store.create(fork_spec(store, parent, 50, steps=70))
+    assert not (run_folder(fork) / "start").exists()
+    if gone:
+        store.delete(parent)
+        publish.clear(object_store.opened())
+        assert fetch.checkpoints(parent) == []
+    assert store.claim(fork)
+    assert run(store, fork) == "finished", store.run(fork).message
+    assert fake.trained(store, fork) == fake.trained(store, here)
+    assert not objects(machines.shared / fork / "start")  # no longer needed
+
+
+def test_what_the_page_and_the_exports_want_of_a_run_comes_from_the_store(machines, store, tmp_path):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    machines.at("b")
+    assert files.steps_of(run_id, "samples") == list(range(5, 61, 5))
+    assert files.steps_of(run_id, "lines") == [20, 40, 60]
+    assert files.load(run_id, "samples", 25) == {"step": 25, "groups": []}
+    assert files.load(run_id, "samples", 26) is None
+    assert [path.name for path in (run_folder(run_id) / "samples").iterdir()] == ["step-000025.json"]
+    assert models.spec_of(run_id) == store.run(run_id).spec and models.steps(run_id) == [0, 50, 60]
+    assert model_names.parse(run_id).pinned.step == 60
+    assert models.source(model_names.parse(f"{run_id}@50")).checkpoint.is_dir()
+    assert versions.noted(run_folder(run_id))[0]["lab"]
+    folder = export_run(store, run_id, tmp_path / "export")
+    assert (folder / "checkpoint" / "state.json").is_file()
+    with ZipFile(packing.write(store, run_id, tmp_path / "capsule.zip")) as capsule:
+        names = capsule.namelist()
+    assert {"checkpoints/step-000000/state.json", "checkpoints/step-000060/state.json", "samples/step-000005.json"} <= {
+        name.partition("/")[2] if name.startswith(run_id) else name for name in names}
+
+
+def test_a_store_that_is_away_is_said_where_something_is_wanted_of_it(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    object_store.opened().begin()
+    machines.at("b")
+    machines.unplug()
+    assert files.steps_of(run_id, "samples") == [] and checkpoint.steps(run_folder(run_id)) == []
+    with pytest.raises(LabError, match="is not there"):
+        files.load(run_id, "samples", 25)
+
+
+def test_a_base_is_made_once_for_both_homes(machines, store):
+    spec = replace(fake.grpo(10), knobs=fake.grpo(10).knobs | {"sft_steps": 4, "length_high": 6})
+    name = base_spec(spec).hash()
+    assert not bases.shipped(name)
+    first = store.create(spec, mine=True)
+    assert run(store, first) == "finished", store.run(first).message
+    machines.at("b")
+    assert bases.there(name) and not bases.folder(name).exists()
+    second = store.create(spec, mine=True)
+    assert run(store, second) == "finished", store.run(second).message
+    assert fake.trained(store, second) == fake.trained(store, first)
+    assert bases.maker(name) == store.run(first).base == store.run(second).base
+
+
+def test_a_file_that_a_spec_names_in_another_home_is_fetched(machines, store):
+    kept = uploads.keep("lines.jsonl", b'{"prompt": "a", "answer": "b"}\n' * 8)
+    spec = make(algorithm_key="grpo", task_key="prompts", steps=STEPS, data=str(kept))
+    digest, size = spec.hash(), make_task(spec.task_row, spec.knobs, spec.data).size
+    home = machines.at("b")
+    assert not kept.exists() and spec.hash() == digest
+    assert make_task(spec.task_row, spec.knobs, spec.data).size == size
+    assert uploads.file_at(kept.parent.name) == home / "uploads" / kept.parent.name / "lines.jsonl"
+    assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_model_that_a_spec_names_in_another_home_is_fetched(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    model = model_names.model_of_name(f"{run_id}@50")
+    machines.at("b")
+    assert not Path(model).exists()
+    assert find(model) == run_folder(run_id) / "checkpoints" / "step-000050" / "policy" and find(model).is_dir()
+    assert model_names.model_of_name(f"{run_id}@50") == str(find(model))
+
+
+def test_a_deleted_run_is_deleted_in_the_store_and_no_home_brings_it_back(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    machines.at("b")
+    checkpoint.newest(run_folder(run_id))
+    files.load(run_id, "samples", 25)
+    machines.at("a")
+    with OfLab(store) as lab:
+        store.delete(run_id)
+        assert lab.flush()
+    assert list(objects(machines.shared)) == [object_store.MARKER]
+    machines.at("b")
+    with OfLab(store) as lab:
+        assert lab.flush()
+    assert list(objects(machines.shared)) == [object_store.MARKER]
+
+
+def test_a_run_that_is_deleted_while_the_store_is_away_is_deleted_there_later(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    machines.unplug()
+    store.delete(run_id)
+    machines.plug()
+    with OfLab(store) as lab:
+        assert lab.flush()
+    assert list(objects(machines.shared)) == [object_store.MARKER]
+
+
+def test_a_clean_up_deletes_in_the_store_too(machines, store):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    machines.at("b")
+    with OfLab(store) as lab:
+        disk.delete_spare(run_id)
+        assert lab.flush()
+    machines.at("c")
+    assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 60]
+    assert files.steps_of(run_id, "samples") == [] and models.spec_of(run_id).steps == STEPS
+
+
+# ---------------------------------------------------------------- the bound
+
+
+@pytest.fixture
+def old(monkeypatch):
+    """Everything was used longer ago than an hour, and a minute has passed since the last look."""
+    monkeypatch.setattr(cache, "USED_SECONDS", -1)
+    monkeypatch.setattr(cache, "LOOK_SECONDS", -1)
+
+
+def small(monkeypatch, size: float):
+    monkeypatch.setenv("RL_LAB_CACHE_GB", str(size / 1e9))
+
+
+def test_what_was_used_longest_ago_goes_first_and_comes_back(machines, store, old, monkeypatch):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    for age, (_, path) in enumerate(reversed(checkpoint.here(run_folder(run_id)))):
+        os.utime(path, (1e9 - age, 1e9 - age))
+    whole = cache.trim(set)
+    assert whole == 0 and len(checkpoint.here(run_folder(run_id))) == 3
+    total = sum(each.size for each in cache._kept())
+    small(monkeypatch, total - 1)
+    assert cache.trim(set) > 0
+    assert [step for step, _ in checkpoint.here(run_folder(run_id))] == [50, 60]
+    assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 50, 60]
+    assert checkpoint.at(run_folder(run_id), 0).is_dir()
+    small(monkeypatch, 1)
+    cache.trim(set)
+    assert checkpoint.here(run_folder(run_id)) == [] and (run_folder(run_id) / "spec.json").is_file()
+    assert not list((machines.root / "home-a" / ".artifacts").glob("dropped/*"))
+    assert files.load(run_id, "samples", 25)["step"] == 25
+
+
+def test_what_is_not_published_or_live_or_just_used_stays(machines, store, old, monkeypatch):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id) == "finished"
+    small(monkeypatch, 1)
+    assert cache.trim(lambda: {run_id}) == 0  # live
+    state.set_changed(run_id)
+    assert cache.trim(set) == 0  # not published
+    state.set_published(run_id, object_store.opened().begin())
+    monkeypatch.setattr(cache, "USED_SECONDS", 3600)
+    assert cache.trim(set) == 0  # just used
+    for path in (run_folder(run_id) / "checkpoints").iterdir():
+        os.utime(path, (1e9, 1e9))
+    checkpoint.newest(run_folder(run_id))  # counts as a use
+    assert cache.trim(set) > 0
+    assert [step for step, _ in checkpoint.here(run_folder(run_id))] == [60]
+
+
+def test_a_run_whose_files_were_dropped_is_resumed_bit_for_bit(machines, store, old, monkeypatch):
+    undisturbed = whole(store, fake.grpo(STEPS))
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {57: interrupt}) == "interrupted"
+    small(monkeypatch, 1)
+    assert cache.trim(set) > 0 and checkpoint.here(run_folder(run_id)) == []
+    store.requeue(run_id, mine=True)
+    assert run(store, run_id) == "finished", store.run(run_id).message
+    assert fake.trained(store, run_id) == undisturbed
+    assert len(fetch.files(run_id, "samples")) == STEPS // 5
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf"])
+def test_a_bound_that_is_none_is_one_sentence(monkeypatch, text):
+    monkeypatch.setenv("RL_LAB_CACHE_GB", text)
+    with pytest.raises(LabError, match=r"RL_LAB_CACHE_GB is .* set it to the gigabytes"):
+        cache.limit()
+
+
+def test_a_lab_whose_store_cannot_be_used_does_not_open(machines, store, monkeypatch):
+    monkeypatch.setenv("RL_LAB_ARTIFACTS", f"file://{machines.root / 'nowhere'}")
+    with pytest.raises(LabError, match="There is no folder"):
+        Launcher(store)
+
+
+def test_the_process_that_forks_has_no_thread_of_the_store(machines, store):
+    lab = Launcher(store, LIGHT)
+    try:
+        run_id = lab.start(make(kind="maze", algorithm_key="sarsa_lambda", task_key="slippery", steps=40,
+                                knobs={"pace": 0}))
+        until(lambda: store.run(run_id).state == "finished")
+        assert psutil.Process(lab._process.pid).num_threads() == 1
+        machines.at("b")
+        assert checkpoint.newest_step(run_folder(run_id)) == 40
+    finally:
+        machines.at("a")
+        lab.close()

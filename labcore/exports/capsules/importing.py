@@ -17,6 +17,7 @@ from labcore.errors import LabError
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import adapters, atomic, uploads
+from labcore.files.artifacts.changes import changed
 from labcore.files.paths import home, is_run_id, made, run_folder
 from labcore.runs import digest, versions
 from labcore.runs.faults import disk_full
@@ -41,6 +42,8 @@ def import_capsule(store: Store, path: Path | str) -> str:
             _write(capsule, spec, folder)
             try:
                 if store.add(*_rows(capsule, run_id, spec)):
+                    changed(folder)
+                    changed(Path(spec.model))
                     with suppress(LabError):  # the first list can do without
                         digest.keep(store, run_id)
                     return run_id

@@ -22,6 +22,7 @@ from labcore.errors import LabError
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
 from labcore.files import adapters, atomic, sizes
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch
 from labcore.files.paths import home, made, path_of, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
@@ -83,7 +84,7 @@ def fault(row: RunRow) -> str:
     """Why there can be no capsule of a run, in a sentence; empty where there can."""
     if not row.step:
         return f"The run {row.id} has made no step yet: there is nothing to put into a capsule."
-    if row.spec.data and not Path(row.spec.data).is_file():
+    if row.spec.data and not fetch.there(row.spec.data):
         return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so the run cannot be "
                 "repeated: export it without --capsule.")
     if first_step(row.spec) not in dict(checkpoint.steps(run_folder(row.id))):
@@ -105,6 +106,7 @@ def name_of(run_id: str) -> str:
 
 def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, largest: int) -> None:
     """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
+    fetch.bring_run(row.id)
     rows, checkpoints = store.steps_after(row.id), _Checkpoints(row, largest)
     tidy = _without_places(row.spec)
     events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
@@ -116,7 +118,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, 
     (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
     files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
-        files[spec.data] = Path(row.spec.data)
+        files[spec.data] = fetch.here(row.spec.data)
     files |= _seen(run_folder(row.id)) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
@@ -125,6 +127,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, 
     while True:
         # a run that is going may have newer ones, and resuming an import with those would leave a hole in its rows
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
+        newest = fetch.here(newest)
         try:
             return _pack(packed, files | checkpoints.files(newest), manifest)
         except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones
@@ -140,7 +143,7 @@ class _Checkpoints:
     """
 
     def __init__(self, row: RunRow, largest: int):
-        first = dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)]
+        first = fetch.here(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
         self.first, self.left_out, self._largest = first, {}, largest
         if (size := sizes.size(first)) > largest:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}

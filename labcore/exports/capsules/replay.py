@@ -203,9 +203,10 @@ def _model(capsule: Capsule, given: str | None) -> str:
 @contextmanager
 def _lab_of_its_own() -> Iterator[None]:
     """A lab in a temporary folder, for this process as long as it lasts."""
-    kept = {name: os.environ.get(name) for name in ("RL_LAB_HOME", "RL_LAB_STORE")}
+    kept = {name: os.environ.get(name) for name in ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS")}
     with tempfile.TemporaryDirectory(prefix="rl-lab-replay-") as folder:
         os.environ.pop("RL_LAB_STORE", None)
+        os.environ.pop("RL_LAB_ARTIFACTS", None)
         os.environ["RL_LAB_HOME"] = folder
         try:
             yield

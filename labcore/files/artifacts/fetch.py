@@ -39,13 +39,10 @@ def here(path: Path | str) -> Path:
         LabError: it is needed from the store, which is away or holds it damaged.
         OSError: it cannot be written here.
     """
-    path = Path(path)
-    store = object_store.opened()
+    path, store = Path(path), object_store.opened()
     if store is None:
         return path
-    if things.place(path.absolute()) is None:
-        path = path if path.exists() else things.moved(path) or path
-    path = path.absolute() if things.place(path.absolute()) is not None else path
+    path = _in_this_home(path)
     if thing := things.whole_with(path):
         _bring_whole(store, thing)
     elif (loose := things.loose_with(path)) and not path.exists():
@@ -53,6 +50,30 @@ def here(path: Path | str) -> Path:
         if loose[1] in files:
             _bring_file(store, loose[0], path, files[loose[1]])
     return path
+
+
+def there(path: Path | str) -> bool:
+    """Whether there is such a file or folder, here or published. Fetches nothing; a store that is away has nothing."""
+    path, store = Path(path), object_store.opened()
+    if store is None or path.exists():
+        return path.exists()
+    path = _in_this_home(path)
+    thing, loose = things.whole_with(path), things.loose_with(path)
+    try:
+        if thing:
+            inside = path.relative_to(things.folder(thing)).as_posix()
+            files = _manifest(store, thing) or {}
+            return any(inside in (".", name) or name.startswith(f"{inside}/") for name in files)
+        return loose is not None and loose[1] in (_manifest(store, loose[0]) or {})
+    except Away:
+        return False
+
+
+def _in_this_home(path: Path) -> Path:
+    """The path as an absolute one where it is in this home, or in that of another machine and not to be seen here."""
+    if things.place(path.absolute()) is not None:
+        return path.absolute()
+    return path if path.exists() else things.moved(path) or path
 
 
 def checkpoints(run: str) -> list[str]:
@@ -84,37 +105,53 @@ def bring_run(run: str) -> None:
         return
     for name in (things.RUN, *things.PICTURES):
         thing = f"{run}/{name}"
+        _use(things.folder(thing))
         for file, found in (_manifest(store, thing) or {}).items():
             path = things.folder(thing) / file
             if not path.exists():
                 _bring_file(store, thing, path, found)
 
 
-def copy(source: Path, target: Path) -> None:
-    """Publish the whole thing `source` as `target` too, within the store; nothing where it is not published.
+def take_along(parent: str, step: str, run: str) -> None:
+    """Publish for the fork `run` what it starts from, out of what its parent has published: nothing is sent.
 
     Raises:
         LabError: the store is away.
     """
-    store, old, new = object_store.opened(), things.whole_with(source), things.whole_with(target)
-    files = manifest.read(store, old) if store and old else None
-    if store and new and files:
-        for file in files.values():
-            store.copy(f"{old}/{file.sha256}", f"{new}/{file.sha256}")
-        manifest.write(store, new, files)
+    store = object_store.opened()
+    if store is None:
+        return
+    origin = {f"{things.CHECKPOINTS}/{step}": "checkpoint/", things.RUN: ""}
+    found: Manifest = {}
+    for name, prefix in origin.items():
+        files = manifest.read(store, f"{parent}/{name}") or {}
+        for file, entry in files.items():
+            if prefix or file == "spec.json":
+                store.copy(f"{parent}/{name}/{entry.sha256}", f"{run}/{things.START}/{entry.sha256}")
+                found[f"{prefix}{file}"] = entry
+    if "spec.json" in found and len(found) > 1:
+        manifest.write(store, f"{run}/{things.START}", found)
 
 
 def _bring_whole(store: ObjectStore, thing: str) -> None:
     target = things.folder(thing)
-    with FileLock(state.lock("cache")):  # nothing is dropped from here on that was used just now
-        if target.exists():
-            with suppress(OSError):  # a folder of somebody else
-                os.utime(target)
-            return
+    if _use(target):
+        return
     with FileLock(state.lock(thing)):
         files = None if target.exists() else _manifest(store, thing)
         if files:
+            _begin(store, target)
             atomic.write_folder(target, lambda new: _fill(store, thing, files, new), sync=False)
+
+
+def _use(folder: Path) -> bool:
+    """Have a folder count as used just now, so that it is not dropped; whether it is there."""
+    with FileLock(state.lock("cache")):
+        if not folder.exists():
+            return False
+        with suppress(OSError):  # a folder of somebody else
+            os.utime(folder)
+        return True
 
 
 def _fill(store: ObjectStore, thing: str, files: Mapping[str, File], folder: Path) -> None:
@@ -124,7 +161,15 @@ def _fill(store: ObjectStore, thing: str, files: Mapping[str, File], folder: Pat
         _get(store, thing, file, path)
 
 
+def _begin(store: ObjectStore, path: Path) -> None:
+    """Of a unit that this home has nothing of, all that it will have is published: it is not sent back."""
+    unit = things.unit_with(path)
+    if unit and not things.folder(unit).exists():
+        state.set_published(unit, store.begin())
+
+
 def _bring_file(store: ObjectStore, thing: str, path: Path, file: File) -> None:
+    _begin(store, path)
     try:
         atomic.write_file(path, lambda new: _get(store, thing, file, new))
     except Damaged:

@@ -13,9 +13,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import manifest, state, things
+from labcore.files.artifacts import manifest, object_store, state, things
+from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import File, Manifest
-from labcore.files.artifacts.object_store import ObjectStore
+from labcore.files.artifacts.object_store import Away, ObjectStore
 
 _hashed: dict[Path, tuple[tuple[int, int], File]] = {}  # of loose files: when and how long, then what
 
@@ -37,6 +38,20 @@ def publish(store: ObjectStore, unit: str, marked: Container[int] = (), add: boo
             _whole(store, unit)
         if _stamp(unit) == begun:
             state.set_published(unit, store.begin())
+
+
+def now(path: Path) -> None:
+    """Publish the unit of `path` before going on: a worker elsewhere may need it at once. Where the store is away, it
+    is published later.
+
+    Raises:
+        LabError: the setting cannot be used.
+    """
+    store, unit = object_store.opened(), things.unit_with(path)
+    if store and unit:
+        changed(path)
+        with suppress(Away):  # it is not marked as published: the lab tries again, and says so
+            publish(store, unit)
 
 
 def clear(store: ObjectStore) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Container
 from types import TracebackType
+from typing import Self
 
 from labcore.errors import LabError
 from labcore.files.artifacts import changes, object_store, publish, state, things
@@ -23,29 +24,44 @@ Say = Callable[[str, str], object]  # a unit, and why it is not published; "" on
 
 
 class Publisher:
-    """A context in which what changes is published. `mine` says whether this process has a run: of others it only
-    adds what the store lacks."""
+    """A context in which what changes is published. Of `partial` runs, of which other machines have files that are not
+    here, it only adds what the store lacks; where it `adds`, of all of them.
 
-    def __init__(self, say: Say, mine: Callable[[str], bool] = lambda unit: True):
-        self._say, self._mine = say, mine
+    Raises:
+        LabError: `RL_LAB_ARTIFACTS` cannot be used.
+    """
+
+    adds = False
+
+    def __init__(self, say: Say):
+        self._say = say
+        self.partial: set[str] = set()
         self._store = object_store.opened()
         self._changed: set[str] = set()
         self._marked: dict[str, Container[int]] = {}
-        self.said: set[str] = set()  # the units of which it was said that they are not published
+        self.said: set[str] = set()  # the units of which was said last that they are not published
         self._going = threading.Condition()
         self._hurried = self._closed = self._busy = False
         self._tries = 0  # that failed, since the last one that did not
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Publisher:
-        if self._store:
-            changes.hear(self.add)
-            self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
-            self._thread.start()
+    def __enter__(self) -> Self:
+        self.open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Begin."""
+        if self._store:
+            changes.hear(self.add)
+            self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Publish no more; what is under way is cut off with the process."""
         if self._thread:
             changes.unhear(self.add)
             with self._going:
@@ -105,13 +121,17 @@ class Publisher:
             try:
                 publish.clear(store)
                 if things.folder(unit).is_dir():
-                    publish.publish(store, unit, self._marked.get(unit, ()), add=not self._mine(unit))
+                    add = self.adds or unit in self.partial
+                    publish.publish(store, unit, self._marked.get(unit, ()), add)
             except (LabError, OSError) as error:
                 failed.add(unit)
                 self._tell(unit, str(error))
             else:
-                self._tell(unit, "")
+                self._done(unit)
         return failed
+
+    def _done(self, unit: str) -> None:
+        self._tell(unit, "")
 
     def _tell(self, unit: str, why: str) -> None:
         """Say it once when a unit cannot be published, and once when it can be again."""

@@ -69,6 +69,8 @@ def moved(path: Path) -> Path | None:
 def unit_with(path: Path) -> str | None:
     """The unit that `path` belongs to; None of what is never published."""
     parts = (place(path) or "").split("/")
+    if parts[0].startswith("."):
+        return None
     if parts[0] in ("base", "uploads"):
         return "/".join(parts[:2]) if len(parts) > 1 else None
     return parts[0] if parts[0] not in RESERVED and is_run_id(parts[0]) else None

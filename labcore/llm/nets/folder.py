@@ -13,6 +13,7 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from labcore.errors import LabError
+from labcore.files.artifacts import fetch
 from labcore.files.given import read_json
 from labcore.files.paths import path_of
 from labcore.llm.nets.size import check_size
@@ -32,7 +33,8 @@ def find(name_or_path: str | Path) -> Path:
     Raises:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
     """
-    name, folder = str(name_or_path), path_of(os.path.expanduser(name_or_path))  # Path's own raises for an unknown user
+    name = str(name_or_path)
+    folder = fetch.here(path_of(os.path.expanduser(name_or_path)))  # Path's own raises for an unknown user
     if folder.is_dir():
         return folder
     if folder.exists():

@@ -6,7 +6,8 @@ import platform
 from importlib.util import find_spec
 
 from labcore.errors import LabError, NoSuchRun
-from labcore.files.paths import run_folder, store_url
+from labcore.files.artifacts import object_store
+from labcore.files.paths import made, run_folder, store_url
 from labcore.store.store import Store
 
 NEEDED = ("torch", "transformers")
@@ -22,9 +23,12 @@ def wanted(run_id: str, lab: str) -> bool:
     for package in NEEDED:
         if find_spec(package) is None:
             raise LabError(f"{here} has no {package}: install what requirements.txt names there, then resume the run.")
+    if object_store.chosen():  # which has what this machine's folder lacks
+        made(run_folder(run_id))
     if not run_folder(run_id).is_dir():  # the lab made it
         raise LabError(f"{here} does not see the lab's folder {run_folder(run_id).parent}: set RL_LAB_HOME to a folder "
-                       "that all machines share under the same path, then resume the run.")
+                       "that all machines share under the same path, or RL_LAB_ARTIFACTS to an object store, then "
+                       "resume the run.")
     if store_url().startswith("sqlite") and platform.node() != lab:
         raise LabError(f"{here} cannot use the store of {lab}, an SQLite file: set RL_LAB_STORE to a PostgreSQL that "
                        "all machines reach, then start the lab and the run again.")
