@@ -249,7 +249,7 @@ print(json.dumps(carrier.Carrier(run_id, [], root, {}, "far").start()))
 
 
 @pytest.mark.parametrize("root, says", [("/nowhere", "has no lab that works (No module named 'labcore'): install its"),
-                                        (str(ROOT), "has no lab that works (No module named 'sqlalchemy'): install")])
+                                        (str(ROOT), "has no lab that works (No module named 'filelock'): install")])
 def test_a_machine_without_the_lab_or_its_packages_says_so(root, says):
     """The carrier comes to a machine before anybody knows what is there: here a Python without packages."""
     path = ROOT / "labcore" / "workers" / "executors" / "carrier.py"
