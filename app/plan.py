@@ -29,7 +29,7 @@ class Plan(Draft):
     def usual(self) -> dict[str, Any]:
         """The fields where nothing is chosen."""
         return {**defaults(self.kind), "steps": {}, "data": {}, "knobs": {}, "seeds": 3, "limit": None, "axes": {},
-                "algorithms": list(FIRST[self.kind.key])}
+                "early": None, "algorithms": list(FIRST[self.kind.key])}
 
     @property
     def steps(self) -> int:

@@ -16,8 +16,10 @@ from app.compare.sweep import buttons
 from app.held import held
 from app.lab import lab
 from app.status import STATES, duration
+from app.tokens import literal
 from labcore.compare import imported
 from labcore.jobs.progress import Progress, progress
+from labcore.runs import halving, sweep
 from labcore.runs.knob_history import KnobHistory
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -92,30 +94,38 @@ def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
     """A sweep's name, how far it is, and the way back to single runs."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         if runs:
-            st.html(sweep_words(place.sweep, runs), width="stretch")
+            early = sweep.early_stopping(lab().store, place.sweep)
+            st.html(sweep_words(place.sweep, runs, early is not None), width="stretch")
             buttons.buttons(place.sweep, runs)
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
+    if runs and early:
+        st.caption(literal(early.words()))
+        if halving.lacks_optuna() and any(run.state in ACTIVE for run in runs):
+            st.warning("No run is stopped early at the moment, since Optuna is not installed: run pip install -r "
+                       "requirements-sweeps.txt, then start the lab again.", icon=":material/error:")
 
 
-def sweep_words(sweep_id: str, runs: Sequence[RunRow]) -> str:
+def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False) -> str:
     """A sweep as HTML: its algorithms, tasks and seeds, how many runs are in each state, and while some go how far all
     of them are and how long they will still take."""
     algorithms = dict.fromkeys(run.spec.row.label for run in runs)
     tasks = dict.fromkeys(run.spec.task for run in runs)
     seeds = len({run.spec.seed for run in runs})
-    states = Counter(run.state for run in runs)
-    dots = " ".join(f'<span><span class="rl-dot" style="background:{STATES[state][0]};margin:0 .35rem 0 .8rem"></span>'
-                    f"{count:,} {STATES[state][1].lower()}</span>" for state, count in states.items())
+    states = Counter((STATES[run.state][0], "stopped early" if run.early else STATES[run.state][1].lower())
+                     for run in runs)
+    dots = " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
+                    f"{count:,} {state}</span>" for (colour, state), count in states.items())
     label = (f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs):,} runs, "
              f"{seeds} seed{'s' if seeds > 1 else ''}")
-    bar = _bar(progress(runs)) if any(run.state in ACTIVE for run in runs) else ""
+    bar = _bar(progress(runs, stops_early)) if any(run.state in ACTIVE for run in runs) else ""
     return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(label)}</span>'
             f"{dots}</div>{bar}")
 
 
 def _bar(far: Progress) -> str:
-    left = "" if far.left is None else f" · about {duration(far.left)} left, estimated {far.basis}"
+    left = "" if far.left is None else (f" · {'at most' if far.at_most else 'about'} {duration(far.left)} left, "
+                                        f"estimated {far.basis}")
     return (f'<div class="rl-bar"><i style="width:{far.steps / far.of:.1%};background:#009E73"></i></div>'
             f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{left}</div>')

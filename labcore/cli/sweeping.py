@@ -18,8 +18,11 @@ from labcore.compare.loading import load
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
 from labcore.jobs.progress import Progress, progress
+from labcore.runs import halving
 from labcore.runs import sweep as engine
-from labcore.store.rows import ACTIVE
+from labcore.runs.halving import Halving
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
@@ -37,6 +40,11 @@ def add_to(add, add_run) -> None:
     many.add_argument("--sweep", action="append", default=[], metavar="KNOB=VALUE,VALUE,…", dest="axes",
                       help=f"a knob and its values; may be given up to {engine.MOST_AXES} times")
     many.add_argument("--seeds", default="0,1,2", metavar="SEED,SEED,…", help="default: 0,1,2")
+    many.add_argument("--early-stopping", nargs="?", const="", metavar="METRIC", help="stop the worse runs early, by "
+                      "successive halving (Optuna's); METRIC: by which metric (default: that of the first chart)")
+    many.add_argument("--min-steps", type=int, metavar="N",
+                      help="after how many steps a run is first judged (default: a ninth of all)")
+    many.add_argument("--eta", type=int, metavar="N", help="the best 1/N goes on at each halving (default: 3)")
     many.set_defaults(seed=0)
     _add_report(many)
 
@@ -60,9 +68,23 @@ def sweep(options: argparse.Namespace) -> int:
     check_metric(options.metric)
     choice.check()  # a bad setting is refused before anything is queued
     specs = engine.grid(spec_of(options), axes_of(options.axes), seeds_of(options.seeds))
+    early = early_of(options, specs[0])
+    if early:
+        halving.check(early, specs)
     warn(*specs)
     store = Store()
-    return run_all(store, engine.queue(store, specs), options)
+    return run_all(store, engine.queue(store, specs, early=early), options)
+
+
+def early_of(options: argparse.Namespace, spec: RunSpec) -> Halving | None:
+    """How the runs are to be stopped early. Raises LabError where that is half said."""
+    if options.early_stopping is None:
+        if options.min_steps is not None or options.eta is not None:
+            raise LabError("--min-steps and --eta are of early stopping: give --early-stopping as well.")
+        return None
+    usual = halving.usual(spec)
+    return Halving(options.early_stopping or usual.metric, usual.min_steps if options.min_steps is None else
+                   options.min_steps, usual.eta if options.eta is None else options.eta)
 
 
 def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
@@ -117,7 +139,7 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
         states = store.tally(sweep_id)
         over = not set(states) & set(ACTIVE)
         if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > SHOWN else 0)):
-            print(f"{sweep_id}: {progress_words(progress(store.sweep_runs(sweep_id)))}", file=sys.stderr)
+            print(f"{sweep_id}: {progress_words(far(store, store.sweep_runs(sweep_id)))}", file=sys.stderr)
             said, told = states, time.monotonic()
         if over:
             return set(states)
@@ -127,11 +149,16 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
         time.sleep(POLL_SECONDS)
 
 
+def far(store: Store, runs: Sequence[RunRow]) -> Progress:
+    """How far the runs of a sweep are."""
+    return progress(runs, stops_early=engine.early_stopping(store, str(runs[0].sweep)) is not None)
+
+
 def progress_words(found: Progress) -> str:
     """How far a sweep is, in a line: "12 finished, 2 running, 86 waiting; 640 of 5,000 steps; about 0:12:05 left …"."""
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-    left = "" if found.left is None else (f"; about {timedelta(seconds=round(found.left))} left, estimated "
-                                          f"{found.basis}")
+    left = "" if found.left is None else (f"; {'at most' if found.at_most else 'about'} "
+                                          f"{timedelta(seconds=round(found.left))} left, estimated {found.basis}")
     return f"{counts}; {found.steps:,} of {found.of:,} steps{left}"
 
 
@@ -143,7 +170,9 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         table = compare(load(store, ids), options.metric).to_json() if ids else None
         print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
         return
-    print(f"{found.id}: {progress_words(progress(found.runs))}")
+    print(f"{found.id}: {progress_words(far(store, found.runs))}")
+    if early := engine.early_stopping(store, found.id):
+        print(early.words())
     for run in found.runs[:SHOWN]:
         why = f"  {run.message}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
@@ -157,8 +186,9 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
 
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
     """What a program wants to know of a sweep."""
+    early = engine.early_stopping(store, found.id)
     return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
-            "progress": vars(progress(found.runs)),
+            "progress": vars(far(store, found.runs)), "early_stopping": early and vars(early),
             "runs": [summary(store, run) | {"knobs": {key: run.spec.knobs.get(key) for key in found.axes}}
                      for run in found.runs]}
 
@@ -183,7 +213,7 @@ def sweeps(options: argparse.Namespace) -> int:
                            "to resume.")
         return run_all(store, options.sweep, options)
     if options.status:
-        found = progress(engine.sweep(store, options.sweep).runs)
+        found = far(store, engine.sweep(store, options.sweep).runs)
         print(json.dumps(vars(found), indent=2) if options.json else f"{options.sweep}: {progress_words(found)}")
         return 0
     report(store, options.sweep, options)

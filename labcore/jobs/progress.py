@@ -17,13 +17,15 @@ class Progress:
     """How many runs are where, and the steps that they have made of those that they were to make.
 
     `left` is an estimate in seconds; None where nothing goes or nothing is known. `from_runs` says how many runs it
-    rests on, `places` how many go at the moment: as many as it reckons with.
+    rests on, `places` how many go at the moment: as many as it reckons with. With early stopping it is `at_most`: as if
+    no more runs were stopped.
     """
 
     runs: int
     finished: int
     going: int
     waiting: int
+    early: int
     cut_short: int
     failed: int
     steps: int
@@ -31,12 +33,13 @@ class Progress:
     left: float | None = None
     from_runs: int = 0
     places: int = 0
+    at_most: bool = False
 
     @property
     def counts(self) -> dict[str, int]:
         """The numbers of runs by their names, those that are not 0."""
         found = {"finished": self.finished, "running": self.going, "waiting": self.waiting,
-                 "stopped or interrupted": self.cut_short, "failed": self.failed}
+                 "stopped early": self.early, "stopped or interrupted": self.cut_short, "failed": self.failed}
         return {name: count for name, count in found.items() if count}
 
     @property
@@ -48,17 +51,19 @@ class Progress:
         return f"from the pace of {whose} of this sweep, {self.places:,} at a time"
 
 
-def progress(rows: Sequence[RunRow]) -> Progress:
+def progress(rows: Sequence[RunRow], stops_early: bool = False) -> Progress:
     """How far the runs of a sweep are."""
     states = [row.state for row in rows]
     going, waiting = (sum(state in ACTIVE and (state == "queued") == queued for state in states)
                       for queued in (False, True))
     failed = sum(state in ("failed", "diverged") for state in states)
-    finished = states.count("finished")
+    finished, early = states.count("finished"), sum(row.early for row in rows)
     timed = [row for row in rows if row.step and row.seconds and not row.spec.parent]  # a fork's are its parent's too
     left = _left(rows, timed, going) if going and timed else None
-    return Progress(len(rows), finished, going, waiting, len(rows) - finished - going - waiting - failed, failed,
-                    sum(row.step for row in rows), sum(row.spec.steps for row in rows), left, len(timed), going)
+    return Progress(len(rows), finished, going, waiting, early,
+                    len(rows) - finished - going - waiting - early - failed, failed,
+                    sum(row.step for row in rows), sum(row.spec.steps for row in rows), left, len(timed), going,
+                    stops_early)
 
 
 def _left(rows: Sequence[RunRow], timed: Sequence[RunRow], places: int) -> float:

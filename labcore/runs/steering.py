@@ -21,7 +21,7 @@ from labcore.store.store import Store
 
 
 class Steering:
-    """The controls of one run. `paused`, `stopped` and `stepping` say what was asked.
+    """The controls of one run. `paused`, `stopped` and `stepping` say what was asked, `why` what the stop is for.
 
     `pending` are changes to repeat, in the order of their places. `before_change` is called before a knob is given
     another value.
@@ -34,6 +34,7 @@ class Steering:
         self._pending = list(pending)
         self._begun = session.updates  # those made before the step under way
         self.paused = self.stopped = self.stepping = False
+        self.why = ""
 
     @property
     def waiting(self) -> bool:
@@ -87,7 +88,7 @@ class Steering:
         self._store.settle(control.id, step + 1)
 
     def _stop(self, control: Control, step: int) -> None:
-        self.stopped = True
+        self.stopped, self.why = True, control.payload.get("why", "")
         self._store.settle(control.id, step)
 
     def _here(self, step: int) -> Place:
@@ -157,13 +158,13 @@ def agreed(spec: RunSpec, wanted: Sequence[tuple[str, object]]) -> tuple[RunSpec
         return spec, reasons
 
 
-def stop_asked(store: Store, run_id: str) -> bool:
-    """Whether the run was asked to stop while it has no session yet; settles the control."""
+def stop_asked(store: Store, run_id: str) -> str:
+    """Why a run that has no session yet ends, where it was asked to stop; settles the control. Else empty."""
     for control in store.asked(run_id):
         if control.command == "stop":
             store.settle(control.id, 0)
-            return True
-    return False
+            return control.payload.get("why") or "The run was stopped before its first step."
+    return ""
 
 
 def unusual(spec: RunSpec) -> list[str]:

@@ -15,6 +15,8 @@ from typing import Any
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, cut, quoted
+from labcore.runs import halving
+from labcore.runs.halving import Halving
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -100,19 +102,21 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
         raise LabError(f"With {point}: {error}") from error
 
 
-def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False) -> str:
+def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Halving | None = None) -> str:
     """Queue a group of runs, all or none; return the sweep's id. Wake the launcher to have them started; `mine` as in
-    `create`.
+    `create`. `early`: the worse ones are stopped early.
 
     They may be of several algorithms as well: whatever is to be compared.
 
     Raises:
-        LabError: there are none, or too many.
+        LabError: there are none, or too many, or they cannot be stopped early so.
     """
     if not 1 <= len(specs) <= MOST_RUNS:
         raise LabError(f"A sweep has from 1 to {MOST_RUNS:,} runs, not {len(specs):,}.")
+    if early:
+        halving.check(early, specs)
     sweep_id = f"sweep-{secrets.token_hex(3)}"
-    store.create_all(specs, mine=mine, sweep=sweep_id)
+    store.create_all(specs, mine=mine, sweep=sweep_id, halving=early.to_json() if early else "")
     return sweep_id
 
 
@@ -158,7 +162,8 @@ def cancel(store: Store, sweep_id: str) -> list[str]:
 def resume(store: Store, sweep_id: str, states: Sequence[str] = CANCELLED) -> list[str]:
     """Queue the runs of a sweep that were stopped or interrupted; return their ids. Wake the launcher then.
 
-    They resume from their checkpoints. Those that failed or diverged are left as they are.
+    They resume from their checkpoints. Those that failed or diverged are left as they are, and so are those that were
+    stopped early, which can be resumed one by one.
 
     Raises:
         LabError: there is no such sweep.
@@ -171,7 +176,13 @@ def resume(store: Store, sweep_id: str, states: Sequence[str] = CANCELLED) -> li
 
 def resumable(runs: Sequence[RunRow], states: Sequence[str] = CANCELLED) -> list[RunRow]:
     """Those of the runs of a sweep that `resume` takes up again."""
-    return [run for run in runs if run.state in states]
+    return [run for run in runs if run.state in states and not run.early]
+
+
+def early_stopping(store: Store, sweep_id: str) -> Halving | None:
+    """How the runs of a sweep are stopped early; None where they are not."""
+    found = store.halvings(sweep_id)
+    return Halving.from_json(found[sweep_id]) if sweep_id in found else None
 
 
 def label(spec: RunSpec, axes: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store import dialects
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
-from labcore.store.schema import controls, events, marks, meta, runs, steps
+from labcore.store.schema import controls, events, marks, meta, runs, steps, sweeps
 
 _APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
@@ -137,6 +137,7 @@ def forget(connection: sa.Connection, name: str) -> None:
         connection.execute(table.delete().where(table.c.run_id == name))
     for table in (runs, marks):
         connection.execute(table.delete().where(table.c.id == name))
+    connection.execute(sweeps.delete().where(~sa.exists().where(runs.c.sweep == sweeps.c.id)))
     connection.execute(runs.update().where(runs.c.base == name), {"base": None})
 
 

@@ -12,7 +12,7 @@ from labcore.errors import LabError
 from labcore.files.paths import imports, is_import
 from labcore.store import changes, faults
 from labcore.store.dialects import shown
-from labcore.store.schema import VERSION, marks, meta, metadata, runs
+from labcore.store.schema import VERSION, marks, meta, metadata, runs, sweeps
 
 VERSIONS = tuple(map(str, range(1, int(VERSION) + 1)))
 
@@ -31,7 +31,8 @@ def prepare(connection: sa.Connection, url: str) -> None:
         return
     found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
              if meta.name in there else None)
-    of_version = metadata.tables.keys() - ({marks.name} if found in ("1", "2", "3") else set())
+    since = {marks.name: 4, sweeps.name: 7}
+    of_version = {name for name in metadata.tables if found not in VERSIONS or int(found) >= since.get(name, 1)}
     if (missing := of_version - there) and found in (None, *VERSIONS):
         raise faults.damaged(url, f"it has no table {min(missing)}")
     if found not in VERSIONS:
@@ -54,9 +55,11 @@ def _bring_up(connection: sa.Connection, found: str) -> None:
         _take_over_marks(connection)
     if found in ("1", "2", "3"):
         _take_over_imports(connection)
-    if found != "5":
+    if found in ("1", "2", "3", "4"):
         _add_numbers(connection)
-    _keep_number(connection)
+    if found != "6":
+        _keep_number(connection)
+    sweeps.create(connection)
     connection.execute(meta.update().where(meta.c.key == "version"), {"value": VERSION})
 
 

@@ -23,6 +23,7 @@ MOVES: dict[str, tuple[str, ...]] = {
 }
 
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+EARLY = "Stopped early"  # how the message of a run begins that early stopping stopped
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 
 # kind of event -> what its payload may hold; nothing else can be logged
@@ -31,7 +32,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "holds", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
-    "unpublished": ("text",), "published": ("text",),
+    "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
     **dict.fromkeys(ENDED, ("text",)),
 }
 
@@ -78,6 +79,11 @@ class RunRow:
     note: str = ""
     deleted: float | None = None
 
+    @property
+    def early(self) -> bool:
+        """Whether the early stopping of its sweep has stopped it."""
+        return self.state == "stopped" and self.message.startswith(EARLY)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -99,6 +105,16 @@ class Event:
     kind: str
     payload: dict[str, Any]
     time: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What early stopping decided of a run at `step`: an event `rung`."""
+
+    event: int
+    run_id: str
+    step: int
+    payload: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The store's tables.
 
-Five tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
-what became of it) and marks (stars, tags, notes and the trash, of runs and of imported metrics). `migrations` brings a
+Six tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
+what became of it), marks (stars, tags, notes and the trash, of runs and of imported metrics) and sweeps (those with
+early stopping). `migrations` brings a
 store of an earlier version up to this one.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "6"
+VERSION = "7"
 
 metadata = sa.MetaData()
 
@@ -43,6 +44,13 @@ marks = sa.Table(  # since version 4; a run or an import without a row has no ma
     sa.Column("star", sa.Boolean, nullable=False, default=False),
     sa.Column("tags", sa.Text, nullable=False, default="[]"), sa.Column("note", sa.Text, nullable=False, default=""),
     sa.Column("deleted", sa.Double),  # when it was put into the trash
+)
+
+sweeps = sa.Table(  # since version 7; a sweep without a row has no early stopping
+    "lab_sweeps", metadata,
+    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("halving", sa.Text, nullable=False),  # how its runs are stopped early
+    sa.Column("decisions", sa.Integer, nullable=False, default=0),  # how many were made
 )
 
 steps = sa.Table(

@@ -39,12 +39,13 @@ from labcore.store.rows import (
     RESUMABLE,
     STATES,
     Control,
+    Decision,
     Event,
     Garbled,
     RunRow,
     Step,
 )
-from labcore.store.schema import controls, events, marks, runs, steps
+from labcore.store.schema import controls, events, marks, runs, steps, sweeps
 
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
 
@@ -84,8 +85,11 @@ class Store(Keeping):
         return self.create_all([spec], mine, sweep, warm_up)[0]
 
     def create_all(self, specs: Sequence[RunSpec], mine: bool = False, sweep: str | None = None,
-                   warm_up: bool = False) -> list[str]:
-        """Add runs in this order, all of them or none; return their ids. See `create`."""
+                   warm_up: bool = False, halving: str = "") -> list[str]:
+        """Add runs in this order, all of them or none; return their ids. See `create`.
+
+        `halving` is how the runs of the sweep are stopped early, as `labcore.runs.halving` writes it.
+        """
         with self._writing() as connection:
             # No clean-up can come in between.
             uploads.check({path for spec in specs for path in (spec.data, spec.model) if path})
@@ -95,6 +99,8 @@ class Store(Keeping):
                     checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
                 if mine:
                     changes.claim(connection, run_id, Owner.this())
+            if halving:
+                connection.execute(sweeps.insert(), {"id": sweep, "halving": halving})
         for run_id, spec in zip(ids, specs, strict=True):
             if spec.parent:
                 with suppress(Away):  # then the fork finds it at its parent's
@@ -340,6 +346,39 @@ class Store(Keeping):
         if changes.lacking(connection, steps) and (wrong := dialects.of(connection).damage(connection)):
             raise faults.damaged(self.url, f"steps of a run are missing: {wrong}")
 
+    # ---------------------------------------------------------------- early stopping
+
+    def halvings(self, sweep: str | None = None) -> dict[str, str]:
+        """How sweeps are stopped early: of one sweep, or of all that have runs which wait or go."""
+        active = sa.exists().where(runs.c.sweep == sweeps.c.id, runs.c.state.in_(ACTIVE))
+        query = sa.select(sweeps.c.id, sweeps.c.halving).where(active if sweep is None else sweeps.c.id == sweep)
+        with self._reading() as connection:
+            return {row.id: row.halving for row in connection.execute(query)}
+
+    def standing(self, sweep: str) -> dict[str, tuple[str, int]]:
+        """The state and the step of each run of a sweep, in their order."""
+        query = sa.select(runs.c.id, runs.c.state, runs.c.step).where(runs.c.sweep == sweep).order_by(runs.c.number)
+        with self._reading() as connection:
+            return {row.id: (row.state, row.step) for row in connection.execute(query)}
+
+    def decisions(self, sweep: str) -> tuple[int, list[Decision]]:
+        """How many decisions were made of the runs of a sweep, and those of the runs that are there, in order."""
+        turn = sa.select(sweeps.c.decisions).where(sweeps.c.id == sweep)
+        query = sa.select(events.c.id, events.c.run_id, events.c.step, events.c.payload).join(
+            runs, runs.c.id == events.c.run_id).where(runs.c.sweep == sweep, events.c.kind == "rung")
+        with self._reading() as connection:
+            return connection.scalar(turn) or 0, [
+                Decision(row.id, row.run_id, row.step, json.loads(row.payload))
+                for row in connection.execute(query.order_by(events.c.id))]
+
+    def decide(self, sweep: str, turn: int, run_id: str, step: int, payload: Mapping[str, Any]) -> Decision | None:
+        """Note a decision; None where it does not know of others: there are more than `turn` already."""
+        mine = sweeps.update().where(sweeps.c.id == sweep, sweeps.c.decisions == turn)
+        with self._writing() as connection:
+            if not connection.execute(mine, {"decisions": turn + 1}).rowcount:
+                return None
+            return Decision(changes.log(connection, run_id, "rung", payload, step), run_id, step, dict(payload))
+
     # ---------------------------------------------------------------- events and controls
 
     def log(self, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
@@ -363,7 +402,8 @@ class Store(Keeping):
         return found
 
     def ask(self, run_id: str, command: str, payload: Mapping[str, Any] | None = None) -> int:
-        """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id.
+        """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id. Of a stop
+        the payload may say `why`, in a sentence.
 
         A queued run is stopped on the spot; everything else waits for the worker, which applies it in order.
 
@@ -385,8 +425,9 @@ class Store(Keeping):
                 step = changes.step(connection, run_id)
                 connection.execute(controls.update().where(controls.c.id == control_id),
                                    {"state": "applied", "settled": time.time(), "step": step})
-                changes.move(connection, run_id, "stopped", "The run was stopped before it started.")
-                changes.log(connection, run_id, "stopped", {}, step)
+                why = payload.get("why", "")
+                changes.move(connection, run_id, "stopped", why or "The run was stopped before it started.")
+                changes.log(connection, run_id, "stopped", {"text": why} if why else {}, step)
             return control_id
 
     def asked(self, run_id: str) -> list[Control]:

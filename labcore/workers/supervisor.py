@@ -26,6 +26,7 @@ from labcore.workers.executors import choice
 from labcore.workers.executors.executor import Executor
 from labcore.workers.executors.local import Local
 from labcore.workers.executors.ray import OnRay
+from labcore.workers.judge import Judging
 from labcore.workers.lifeline import GRACE_SECONDS
 
 PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
@@ -40,6 +41,7 @@ class Supervisor:
         self.store, self.children, self.executor = store, children, executor
         self.started: dict[str, float | None] = {}  # run id -> when that run was last taken before
         self.desk = Desk(children.start_job)
+        self.judging = Judging(store)
         self.closing = False
 
     def serve(self) -> None:
@@ -63,6 +65,7 @@ class Supervisor:
         self.closing = True
         self.children.cut_lifeline()
         self.executor.cut()
+        self.judging.cut()
         deadline = time.monotonic() + END_SECONDS
         while self.busy and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -95,6 +98,7 @@ class Supervisor:
                 waiting[run_id] = (f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are "
                                    "going or paused (RL_LAB_MAX_RUNS)")
         self.store.set_waiting(waiting)
+        self.judging.fill()
         self.desk.fill()
 
     def reap(self) -> None:

@@ -206,7 +206,7 @@ class Training:
         if self._steering.stopped or self._stop():
             self._save()
             self._draw_newest()
-            raise Ended("stopped", f"The run was stopped at step {self.step}.")
+            raise Ended("stopped", self._steering.why or f"The run was stopped at step {self.step}.")
         if self._lifeline.cut:
             self._save()
             raise Ended("interrupted", f"The run was stopped with the lab at step {self.step}: resume it.")

@@ -142,13 +142,13 @@ class _Drive:
     def _train_base(self, sft: str) -> str:
         """Take the SFT run `sft` to its end, or stop it where this run is asked to stop."""
         return _Drive(self._store, sft, self._lifeline, self._publishing, self._on_record, self._start,
-                      lambda: stop_asked(self._store, self._run_id)).go()
+                      lambda: bool(stop_asked(self._store, self._run_id))).go()
 
     def _check_stop(self) -> None:
         if self._lifeline.cut:
             raise Ended("interrupted", "The run was stopped with the lab before its first step: resume it.")
-        if stop_asked(self._store, self._run_id):
-            raise Ended("stopped", "The run was stopped before its first step.")
+        if why := stop_asked(self._store, self._run_id):
+            raise Ended("stopped", why)
 
     def _end(self, state: str, message: str) -> None:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so

@@ -11,7 +11,8 @@ from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.jobs import estimate, pace
-from labcore.runs import sweep
+from labcore.runs import halving, sweep
+from labcore.runs.halving import Halving
 from labcore.spec.run_spec import base_spec, knobs_of, make
 from tests.app.asking import Answering
 from tests.app.seeding import ran, seed
@@ -86,6 +87,56 @@ def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
     (started,) = sweep.sweeps(lab.store)
     assert (started.axes, started.seeds) == ({"beta": [0.0, 0.1]}, [0, 1])
     assert {run.spec.algorithm for run in started.runs} == {"grpo"}
+
+
+def number(test, label):
+    return next(each for each in test.number_input if each.label == label)
+
+
+def stopping(test):
+    """The form's choice of early stopping."""
+    return next(each for each in test.segmented_control if each.label == "Early stopping")
+
+
+def test_a_sweep_can_be_stopped_early_and_its_page_says_how(page, lab, monkeypatch):
+    monkeypatch.setattr(halving, "find_spec", lambda name: name)
+    test = page("compare")
+    assert not any(each.label == "Early stopping" for each in test.segmented_control)
+    next(each for each in test.segmented_control if each.label == "Compare").set_value("sweep")
+    ran(test)
+    stopping(test).set_value(True)
+    ran(test)
+    assert number(test, "Reduction factor η").value == 3
+    number(test, "Not before step").set_value(4)
+    ran(test)
+    number(test, "Steps").set_value(3)
+    ran(test)
+    assert any("begins after 4 steps, and the runs have 3" in each.value for each in test.warning)
+    number(test, "Steps").set_value(40)
+    ran(test)
+    button(test, "Start 15 runs").click()
+    ran(test)
+    (started,) = sweep.sweeps(lab.store)
+    assert sweep.early_stopping(lab.store, started.id) == Halving("reward", 4, 3)
+    assert any("Successive halving by reward: after 4 steps" in each.value for each in test.caption)
+    monkeypatch.setattr(halving, "find_spec", lambda name: None)
+    ran(test)
+    assert any("Optuna is not installed" in each.value for each in test.warning)
+
+
+def test_without_optuna_nothing_is_started_and_the_form_says_what_to_install(page, lab, monkeypatch):
+    monkeypatch.setattr(halving, "find_spec", lambda name: None)
+    test = page("compare", new='{"early":{"eta":3,"metric":"reward","min_steps":4},"way":"sweep"}')
+    assert button(test, "Start").disabled
+    assert any("pip install -r requirements-sweeps.txt" in each.value for each in test.warning)
+
+
+@pytest.mark.parametrize("early", ['{}', '{"eta":3,"metric":"reward","min_steps":0}', '[]', '3',
+                                   '{"eta":1,"metric":"reward","min_steps":4}',
+                                   '{"eta":3,"metric":"x","min_steps":4}'])
+def test_a_link_with_an_early_stopping_that_there_is_not_is_told(early):
+    with pytest.raises(LabError, match="cannot be read"):
+        planning.of_link(f'{{"early":{early},"way":"sweep"}}')
 
 
 def test_what_runs_take_is_estimated_from_earlier_ones_of_this_machine(lab, monkeypatch):

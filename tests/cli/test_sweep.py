@@ -8,6 +8,7 @@ import pytest
 from labcore.cli import sweeping
 from labcore.cli.main import main
 from labcore.files.paths import home
+from labcore.runs import halving
 from labcore.runs import sweep as engine
 from labcore.spec.record import Record
 from labcore.store.store import Store
@@ -94,10 +95,34 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
     (("--seeds", "a"), "write whole numbers with commas"),
     (("--seeds", "0,0"), "seed 0 twice"),
     (("--metric", "rewrad"), "There is no metric 'rewrad'"),
+    (("--min-steps", "3"), "--min-steps and --eta are of early stopping"),
+    (("--early-stopping", "entropy"), "cannot go by 'entropy' of Q-learning"),
+    (("--early-stopping", "--min-steps", "12"), "begins after 12 steps, and the runs have 12"),
+    (("--early-stopping", "--eta", "1"), "η of early stopping is 1"),
 ])
 def test_what_cannot_be_is_one_sentence_and_nothing_is_queued(capsys, given, words):
     assert words in refused(capsys, *MAZE, *given)
     assert not (home() / "lab.db").exists()
+
+
+def test_without_optuna_early_stopping_is_one_sentence_and_nothing_is_queued(capsys, monkeypatch):
+    monkeypatch.setattr(halving, "find_spec", lambda name: None)
+    assert "run pip install -r requirements-sweeps.txt" in refused(capsys, *MAZE, "--early-stopping")
+    assert not (home() / "lab.db").exists()
+
+
+@pytest.mark.skipif(halving.lacks_optuna(), reason="Optuna is not installed: pip install -r requirements-sweeps.txt")
+def test_a_sweep_is_stopped_early_and_says_so(capsys):
+    assert main([*MAZE[:-3], "pace=8", "--steps", "40", "--sweep", "alpha=0.3,0.001", "--seeds", "0,1",
+                 "--early-stopping", "episode_return", "--min-steps", "4", "--eta", "2", "--json"]) == 1
+    got = json.loads(capsys.readouterr().out)
+    assert got["early_stopping"] == {"metric": "episode_return", "min_steps": 4, "eta": 2}
+    assert got["progress"]["early"] == got["states"]["stopped"] > 0
+    assert main(["sweeps", got["sweep"]]) == 0
+    said = capsys.readouterr().out
+    assert f"{got['progress']['early']} stopped early" in said and "Stopped early at step " in said
+    assert "after 4 steps, and at each 2-fold of that, the best half of the runs that have come so far go on" in said
+    assert "nothing to resume" in refused(capsys, "sweeps", got["sweep"], "--resume")
 
 
 def test_a_sweep_that_there_is_not(capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labcore.jobs.estimate import PER_RUN
@@ -26,6 +28,12 @@ def test_every_run_is_counted_once():
     found = progress([row(state) for state in states])
     assert found.counts == {"finished": 2, "running": 3, "waiting": 1, "stopped or interrupted": 2, "failed": 2}
     assert (found.runs, found.steps, found.of) == (10, 0, 100)
+
+
+def test_a_run_that_was_stopped_early_is_none_that_was_stopped():
+    early = replace(row("stopped"), message="Stopped early at step 4: its reward 0.1 is not the best of 2 runs …")
+    assert progress([row("stopped"), early, early]).counts == {"stopped early": 2, "stopped or interrupted": 1}
+    assert progress([row("running", 5, 10.0)], stops_early=True).at_most
 
 
 def test_what_is_left_is_estimated_from_the_pace_of_this_sweep_and_its_places():

@@ -28,7 +28,7 @@ FIRST = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT N
 SECOND = ", parent VARCHAR(100), sweep VARCHAR(100)"
 THIRD = ", star BOOLEAN, tags TEXT, note TEXT, deleted DOUBLE, digest TEXT"
 MORE = {"1": "", "2": SECOND, "3": SECOND + THIRD, "4": SECOND + ", digest TEXT",
-        "5": SECOND + ", digest TEXT, number INTEGER"}
+        "5": SECOND + ", digest TEXT, number INTEGER", "6": SECOND + ", digest TEXT, number INTEGER"}
 
 
 @pytest.fixture
@@ -53,8 +53,10 @@ def turn_back(store: Store, version: str) -> None:
         connection.execute(sa.text("DROP TABLE newer"))
         if version in ("1", "2", "3"):
             connection.execute(sa.text("DROP TABLE lab_marks"))
-        connection.execute(schema.meta.delete().where(schema.meta.c.key == "number"))
-        connection.execute(schema.meta.update(), {"value": version})
+        connection.execute(sa.text("DROP TABLE lab_sweeps"))
+        if version != "6":
+            connection.execute(schema.meta.delete().where(schema.meta.c.key == "number"))
+        connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": version})
     store.dispose()
 
 
@@ -73,13 +75,13 @@ def old_import(label: str, deleted: float | None = None, **marks) -> str:
     return about.id
 
 
-@pytest.mark.parametrize("version", ["1", "2", "3", "4", "5"])
+@pytest.mark.parametrize("version", ["1", "2", "3", "4", "5", "6"])
 def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version):
     parent = store.create(grpo())
     child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
     store.append(child, Record(1, 8, {"reward": EXACT}), 1.0)
     gone = store.create(grpo())
-    if kept := version in ("3", "4", "5"):
+    if kept := version in ("3", "4", "5", "6"):
         store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
         store.trash([gone])
         store.keep_summaries({parent: "short"})
@@ -100,6 +102,8 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
     assert [row.id for row in opened.trashed()] == [child] and {row.id for row in opened.runs()} == {parent, gone}
     assert opened.purge(time.time()) == [child] and opened.run(opened.create(grpo())).state == "queued"
     assert [row.number for row in opened.runs()] == [4, 3, 1], "the numbers stay; the newest is first"
+    opened.create_all([grpo()], sweep="sweep-2", halving="{}")
+    assert opened.halvings() == {"sweep-2": "{}"}
 
 
 @pytest.mark.parametrize("version", ["1", "2", "3", None])

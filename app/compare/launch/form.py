@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, cost, link, naming, session
-from app.compare.launch import about, planning
+from app.compare.launch import about, early, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
 from app.lab import lab
@@ -22,7 +22,8 @@ from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.files.paths import max_runs
 from labcore.jobs.cost import BESIDE, beside, is_named
-from labcore.runs import sweep
+from labcore.runs import halving, sweep
+from labcore.runs.halving import Halving
 from labcore.spec.model_names import model_of_name, name_of_model
 from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
 
@@ -45,6 +46,8 @@ def form() -> None:
         _task(plan)
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
+        if place["way"] == "sweep":
+            early.choose(plan)
         _to_url(place, plan)
         _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
 
@@ -214,6 +217,9 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if len(specs) > sweep.MOST_RUNS:
             raise LabError(f"That comparison has {len(specs):,} runs, more than {sweep.MOST_RUNS:,}: take fewer "
                            "algorithms or seeds.")
+        stopping = early.chosen(plan) if specs_of is _of_axes else None
+        if stopping:
+            halving.check(stopping, specs)
         fault = ""
     except LabError as error:
         specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
@@ -222,7 +228,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         many = f"{len(specs):,} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
                      disabled=not specs, key="launch:start"):
-            _launch(specs, "sweep" if specs_of is _of_axes else CURVES)
+            _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping)
             st.rerun()  # the whole page, not this form
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
@@ -242,10 +248,10 @@ def _beside(specs: list[RunSpec]) -> list[RunSpec]:
     return [*with_it, *specs]
 
 
-def _launch(specs: list[RunSpec], view: str) -> None:
+def _launch(specs: list[RunSpec], view: str, stopping: Halving | None) -> None:
     """Queue them all and open the comparison."""
     try:
-        sweep_id = sweep.queue(lab().store, specs)
+        sweep_id = sweep.queue(lab().store, specs, early=stopping)
         lab().launcher.wake()
     except LabError as error:
         session.tell(str(error))

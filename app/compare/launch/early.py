@@ -1,0 +1,66 @@
+"""The early stopping of a sweep, as it is chosen in the form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.held import held
+from app.plan import Plan
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError
+from labcore.runs import halving
+from labcore.runs.halving import ETAS, Halving
+from labcore.spec.run_spec import WHOLE
+
+WAYS = {False: "None", True: "Successive halving"}
+
+
+def choose(plan: Plan) -> None:
+    """None, or successive halving with its metric, its first step and the share that goes on."""
+    shown = held(f"{plan.scope}:early", plan.fields["early"] is not None)
+
+    def changed() -> None:
+        plan.fields["early"] = vars(_usual(plan)) if shown.taken() else None
+
+    st.segmented_control("Early stopping", list(WAYS), format_func=WAYS.__getitem__, default=shown.value, required=True,
+                         key=shown.key, on_change=changed, help="Stop the worse runs early, so that the better ones "
+                         "come to their end sooner. Optuna decides; what was stopped keeps a checkpoint.")
+    if plan.fields["early"] is not None:
+        _details(plan, plan.fields["early"])
+
+
+def chosen(plan: Plan) -> Halving | None:
+    """What is chosen; None where the runs are not stopped early."""
+    return plan.fields["early"] and Halving(**plan.fields["early"])
+
+
+def _usual(plan: Plan) -> Halving:
+    try:
+        return halving.usual(plan.of(plan.key))
+    except LabError:  # a setting is wrong, as the form says
+        return Halving("reward", max(1, plan.steps // 9))
+
+
+def _details(plan: Plan, fields: dict[str, Any]) -> None:
+    try:
+        offered = halving.metrics_of(plan.of(plan.key))
+    except LabError:
+        offered = []
+    offered = offered if fields["metric"] in offered else [*offered, fields["metric"]]
+    metric, first, share = st.columns([1.6, 1, 1], gap="small")
+    by = held(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
+    metric.selectbox("Judged by", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
+                     key=by.key, on_change=lambda: fields.update(metric=by.taken()))
+    for column, field, title, (low, high), help in (
+            (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
+             "at η times as many, and so on."),
+            (share, "eta", "Reduction factor η", ETAS, "At each judgement the best 1/η of the runs that have come so "
+             "far goes on.")):
+        box = held(f"{plan.scope}:{field}", fields[field])
+
+        def typed(field: str = field, box: Any = box) -> None:
+            fields[field] = box.taken()
+
+        column.number_input(title, low, high, box.value, 1, key=box.key, on_change=typed, help=help)

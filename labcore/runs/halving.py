@@ -1,0 +1,143 @@
+"""Early stopping of a sweep by asynchronous successive halving (ASHA): which runs go on at which steps.
+
+At `min_steps`, η times that, η² times that, … a run goes on if it is among the best 1/η of those that have come so far;
+nobody waits for the others. The rule is Optuna's `SuccessiveHalvingPruner`. What it is asked is kept as events `rung`
+of the runs: asked again in their order it says the same, so that a decision survives every process.
+
+Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020. Imports Optuna only to decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from statistics import fmean
+
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
+from labcore.errors import LabError, quoted
+from labcore.files.given import json_of
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import EARLY
+
+ETAS = (2, 10)  # the bounds of η
+ROWS = 5  # a run is judged by the mean of as many rows, as it is at its end (`labcore.compare.table.LAST`)
+_SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+@dataclass(frozen=True)
+class Halving:
+    """How a sweep is stopped early: by which metric, first after how many steps, and which share goes on: 1/η."""
+
+    metric: str
+    min_steps: int
+    eta: int = 3
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Halving:
+        return Halving(**json_of(text))
+
+    def rungs(self, steps: int) -> list[int]:
+        """The steps at which a run of so many steps is judged: before its end.
+
+        >>> Halving("reward", 4, 3).rungs(40)
+        [4, 12, 36]
+        """
+        found = []
+        step = self.min_steps
+        while step < steps:
+            found.append(step)
+            step *= self.eta
+        return found
+
+    def words(self) -> str:
+        """The rule in a sentence."""
+        return (f"Successive halving by {METRICS[self.metric].inline}: after {self.min_steps:,} steps, and at each "
+                f"{self.eta}-fold of that, the best {_share(self.eta)} of the runs that have come so far go on.")
+
+    def verdict(self, step: int, value: float, of: int, kept: bool, over: bool) -> str:
+        """What was decided of a run that was at `value` after `step` steps, as one `of` so many; `over`: too late."""
+        best = (f"among the best {_share(self.eta)} of {of:,} runs" if of >= self.eta else
+                f"the best of {of:,} runs" if of > 1 else "the first")
+        begin = "Goes on" if kept else "Finished before it was judged" if over else EARLY
+        return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:.3g} {'is' if kept else 'is not'} "
+                f"{best} at this step.")
+
+
+def _share(eta: int) -> str:
+    return _SHARES[eta - 2]
+
+
+def metrics_of(spec: RunSpec) -> list[str]:
+    """The metrics of a run's charts that say what is better, the headline first."""
+    shown = [key for panel in spec.row.charts(spec.task_row) for key in PANELS[panel].metrics]
+    return [key for key in dict.fromkeys(shown) if METRICS[key].better and METRICS[key].about == "training"
+            and METRICS[key].kind in ("", spec.kind)]
+
+
+def usual(spec: RunSpec) -> Halving:
+    """What is suggested for the runs of a sweep: two halvings or three."""
+    return Halving(next(iter(metrics_of(spec)), ""), max(1, spec.steps // 9))
+
+
+def check(how: Halving, specs: Sequence[RunSpec]) -> None:
+    """Raise LabError where these runs cannot be stopped early so, or Optuna is not installed."""
+    low, high = ETAS
+    if not low <= how.eta <= high:
+        raise LabError(f"The reduction factor η of early stopping is {how.eta}: give a whole number from {low} to "
+                       f"{high}, for example 3.")
+    shortest = min((spec.steps for spec in specs), default=0)
+    if not 1 <= how.min_steps < shortest:
+        raise LabError(f"Early stopping begins after {how.min_steps:,} steps, and the runs have {shortest:,}: let it "
+                       "begin after one step at least, and before their end.")
+    for spec in specs:
+        if how.metric not in (known := metrics_of(spec)):
+            raise LabError(f"Early stopping cannot go by {quoted(how.metric)} of {spec.row.label}: choose "
+                           f"{', '.join(known[:4]) or 'another algorithm, which says what is better'}.")
+    if lacks_optuna():
+        raise LabError("Early stopping needs Optuna, which is not installed: run pip install -r "
+                       "requirements-sweeps.txt, or start the sweep without early stopping.")
+
+
+def lacks_optuna() -> bool:
+    """Whether nobody here could decide."""
+    return find_spec("optuna") is None
+
+
+def value_at(step: int, steps: Sequence[int], values: Sequence[float | None]) -> float | None:
+    """What a run is judged by at a step: the mean of the last rows up to it that have the metric; None of none.
+
+    >>> value_at(3, [1, 2, 3, 4], [0.5, None, 1.5, 9.0])
+    1.0
+    """
+    found = [value for at, value in zip(steps, values, strict=True) if at <= step and value is not None]
+    return fmean(found[-ROWS:]) if found else None
+
+
+class Rungs:
+    """Optuna's pruner over the runs of a sweep. To be told in the order in which the runs came to their rungs."""
+
+    def __init__(self, how: Halving) -> None:
+        import optuna  # here: whoever reads a sweep does without it
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._study = optuna.create_study(
+            direction="minimize" if METRICS[how.metric].better == "lower" else "maximize",
+            sampler=optuna.samplers.RandomSampler(seed=0),
+            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=how.min_steps, reduction_factor=how.eta))
+        self._trials: dict[str, optuna.Trial] = {}
+        self._came: dict[int, int] = {}  # step -> how many runs
+
+    def came(self, run_id: str, step: int, value: float) -> tuple[bool, int]:
+        """Whether a run that has come to a rung goes on, and how many have come there with it."""
+        if run_id not in self._trials:
+            self._trials[run_id] = self._study.ask()
+        trial = self._trials[run_id]
+        trial.report(value, step)
+        self._came[step] = self._came.get(step, 0) + 1
+        return not trial.should_prune(), self._came[step]
