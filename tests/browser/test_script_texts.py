@@ -10,15 +10,19 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
+from app.compare.one_batch.batch import Batch
+from app.llm import chain, labelling
 from labcore.compare import imported
 from labcore.files.paths import run_folder
 from labcore.files.uploads import keep_file
+from labcore.jobs import jobs
 from labcore.shelf import marks
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
+from tests.app.asking import batch, trained
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
 from tests.browser.test_runs import table, tick
@@ -151,6 +155,66 @@ def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None
     expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
     settled(page)
     shown_as_text(page, "the drawer", BAD)
+
+
+def test_pairs_to_label(page: Page, opened, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompt and completions of a pair; the job that samples them has been done."""
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    spec = chain.reward_model_spec(make(algorithm_key="grpo", task_key="reviews"))
+    pair = {"prompt": BAD, "a": BAD, "b": f"b{BAD}", "a_truncated": False, "b_truncated": True, "answer": BAD,
+            "line": None}
+    job = jobs.put({"job": "pairs_to_label", "spec": spec.to_json(), "count": labelling.AT_ONCE, "seed": 1})
+    jobs._keep(job, {"model": "", "pairs": [pair]})
+    opened("llm?task=reviews&label=1")
+    expect(page.get_by_text("Which is better?")).to_be_visible(timeout=SLOW)
+    shown_as_text(page, "labelling", BAD, f"b{BAD}")
+
+
+def test_one_batch(page: Page, opened, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens of the batch in Compare's view of it, and what its charts say under the mouse."""
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    run = trained(Store())
+    asked = Batch(f"{run}@6").spec()
+    found = batch(asked)
+    for completion in found["completions"]:
+        completion |= {"prompt": BAD, "text": BAD, "tokens": [BAD, *completion["tokens"][1:]]}
+    for algorithm in found["algorithms"]:
+        algorithm["label"] = SHORT[0]
+    jobs._keep(jobs.put(asked), found)
+    opened(f"compare?runs={run}&view=batch")
+    page.locator(".rl-push").first.wait_for(timeout=SLOW)
+    shown_as_text(page, "one batch", BAD.replace(" ", "·"))  # the blanks of tokens are shown as dots
+    for place in range(page.locator(".js-plotly-plot").count()):
+        hovered(page, page.locator(".js-plotly-plot").nth(place))
+    Store().trash([run])
+
+
+def test_curves_under_the_mouse(page: Page, opened, runs: dict[str, str]) -> None:
+    opened(f"compare?runs={runs['pair']}")
+    said = hovered(page, page.locator(".js-plotly-plot").first)
+    assert "<b class=bad>" in said
+
+
+def hovered(page: Page, chart: Locator) -> str:
+    """What a chart says under the mouse, in a row across its middle: nothing is made of it."""
+    chart.scroll_into_view_if_needed()
+    box, said = chart.bounding_box(), ""
+    assert box
+    for place in range(1, 20):
+        page.mouse.move(box["x"] + place * box["width"] / 20, box["y"] + box["height"] / 2)
+        page.wait_for_timeout(60)
+        said += "".join(page.locator(".hoverlayer").all_text_contents())
+        shown_as_text(page, "under the mouse")
+    return said
+
+
+@pytest.mark.parametrize(("address", "button"), [("llm?run={llm}", "Fork"), ("runs", "Clean up"), ("runs", "Import")])
+def test_dialogs(page: Page, opened, runs: dict[str, str], address: str, button: str) -> None:
+    opened(address.format(**runs))
+    page.get_by_role("button", name=re.compile(button)).first.click(timeout=SLOW)
+    expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
+    settled(page)
+    shown_as_text(page, button)
 
 
 ADDRESSES = ("runs?group=tag", "compare?runs={pair},{import},{bad}&metric={bad}",
