@@ -69,5 +69,5 @@ def quoted(value: Any) -> str:
 
 def first_line(error: Exception) -> str:
     """What an error of others says first, to stand within a sentence of ours: without its capital and its full stop."""
-    line = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-    return line[:1].lower() + line[1:]
+    line = next(iter(str(error).strip().splitlines()), "").rstrip(".:")
+    return line[:1].lower() + line[1:] or type(error).__name__

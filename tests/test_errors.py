@@ -2,7 +2,7 @@
 
 import pytest
 
-from labcore.errors import ECHO, LabError, one_line, quoted
+from labcore.errors import ECHO, LabError, first_line, one_line, quoted
 
 
 @pytest.mark.parametrize("breaks", ["\n", "\r\n", "\t", "\0", "\x1b[2J", "\u2028", "\udcff"])
@@ -33,3 +33,10 @@ def test_what_is_quoted_and_nests_deep():
     assert len(quoted(value)) < 40
     while value:  # taken apart from the outside: Python's own way of doing that recurses
         value = value.pop()
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("It broke.\nMore of it", "it broke"), ("\n  No such file:\n", "no such file"), ("", "ValueError"),
+    (" \n", "ValueError")])
+def test_what_another_error_says_first(text, said):
+    assert first_line(ValueError(text)) == said

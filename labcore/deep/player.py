@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from labcore.deep.evaluation import play
 from labcore.deep.networks import ACTIVATIONS, MLP
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.files import given
 
 
@@ -30,7 +30,7 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
             if key not in known:
                 raise KeyError(key)
     except (LabError, OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
+        raise LabError(f"{folder} holds no policy that can be played ({first_line(error)}): give the id of a "
                        "CartPole run or the folder of its exported checkpoint.") from error
     return network, config
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.task import Task
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, first_line, quoted
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
 UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
@@ -51,8 +51,7 @@ def make_one(env_id: str) -> gym.Env:
             warnings.simplefilter("ignore")
             return gym.make(env_id, max_episode_steps=limit, disable_env_checker=True)
     except (ImportError, gym.error.Error) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".:")
-        raise LabError(f"{env_id} needs a package that is not installed ({reason}): install it, or take "
+        raise LabError(f"{env_id} needs a package that is not installed ({first_line(error)}): install it, or take "
                        "CartPole-v1.") from error
 
 

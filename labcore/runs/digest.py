@@ -22,10 +22,11 @@ FOREVER = float("inf")
 
 
 def keep(store: Store, run_id: str) -> None:
-    """Keep the summary of an ended run. Raises LabError where nothing can be written."""
+    """Keep the summary of an ended run, unless it is resumed meanwhile. Raises LabError where nothing can be written.
+    """
     row = store.run(run_id)
     summary = current(store, row, Summary.read(store.summaries([run_id]).get(run_id), headline(row.spec)))
-    store.keep_summaries({run_id: summary.to_json()})
+    store.keep_summary(row, summary.to_json())
 
 
 def current(store: Store, row: RunRow, summary: Summary) -> Summary:

@@ -146,3 +146,9 @@ class Keeping(Database):
         with self._writing() as connection:
             for run_id, text in summaries.items():
                 connection.execute(runs.update().where(runs.c.id == run_id), {"summary": text})
+
+    def keep_summary(self, row: RunRow, text: str) -> None:
+        """The same of one run as `row` has it; nothing is kept if it has been resumed since."""
+        same = runs.c.ended.is_(None) if row.ended is None else runs.c.ended == row.ended
+        with self._writing() as connection:
+            connection.execute(runs.update().where(runs.c.id == row.id, same), {"summary": text})

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from labcore.envs.maze import ACTIONS, Maze
 from labcore.envs.maze_env import MazeEnv
 from labcore.envs.maze_text import drawn, from_json
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.files import given
 from labcore.tabular.view import ARROWS
 from labcore.tabular.walks import sample
@@ -36,7 +36,7 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
         if policy.shape != (maze.states, len(ACTIONS)):
             raise ValueError("its tables are of another maze")
     except (LabError, OSError, ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
-        raise LabError(f"{folder} holds no policy that can be played ({str(error).splitlines()[0]}): give the id of a "
+        raise LabError(f"{folder} holds no policy that can be played ({first_line(error)}): give the id of a "
                        "maze run or the folder of its exported checkpoint.") from error
     rng = np.random.default_rng(seed)
     env = MazeEnv(maze, LONGEST)

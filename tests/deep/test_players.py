@@ -148,7 +148,7 @@ def test_a_broken_folder_is_one_sentence(which, fault, tmp_path, maze_folder, ne
 
 def test_what_the_folder_names_must_be_there(tmp_path, maze_folder, network_folder):
     for of, replay, fault, words in (
-            (maze_folder, tabular_player.replay, no_goal, "The maze has no goal"),
+            (maze_folder, tabular_player.replay, no_goal, "the maze has no goal"),
             (network_folder, player.replay, config(environment="CartPole-v9"), "did you mean 'CartPole-v")):
         folder = tmp_path / words[-3:]
         shutil.copytree(of, folder)

@@ -101,3 +101,15 @@ def test_its_files_are_counted_as_they_are_at_the_end(store):
     digest.keep(store, run_id)
     assert Summary.read(store.summaries([run_id])[run_id], "reward").size == 500
     assert (run_folder(run_id) / "samples").is_dir()
+
+
+def test_a_summary_that_comes_after_a_resume_is_not_kept(store, monkeypatch):
+    run_id, counted = ended(store, state="stopped"), digest.sized
+
+    def resumed_meanwhile(*given):
+        store.requeue(run_id)
+        return counted(*given)
+
+    monkeypatch.setattr(digest, "sized", resumed_meanwhile)
+    digest.keep(store, run_id)
+    assert store.run(run_id).state == "queued" and store.summaries([run_id]) == {}
