@@ -18,6 +18,7 @@ from app.theme import symbol
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
+from labcore.files.artifacts import cache, object_store
 from labcore.files.paths import home
 from labcore.lessons.folders import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
@@ -111,6 +112,10 @@ def files() -> None:
     st.html(_table(("Setting", "Current value", "What"), [
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
+        ("RL_LAB_ARTIFACTS", _code(object_store.shown(object_store.chosen()) or "not set"),
+         "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
+        ("RL_LAB_CACHE_GB", _code(f"{cache.limit() / 1e9:g}"),
+         "With it, the gigabytes of RL_LAB_HOME above which what is published and long unused is deleted there"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
         ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),

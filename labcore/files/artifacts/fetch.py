@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from filelock import FileLock
 from labcore.files import atomic
 from labcore.files.artifacts import manifest, object_store, state, things
 from labcore.files.artifacts.manifest import Damaged, File, Manifest
-from labcore.files.artifacts.object_store import Away, ObjectStore
+from labcore.files.artifacts.object_store import Away, ObjectStore, each
 
 FRESH_SECONDS = 2.0  # how long what the store has counts: pages ask many times in a second
 AWAY_SECONDS = 10.0
@@ -48,7 +49,7 @@ def here(path: Path | str) -> Path:
     elif (loose := things.loose_with(path)) and not path.exists():
         files = _manifest(store, loose[0]) or {}
         if loose[1] in files:
-            _bring_file(store, loose[0], path, files[loose[1]])
+            _bring_file(store, loose[0], (path, files[loose[1]]))
     return path
 
 
@@ -106,10 +107,17 @@ def bring_run(run: str) -> None:
     for name in (things.RUN, *things.PICTURES):
         thing = f"{run}/{name}"
         _use(things.folder(thing))
-        for file, found in (_manifest(store, thing) or {}).items():
-            path = things.folder(thing) / file
-            if not path.exists():
-                _bring_file(store, thing, path, found)
+        folder = things.folder(thing)
+        missing = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
+                   if not (folder / file).exists()]
+        each(partial(_bring_file, store, thing), missing)
+
+
+def forget_answers() -> None:
+    """Ask the store anew, whatever it has just said."""
+    with _lock:
+        _answers.clear()
+        _away.clear()
 
 
 def take_along(parent: str, step: str, run: str) -> None:
@@ -155,10 +163,12 @@ def _use(folder: Path) -> bool:
 
 
 def _fill(store: ObjectStore, thing: str, files: Mapping[str, File], folder: Path) -> None:
-    for name, file in files.items():
+    def bring(name: str) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        _get(store, thing, file, path)
+        _get(store, thing, files[name], path)
+
+    each(bring, files)
 
 
 def _begin(store: ObjectStore, path: Path) -> None:
@@ -168,7 +178,8 @@ def _begin(store: ObjectStore, path: Path) -> None:
         state.set_published(unit, store.begin())
 
 
-def _bring_file(store: ObjectStore, thing: str, path: Path, file: File) -> None:
+def _bring_file(store: ObjectStore, thing: str, wanted: tuple[Path, File]) -> None:
+    path, file = wanted
     _begin(store, path)
     try:
         atomic.write_file(path, lambda new: _get(store, thing, file, new))

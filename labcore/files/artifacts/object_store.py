@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +31,9 @@ SMALL = 64 * 2**20  # bytes of an object that is read as a whole
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 5, 60, 2
 _LOGIN = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError",
           "TokenRetrievalError", "ProfileNotFound", "PermissionError", "InvalidAccessKeyId", "SignatureDoesNotMatch")
+AT_ONCE = 8  # objects that are sent or fetched beside each other
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 class Away(LabError):
@@ -43,8 +46,10 @@ def chosen() -> str:
 
 
 def shown(url: str) -> str:
-    """The URL fit for a message: without a key that somebody wrote into it."""
+    """The URL fit for a message: without a key that somebody wrote into it. Empty where there is none."""
     parts = urlsplit(url)
+    if not url:
+        return ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -288,6 +293,15 @@ class ObjectStore:
         if isinstance(error, FileNotFoundError):
             return Away(f"There is no bucket of that name at {self.url}: make it, or correct {VARIABLE}.")
         return Away(f"The store {self.url} cannot be reached ({first_line(error)}): check the network and its server.")
+
+
+def each(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """What `do` makes of each, several at once: a bucket takes longer to answer than to send a small object."""
+    wanted = list(items)
+    if len(wanted) < 2:
+        return [do(item) for item in wanted]
+    with ThreadPoolExecutor(min(AT_ONCE, len(wanted))) as pool:
+        return list(pool.map(do, wanted))
 
 
 def _file_system(scheme: str) -> Any:

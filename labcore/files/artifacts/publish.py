@@ -16,7 +16,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import manifest, object_store, state, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import File, Manifest
-from labcore.files.artifacts.object_store import Away, ObjectStore
+from labcore.files.artifacts.object_store import Away, ObjectStore, each
 
 _hashed: dict[Path, tuple[tuple[int, int], File]] = {}  # of loose files: when and how long, then what
 
@@ -35,7 +35,7 @@ def publish(store: ObjectStore, unit: str, marked: Container[int] = (), add: boo
         if things.is_run(unit):
             _run(store, unit, marked, add)
         elif things.folder(unit).is_dir():
-            _whole(store, unit)
+            publish_thing(store, unit)
         if _stamp(unit) == begun:
             state.set_published(unit, store.begin())
 
@@ -66,15 +66,15 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool) -> Non
     _loose(store, f"{run}/{things.RUN}", lambda: [root / name for name in things.LOOSE], add)
     there = _checkpoints(store, run)
     for _, path in checkpoint.here(root):
-        if path.name not in there:
-            there |= {path.name: size} if (size := _whole(store, f"{run}/{things.CHECKPOINTS}/{path.name}")) else {}
+        if path.name not in there and (size := publish_thing(store, f"{run}/{things.CHECKPOINTS}/{path.name}")):
+            there[path.name] = size
     found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
     for step in checkpoint.spare(found, marked=marked):
         _delete(store, f"{run}/{things.CHECKPOINTS}/{checkpoint.name_of(step)}")
     for name in things.PICTURES:
         _loose(store, f"{run}/{name}", lambda name=name: (root / name).glob("step-*.json"), add)  # type: ignore[misc]
     if (root / things.START).is_dir() and not there:
-        _whole(store, f"{run}/{things.START}")
+        publish_thing(store, f"{run}/{things.START}")
     elif there and not add:
         _delete(store, f"{run}/{things.START}")
 
@@ -91,7 +91,7 @@ def _checkpoints(store: ObjectStore, run: str) -> dict[str, int]:
     return {name: sum(files.values()) - files[manifest.NAME] for name, files in found.items() if manifest.NAME in files}
 
 
-def _whole(store: ObjectStore, thing: str) -> int:
+def publish_thing(store: ObjectStore, thing: str) -> int:
     """Publish a thing that never changes, unless it is there; return its bytes. 0: it was deleted here meanwhile."""
     if there := manifest.read(store, thing):
         return sum(file.size for file in there.values())
@@ -99,8 +99,7 @@ def _whole(store: ObjectStore, thing: str) -> int:
     try:
         paths = {path.relative_to(root).as_posix(): path for path in _files(root)}
         files = {name: manifest.of_file(path) for name, path in paths.items()}
-        for name, file in files.items():
-            store.put_file(f"{thing}/{file.sha256}", paths[name])
+        each(lambda name: store.put_file(f"{thing}/{files[name].sha256}", paths[name]), files)
     except FileNotFoundError:
         if root.is_dir():
             raise
@@ -122,12 +121,17 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[], Iterator[Path] | 
             files[path.name] = _file(path)
     after = {**files, **before} if add else files
     there = {file.sha256 for file in before.values()}
-    for name, file in list(after.items()):
-        if file.sha256 not in there:
-            try:
-                store.put_file(f"{thing}/{file.sha256}", things.folder(thing) / name)
-            except FileNotFoundError:  # thinned
-                del after[name]
+
+    def send(name: str) -> str | None:
+        """Send a file; its name where it was thinned meanwhile."""
+        try:
+            store.put_file(f"{thing}/{after[name].sha256}", things.folder(thing) / name)
+        except FileNotFoundError:
+            return name
+        return None
+
+    for name in filter(None, each(send, [name for name, file in after.items() if file.sha256 not in there])):
+        del after[name]
     if after == before:
         return
     manifest.write(store, thing, after)
