@@ -20,7 +20,7 @@ from pathlib import Path
 
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
-from labcore.files.artifacts import fetch, object_store, publish, state
+from labcore.files.artifacts import deletion, fetch, object_store, publish, state
 from labcore.files.paths import home, run_folder
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -62,7 +62,7 @@ def main() -> None:
             state.forget(run)
         store = object_store.opened()
         assert store
-        publish.clear(store)
+        deletion.clear(store)
 
 
 def trained(steps: int) -> tuple[str, float]:

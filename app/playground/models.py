@@ -18,7 +18,7 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
 from labcore.compare.table import groups
 from labcore.compare.traces import trace
-from labcore.jobs.models import offered, spec_of, steps
+from labcore.jobs.models import offered, spec_of, with_checkpoint
 from labcore.spec.model_names import BASE, START, Model, parse
 from labcore.spec.run_spec import base_spec
 from labcore.store.rows import RunRow
@@ -29,7 +29,8 @@ LETTERS = "ABC"
 
 def able() -> list[RunRow]:
     """The newest language-model runs that have a checkpoint."""
-    return [run for run in runs_of("llm")[:OFFERED] if steps(run.id)]
+    runs = {run.id: run for run in runs_of("llm")[:OFFERED]}
+    return [runs[run_id] for run_id in with_checkpoint(list(runs))]
 
 
 def usual(runs: Sequence[RunRow]) -> tuple[str, ...]:

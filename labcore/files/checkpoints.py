@@ -14,7 +14,8 @@ from pathlib import Path
 
 from labcore.files import atomic
 from labcore.files.artifacts import fetch
-from labcore.files.artifacts.changes import changed, deleted
+from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.deletion import deleted
 from labcore.files.sizes import size
 
 KEEP = 2

@@ -5,6 +5,7 @@ A fork's base is that of the run at the root of its tree. Imports no torch; noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
+from labcore.files.artifacts.object_store import each
 from labcore.files.paths import run_folder
 from labcore.spec.model_names import BASE, START, Model, no_run
 from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec
@@ -44,6 +46,11 @@ def spec_of(run: str) -> RunSpec:
 def steps(run: str) -> list[int]:
     """The steps of a run that have a checkpoint, in order."""
     return [step for step, _ in checkpoint.steps(run_folder(run))]
+
+
+def with_checkpoint(runs: Sequence[str]) -> list[str]:
+    """Those of the runs that have a checkpoint."""
+    return [run for run, found in zip(runs, each(steps, runs), strict=True) if found]
 
 
 def offered(run: str) -> list[Model]:

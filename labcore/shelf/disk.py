@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
-from labcore.files.artifacts.changes import deleted
+from labcore.files.artifacts.deletion import deleted
 from labcore.files.paths import run_folder
 from labcore.files.sizes import size
 
@@ -17,7 +17,7 @@ SPARE = ("samples", "lines", "export")  # what is there to be looked at, and wha
 
 def spare_size(run_id: str) -> int:
     """Bytes that `delete_spare` would free."""
-    return sum(size(folder) for folder in _spare_folders(run_id))
+    return sum(map(size, _spare_folders(run_id)))
 
 
 def delete_spare(run_id: str) -> int:
@@ -28,7 +28,7 @@ def delete_spare(run_id: str) -> int:
     forked from its start and its end.
     """
     freed = 0
-    for folder in list(_spare_folders(run_id)):
+    for folder in list(_spare_folders(run_id, published=True)):
         freed += size(folder)
         if folder.exists():
             shutil.rmtree(folder)
@@ -36,7 +36,10 @@ def delete_spare(run_id: str) -> int:
     return freed
 
 
-def _spare_folders(run_id: str) -> Iterator[Path]:
+def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
+    """Those that are here; with `published` also those that only the object store has."""
     folder = run_folder(run_id)
-    yield from (folder / name for name in SPARE if (folder / name).is_dir() or fetch.files(run_id, name))
-    yield from (path for _, path in checkpoint.steps(folder)[1:-1])
+    yield from (folder / name for name in SPARE
+                if (folder / name).is_dir() or (published and fetch.files(run_id, name)))
+    found = checkpoint.steps(folder) if published else checkpoint.here(folder)
+    yield from (path for _, path in found[1:-1])

@@ -18,7 +18,7 @@ from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
-from labcore.files.artifacts.changes import deleted
+from labcore.files.artifacts.deletion import deleted
 from labcore.files.given import json_of
 from labcore.files.paths import home
 from labcore.files.uploads import root

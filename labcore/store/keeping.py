@@ -11,7 +11,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from labcore.errors import LabError
-from labcore.files.artifacts.changes import deleted
+from labcore.files.artifacts.deletion import deleted
 from labcore.files.paths import is_import, remove_folder, run_folder
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes

@@ -23,7 +23,6 @@ from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
 from labcore.files.artifacts import fetch
-from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import home, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -103,7 +102,7 @@ class Store(Keeping):
                 connection.execute(sweeps.insert(), {"id": sweep, "halving": halving})
         for run_id, spec in zip(ids, specs, strict=True):
             if spec.parent:
-                with suppress(Away):  # then the fork finds it at its parent's
+                with suppress(LabError):  # then the fork finds it at its parent's
                     fetch.take_along(spec.parent[0], checkpoint.name_of(spec.parent[1]), run_id)
         return ids
 

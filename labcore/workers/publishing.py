@@ -35,6 +35,7 @@ class OfWorker(Publisher):
 
     def complete(self, run_id: str, lifeline: Lifeline) -> None:
         """Publish all that the run has before its end is said; what cannot be published now, an event says."""
+        self.live.discard(run_id)
         changed(run_folder(run_id))
         begun = beaten = time.monotonic()
 

@@ -117,6 +117,7 @@ class _Drive:
 
     def _bring(self, step: int) -> None:
         """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here."""
+        self._publishing.live.add(self._run_id)
         self._publishing.partial.add(self._run_id)
         try:
             fetch.bring_run(self._run_id)

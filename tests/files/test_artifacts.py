@@ -12,8 +12,9 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, manifest, object_store, publish, state, things
-from labcore.files.artifacts.changes import changed, deleted
+from labcore.files.artifacts import deletion, fetch, manifest, object_store, publish, state, things
+from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.deletion import deleted
 from labcore.files.artifacts.object_store import Away
 from labcore.files.artifacts.publisher import Publisher, unpublished
 from labcore.files.paths import home, run_folder
@@ -202,9 +203,9 @@ def test_what_is_deleted_here_is_deleted_there_also_when_the_store_comes_back(fo
     shutil.rmtree(run_folder(RUN))
     deleted(run_folder(RUN))
     with pytest.raises(Away):
-        publish.clear(store())
+        deletion.clear(store())
     (tmp_path / "away").rename(folder)
-    publish.clear(store())
+    deletion.clear(store())
     assert objects(folder) == [object_store.MARKER] and state.to_forget() == []
     assert not (folder / RUN).exists()
 
@@ -213,7 +214,7 @@ def test_a_checkpoint_beyond_the_store_of_runs_is_forgotten_there_too():
     saved(0, 50, 100)
     publish.publish(store(), RUN)
     checkpoint.forget_after(run_folder(RUN), 60)
-    publish.clear(store())
+    deletion.clear(store())
     assert [step for step, _ in checkpoint.steps(run_folder(RUN))] == [0, 50]
 
 

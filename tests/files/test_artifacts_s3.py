@@ -7,7 +7,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, manifest, object_store, publish, state
+from labcore.files.artifacts import deletion, fetch, manifest, object_store, publish, state
 from labcore.files.artifacts.object_store import Away
 from labcore.files.artifacts.publisher import Publisher
 from labcore.files.paths import run_folder
@@ -86,7 +86,7 @@ def test_what_is_published_is_fetched_pruned_and_deleted(bucket, another):
     publish.publish(object_store.opened(), RUN)
     assert len(fetch.checkpoints(RUN)) == len(there) and fetch.checkpoints(RUN)[-1] == "step-001600"
     state.forget(RUN)
-    publish.clear(object_store.opened())
+    deletion.clear(object_store.opened())
     assert keys(bucket) == [f"of/ours/{object_store.MARKER}"]
 
 

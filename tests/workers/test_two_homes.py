@@ -17,7 +17,7 @@ from labcore.exports.capsules import packing
 from labcore.exports.folder import export_run
 from labcore.files import bases, uploads
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import cache, fetch, manifest, object_store, publish, publisher, state
+from labcore.files.artifacts import cache, deletion, fetch, manifest, object_store, publisher, state
 from labcore.files.paths import run_folder
 from labcore.jobs import models
 from labcore.llm.nets.folder import find
@@ -264,7 +264,7 @@ def test_a_fork_starts_in_a_home_that_has_nothing_of_its_parent(machines, store,
     assert not (run_folder(fork) / "start").exists()
     if gone:
         store.delete(parent)
-        publish.clear(object_store.opened())
+        deletion.clear(object_store.opened())
         assert fetch.checkpoints(parent) == []
     assert store.claim(fork)
     assert run(store, fork) == "finished", store.run(fork).message

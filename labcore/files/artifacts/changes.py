@@ -1,4 +1,4 @@
-"""The word that something of the lab's folder was written or deleted: it is to be published, or deleted there too.
+"""The word that something of the lab's folder was written: it is to be published.
 
 Costs a file name where there is no object store: nothing else happens then.
 """
@@ -28,18 +28,13 @@ def unhear(hearer: Hearer) -> None:
 def changed(path: Path, marked: Container[int] = ()) -> None:
     """The file or folder at `path` is about to be another one, or is. `marked`: see `checkpoints.prune`."""
     unit = things.unit_with(path) if chosen() else None
-    if unit is None:
-        return
-    state.set_changed(unit)
+    if unit:
+        state.set_changed(unit)
+        tell(unit, marked)
+
+
+def tell(unit: str, marked: Container[int] = ()) -> bool:
+    """Say it of a unit; whether anybody hears it in this process."""
     for hearer in _hearers:
         hearer(unit, marked)
-
-
-def deleted(path: Path) -> None:
-    """The run or the thing at `path` is deleted for good, also in the store: at once or when it can be reached."""
-    thing, unit = things.place(path), things.unit_with(path) if chosen() else None
-    if thing and unit:
-        state.forget(thing)
-        state.set_changed(unit)
-        for hearer in _hearers:
-            hearer(unit, ())
+    return bool(_hearers)

@@ -81,7 +81,9 @@ def checkpoints(run: str) -> list[str]:
     """The names of a run's published checkpoints; none where the store is away."""
     store = object_store.opened()
     try:
-        return _asked(store, "checkpoints", run, lambda: _checkpoints(store, run)) if store else []
+        found = _asked(store, "checkpoints", run, lambda: _checkpoints(store, run)) if store else []
+        gone = {*state.to_forget()} if found else ()
+        return [name for name in found if f"{run}/{things.CHECKPOINTS}/{name}" not in gone]
     except Away:
         return []
 
@@ -90,7 +92,8 @@ def files(run: str, kind: str) -> list[str]:
     """The names of a run's published files of a kind, `samples` or `lines`; none where the store is away."""
     store = object_store.opened()
     try:
-        return list(_manifest(store, f"{run}/{kind}") or {}) if store else []
+        found = list(_manifest(store, f"{run}/{kind}") or {}) if store else []
+        return [] if found and f"{run}/{kind}" in state.to_forget() else found
     except Away:
         return []
 
@@ -145,7 +148,7 @@ def _bring_whole(store: ObjectStore, thing: str) -> None:
     target = things.folder(thing)
     if _use(target):
         return
-    with FileLock(state.lock(thing)):
+    with FileLock(state.lock_of(thing)):
         files = None if target.exists() else _manifest(store, thing)
         if files:
             _begin(store, target)

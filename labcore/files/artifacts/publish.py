@@ -6,8 +6,9 @@ a home only adds what the store lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
@@ -15,28 +16,39 @@ from filelock import FileLock
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import manifest, object_store, state, things
 from labcore.files.artifacts.changes import changed
-from labcore.files.artifacts.manifest import File, Manifest
+from labcore.files.artifacts.manifest import Damaged, File, Manifest
 from labcore.files.artifacts.object_store import Away, ObjectStore, each
 
 _hashed: dict[Path, tuple[tuple[int, int], File]] = {}  # of loose files: when and how long, then what
 
 
-def publish(store: ObjectStore, unit: str, marked: Container[int] = (), add: bool = False) -> None:
+@dataclass
+class Sent:
+    """What the one process that publishes a run knows of it in the store: it need not ask again."""
+
+    checkpoints: dict[str, int] | None = None  # and their bytes
+    loose: dict[str, Manifest] = field(default_factory=dict)
+    start: bool = True  # whether there may be what a fork starts from
+
+
+def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: bool = False, mark: bool = True,
+            sent: Sent | None = None) -> None:
     """Have all of a unit in the store as it is here. `marked` are the run's checkpoints that are kept longest.
 
-    With `add` what the store has stays as it is: this home may have less of the run than another one.
+    With `add` what the store has stays as it is: this home may have less of the run than another one. With `mark` the
+    unit counts as published from then on: not while somebody writes into it.
 
     Raises:
-        LabError: the store is away, or a manifest there is damaged.
+        LabError: the store is away.
         OSError: a file here cannot be read.
     """
-    with FileLock(state.lock(unit)):
+    with FileLock(state.lock_of(unit)):
         begun = _stamp(unit)
         if things.is_run(unit):
-            _run(store, unit, marked, add)
+            _run(store, unit, marked, add, sent or Sent())
         elif things.folder(unit).is_dir():
             publish_thing(store, unit)
-        if _stamp(unit) == begun:
+        if mark and _stamp(unit) == begun:
             state.set_published(unit, store.begin())
 
 
@@ -54,46 +66,42 @@ def now(path: Path) -> None:
             publish(store, unit)
 
 
-def clear(store: ObjectStore) -> None:
-    """Delete in the store what was deleted here while it was away. Raises LabError where it still is."""
-    for thing in state.to_forget():
-        store.delete_folder(thing, first=manifest.NAME)
-        state.forgotten(thing)
-
-
-def _run(store: ObjectStore, run: str, marked: Container[int], add: bool) -> None:
+def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: Sent) -> None:
     root = things.folder(run)
-    _loose(store, f"{run}/{things.RUN}", lambda: [root / name for name in things.LOOSE], add)
-    there = _checkpoints(store, run)
+    _loose(store, f"{run}/{things.RUN}", lambda _: [root / name for name in things.LOOSE], add, sent)
+    there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
     for _, path in checkpoint.here(root):
         if path.name not in there and (size := publish_thing(store, f"{run}/{things.CHECKPOINTS}/{path.name}")):
             there[path.name] = size
     found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
-    for step in checkpoint.spare(found, marked=marked):
-        _delete(store, f"{run}/{things.CHECKPOINTS}/{checkpoint.name_of(step)}")
+    for name in map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
+        _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
+        del there[name]
     for name in things.PICTURES:
-        _loose(store, f"{run}/{name}", lambda name=name: (root / name).glob("step-*.json"), add)  # type: ignore[misc]
+        _loose(store, f"{run}/{name}", (root / name).glob, add, sent)
     if (root / things.START).is_dir() and not there:
         publish_thing(store, f"{run}/{things.START}")
-    elif there and not add:
+    elif there and sent.start and not add:
         _delete(store, f"{run}/{things.START}")
+        sent.start = False
 
 
-def _checkpoints(store: ObjectStore, run: str) -> dict[str, int]:
-    """The published checkpoints of a run and their bytes; what a killed process left of others is deleted."""
+def _checkpoints(store: ObjectStore, run: str, add: bool) -> dict[str, int]:
+    """The published checkpoints of a run and their bytes. What a killed process left of others is deleted, unless
+    another one may be publishing it just now."""
     found: dict[str, dict[str, int]] = {}
     for name, size in store.names(f"{run}/{things.CHECKPOINTS}").items():
         folder, _, file = name.partition("/")
         found.setdefault(folder, {})[file] = size
     for name, files in found.items():
-        if manifest.NAME not in files:
+        if manifest.NAME not in files and not add:
             _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
     return {name: sum(files.values()) - files[manifest.NAME] for name, files in found.items() if manifest.NAME in files}
 
 
 def publish_thing(store: ObjectStore, thing: str) -> int:
     """Publish a thing that never changes, unless it is there; return its bytes. 0: it was deleted here meanwhile."""
-    if there := manifest.read(store, thing):
+    if there := _manifest(store, thing):
         return sum(file.size for file in there.values())
     root = things.folder(thing)
     try:
@@ -112,11 +120,11 @@ def publish_thing(store: ObjectStore, thing: str) -> int:
     return sum(file.size for file in files.values())
 
 
-def _loose(store: ObjectStore, thing: str, paths: Callable[[], Iterator[Path] | list[Path]], add: bool) -> None:
+def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]], add: bool, sent: Sent) -> None:
     """Have the files of a thing in the store as they are here, or with `add` also those."""
-    before = manifest.read(store, thing) or {}
+    before = sent.loose[thing] if thing in sent.loose else _manifest(store, thing) or {}
     files: Manifest = {}
-    for path in paths():
+    for path in paths("step-*.json"):
         with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
             files[path.name] = _file(path)
     after = {**files, **before} if add else files
@@ -132,11 +140,20 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[], Iterator[Path] | 
 
     for name in filter(None, each(send, [name for name, file in after.items() if file.sha256 not in there])):
         del after[name]
+    sent.loose[thing] = after
     if after == before:
         return
     manifest.write(store, thing, after)
     gone = there - {file.sha256 for file in after.values()}
     store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
+
+
+def _manifest(store: ObjectStore, thing: str) -> Manifest | None:
+    """The manifest of a thing; none where it is damaged: then the thing is published anew."""
+    try:
+        return manifest.read(store, thing)
+    except Damaged:
+        return None
 
 
 def _file(path: Path) -> File:

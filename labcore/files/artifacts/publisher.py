@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from labcore.errors import LabError
-from labcore.files.artifacts import changes, object_store, publish, state, things
+from labcore.files.artifacts import changes, deletion, object_store, publish, state, things
 from labcore.files.artifacts.object_store import ObjectStore
 
 RETRY_SECONDS = 5.0
@@ -36,6 +36,8 @@ class Publisher:
     def __init__(self, say: Say):
         self._say = say
         self.partial: set[str] = set()
+        self.live: set[str] = set()  # runs that this process writes into: they are not marked as published
+        self._sent: dict[str, publish.Sent] = {}
         self._store = object_store.opened()
         self._changed: set[str] = set()
         self._marked: dict[str, Container[int]] = {}
@@ -119,16 +121,22 @@ class Publisher:
         failed = set()
         for unit in queue:
             try:
-                publish.clear(store)
+                if deletion.clear(store):
+                    self._sent.clear()
                 if things.folder(unit).is_dir():
-                    add = self.adds or unit in self.partial
-                    publish.publish(store, unit, self._marked.get(unit, ()), add)
+                    self._send(store, unit)
             except (LabError, OSError) as error:
+                self._sent.pop(unit, None)
                 failed.add(unit)
                 self._tell(unit, str(error))
             else:
                 self._done(unit)
         return failed
+
+    def _send(self, store: ObjectStore, unit: str) -> None:
+        add = self.adds or unit in self.partial
+        sent = None if add else self._sent.setdefault(unit, publish.Sent())
+        publish.publish(store, unit, self._marked.get(unit, ()), add=add, mark=unit not in self.live, sent=sent)
 
     def _done(self, unit: str) -> None:
         self._tell(unit, "")

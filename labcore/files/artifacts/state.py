@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import quote, unquote
+from zlib import crc32
 
 from labcore.files import atomic
 from labcore.files.paths import home
 
 FOLDER = ".artifacts"
+_LOCKS = 64
 
 
 def is_published(unit: str, store_id: str) -> bool:
@@ -47,6 +49,11 @@ def forget(thing: str) -> None:
 def forgotten(thing: str) -> None:
     """Note that it is deleted there."""
     (_folder("forgotten") / _name(thing)).unlink(missing_ok=True)
+
+
+def lock_of(thing: str) -> str:
+    """The path of the lock file of a thing or a unit, which it shares with some others."""
+    return lock(f"thing-{crc32(thing.encode()) % _LOCKS}")
 
 
 def lock(name: str) -> str:
