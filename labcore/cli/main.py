@@ -24,6 +24,7 @@ from labcore.cli import (
     keeping,
     labelling,
     mixing,
+    publishing,
     studying,
     sweeping,
     teaching,
@@ -106,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
                                               "algorithm"))
 
     for commands_of in (keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling, teaching,
-                        studying):
+                        publishing, studying):
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

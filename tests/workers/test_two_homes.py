@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from app.training import files
+from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.exports.capsules import packing
 from labcore.exports.folder import export_run
@@ -377,6 +378,66 @@ def test_a_clean_up_deletes_in_the_store_too(machines, store):
     machines.at("c")
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 60]
     assert files.steps_of(run_id, "samples") == [] and models.spec_of(run_id).steps == STEPS
+
+
+def test_a_checkpoint_beyond_the_last_row_is_not_taken_up_again_from_the_store(machines, store, monkeypatch):
+    """Also where the answers of the store are kept as long as usual, and it cannot delete the checkpoint just now."""
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {57: interrupt}) == "interrupted"
+    machines.at("b")
+    monkeypatch.setattr(fetch, "FRESH_SECONDS", 60)
+    fetch.forget_answers()
+    assert checkpoint.newest_step(run_folder(run_id)) == 50
+    monkeypatch.setattr(deletion, "clear", lambda store: [])
+    checkpoint.forget_after(run_folder(run_id), 40)
+    assert checkpoint.newest_step(run_folder(run_id)) == 0
+
+
+def test_a_run_under_way_is_never_marked_as_published(machines, store):
+    """Else what it wrote just before it was killed would never be sent."""
+    run_id, seen = store.create(fake.grpo(STEPS), mine=True), []
+
+    def look():
+        until(lambda: fetch.checkpoints(run_id))
+        seen.append(state.is_published(run_id, object_store.opened().begin()))
+
+    assert run(store, run_id, {10: look, 52: look}) == "finished"
+    assert seen == [False, False] and state.is_published(run_id, object_store.opened().begin())
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_publishes_what_is_not_published_and_sends_again_what_is_damaged(machines, store, capsys):
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {20: machines.unplug}) == "finished"
+    assert main(["publish"]) == 1 and "is not there" in capsys.readouterr().err
+    machines.plug()
+    assert main(["publish"]) == 0 and capsys.readouterr().out == f"{run_id} is published.\n"
+    assert main(["publish"]) == 0 and "All that this machine has is in file://" in capsys.readouterr().out
+    before = {name: path.read_bytes() for name, path in objects(machines.shared).items()}
+    for name, path in objects(machines.shared).items():
+        if name.startswith(run_id):
+            path.write_bytes(b"{}" if name.endswith(manifest.NAME) else b"")
+    assert main(["publish", run_id, "--again"]) == 0
+    assert {name: path.read_bytes() for name, path in objects(machines.shared).items()} == before
+
+
+@pytest.mark.parametrize("words, says", [
+    (["nothing"], "no files of a run 'nothing'"), (["base/abc"], "no files of a run"), (["--again"], "name the runs"),
+    (["../x"], "no files of a run")])
+def test_the_command_says_what_it_cannot_publish(machines, store, capsys, words, says):
+    assert main(["publish", *words]) == 1 and says in capsys.readouterr().err
+
+
+def test_the_command_says_that_there_is_no_store(monkeypatch, lab_home, capsys):
+    assert main(["publish"]) == 1 and "set RL_LAB_ARTIFACTS to s3://" in capsys.readouterr().err
+
+
+def test_the_command_leaves_a_run_that_is_going_to_its_worker(machines, store, capsys):
+    run_id = store.create(fake.grpo(STEPS))
+    run_folder(run_id).mkdir(parents=True)
+    assert main(["publish", run_id]) == 1 and "its worker publishes it" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- the bound

@@ -73,5 +73,5 @@ def write(store: ObjectStore, thing: str, files: Mapping[str, File]) -> None:
 
 def damaged(store: ObjectStore, thing: str, what: str) -> Damaged:
     """The sentence about a thing of the store that cannot be used."""
-    return Damaged(f"{thing} in {store.url} is damaged ({what}): it is not used; publish it again from a machine that "
-                   "has it, or take another one.")
+    return Damaged(f"{thing} in {store.url} is damaged ({what}), so it is not used: python -m labcore publish RUN "
+                   "--again on a machine that has the files sends them anew.")

@@ -29,6 +29,7 @@ class Sent:
     checkpoints: dict[str, int] | None = None  # and their bytes
     loose: dict[str, Manifest] = field(default_factory=dict)
     start: bool = True  # whether there may be what a fork starts from
+    again: bool = False  # whether to send all files anew: what is there may be damaged
 
 
 def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: bool = False, mark: bool = True,
@@ -71,7 +72,8 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     _loose(store, f"{run}/{things.RUN}", lambda _: [root / name for name in things.LOOSE], add, sent)
     there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
     for _, path in checkpoint.here(root):
-        if path.name not in there and (size := publish_thing(store, f"{run}/{things.CHECKPOINTS}/{path.name}")):
+        thing = f"{run}/{things.CHECKPOINTS}/{path.name}"
+        if (sent.again or path.name not in there) and (size := publish_thing(store, thing, sent.again)):
             there[path.name] = size
     found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
     for name in map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
@@ -99,9 +101,9 @@ def _checkpoints(store: ObjectStore, run: str, add: bool) -> dict[str, int]:
     return {name: sum(files.values()) - files[manifest.NAME] for name, files in found.items() if manifest.NAME in files}
 
 
-def publish_thing(store: ObjectStore, thing: str) -> int:
+def publish_thing(store: ObjectStore, thing: str, again: bool = False) -> int:
     """Publish a thing that never changes, unless it is there; return its bytes. 0: it was deleted here meanwhile."""
-    if there := _manifest(store, thing):
+    if not again and (there := _manifest(store, thing)):
         return sum(file.size for file in there.values())
     root = things.folder(thing)
     try:
@@ -128,7 +130,7 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
         with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
             files[path.name] = _file(path)
     after = {**files, **before} if add else files
-    there = {file.sha256 for file in before.values()}
+    there = {file.sha256 for name, file in before.items() if not (sent.again and name in files)}
 
     def send(name: str) -> str | None:
         """Send a file; its name where it was thinned meanwhile."""
@@ -138,13 +140,14 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
             return name
         return None
 
-    for name in filter(None, each(send, [name for name, file in after.items() if file.sha256 not in there])):
+    new = [name for name, file in files.items() if after[name] == file and file.sha256 not in there]
+    for name in filter(None, each(send, new)):
         del after[name]
     sent.loose[thing] = after
-    if after == before:
+    if after == before and not sent.again:
         return
     manifest.write(store, thing, after)
-    gone = there - {file.sha256 for file in after.values()}
+    gone = {file.sha256 for file in before.values()} - {file.sha256 for file in after.values()}
     store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
 
 
