@@ -13,6 +13,7 @@ from app.compare.data import Chosen, Source
 from app.compare.one_batch import view as one_batch_view
 from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
+from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
 from app.lab import errors_shown
 from app.theme import ground
@@ -68,6 +69,9 @@ def page() -> None:
     place, faults = link.read(Place)
     session.problem()
     sources, missing = data.find(place)
+    if at_size.fits(place, sources):
+        at_size.show(place, sources, [*(fault.sentence for fault in faults), *missing])
+        return
     chosen, unfit = data.choose(place, sources)
     fitting = {key: VIEWS[key] for key, each in DRAWN.items() if chosen.traces and each.fits(chosen)}
     above, beneath = st.container(key="compare_head" if fitting else None), st.container()

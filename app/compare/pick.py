@@ -26,10 +26,10 @@ from labcore.store.rows import ACTIVE, RunRow
 OFFERED = 300  # newest runs to choose among
 
 
-def row(place: Place, sources: Sequence[Source]) -> None:
-    """The line at the top of the page."""
+def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
+    """The line at the top of the page. The runs of a `large` sweep do not fit into the box."""
     if place.sweep:
-        _sweep(place, [source for source in sources if isinstance(source, RunRow)])
+        _sweep(place, [source for source in sources if isinstance(source, RunRow)], large)
     else:
         _box(sources)
 
@@ -90,13 +90,14 @@ def setting(run: RunRow) -> tuple:
             tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))
 
 
-def _sweep(place: Place, runs: Sequence[RunRow]) -> None:
+def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
     """A sweep's name, how far it is, and the way back to single runs."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         if runs:
             early = sweep.early_stopping(lab().store, place.sweep)
             st.html(sweep_words(place.sweep, runs, early is not None), width="stretch")
             buttons.buttons(place.sweep, runs)
+        if runs and not large:
             st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))

@@ -8,13 +8,17 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import assignments, spec_of, summary, warn
 from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
+from labcore.compare.ranking import Ends, ranking
+from labcore.compare.ranking import axes_of as axes_of_runs
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
 from labcore.jobs.progress import Progress, progress
@@ -29,6 +33,7 @@ from labcore.workers.launcher import Launcher
 
 POLL_SECONDS = 0.2
 SAY_SECONDS = 2.0  # a sweep of thousands says more seldom how it stands
+BEST = 10  # settings of a large sweep that are named
 SHOWN = 64  # runs of a sweep that are listed one by one; of a larger one the progress says more
 WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives
 
@@ -44,7 +49,8 @@ def add_to(add, add_run) -> None:
                       "successive halving (Optuna's); METRIC: by which metric (default: that of the first chart)")
     many.add_argument("--min-steps", type=int, metavar="N",
                       help="after how many steps a run is first judged (default: a ninth of all)")
-    many.add_argument("--eta", type=int, metavar="N", help="the best 1/N goes on at each halving (default: 3)")
+    many.add_argument("--reduction-factor", type=int, metavar="N",
+                      help="of N runs the best one goes on at each judgement (default: 3)")
     many.set_defaults(seed=0)
     _add_report(many)
 
@@ -79,12 +85,13 @@ def sweep(options: argparse.Namespace) -> int:
 def early_of(options: argparse.Namespace, spec: RunSpec) -> Halving | None:
     """How the runs are to be stopped early. Raises LabError where that is half said."""
     if options.early_stopping is None:
-        if options.min_steps is not None or options.eta is not None:
-            raise LabError("--min-steps and --eta are of early stopping: give --early-stopping as well.")
+        if options.min_steps is not None or options.reduction_factor is not None:
+            raise LabError("--min-steps and --reduction-factor are of early stopping: give --early-stopping as well.")
         return None
     usual = halving.usual(spec)
-    return Halving(options.early_stopping or usual.metric, usual.min_steps if options.min_steps is None else
-                   options.min_steps, usual.eta if options.eta is None else options.eta)
+    given = {"metric": options.early_stopping or None, "min_steps": options.min_steps,
+             "factor": options.reduction_factor}
+    return replace(usual, **{key: value for key, value in given.items() if value is not None})
 
 
 def axes_of(words: Sequence[str]) -> dict[str, list[str]]:
@@ -178,10 +185,25 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
     if len(found.runs) > SHOWN:
-        print(f"and {len(found.runs) - SHOWN:,} more: --json lists all, the page Compare shows what came of them")
+        print(f"and {len(found.runs) - SHOWN:,} more: --json lists all, the page Compare shows what came of them\n")
+        print("\n".join(best_words(store, found, options.metric)))
     if ids:
         print()
         compare_runs(argparse.Namespace(runs=ids, metric=options.metric, axis=None, baseline=None, json=False))
+
+
+def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[str]:
+    """The best settings of a large sweep, a line each."""
+    key = metric or next(iter(halving.metrics_of(found.runs[0].spec)), "reward")
+    axes, values = axes_of_runs(found.runs, found.axes), Ends(store).values(found.runs, key)
+    lines = []
+    for place, setting in enumerate(ranking(found.runs, axes, values, key)[:BEST], start=1):
+        point = ", ".join(f"{axis.title} {shown(value)}" for axis, value in zip(axes, setting.values, strict=True)
+                          if value is not None)
+        mean = "none finished" if setting.mean is None else f"{setting.mean.mean:.4g}"
+        ended = f"{setting.mean.count if setting.mean else 0} of {len(setting.runs)} finished"
+        lines.append(f"{place if setting.whole else '–':>3}  {mean:<14} {ended}  {point}")
+    return [f"{METRICS[key].label}, the mean over the seeds that finished:", *lines]
 
 
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:

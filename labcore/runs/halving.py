@@ -1,8 +1,9 @@
 """Early stopping of a sweep by asynchronous successive halving (ASHA): which runs go on at which steps.
 
-At `min_steps`, η times that, η² times that, … a run goes on if it is among the best 1/η of those that have come so far;
-nobody waits for the others. The rule is Optuna's `SuccessiveHalvingPruner`. What it is asked is kept as events `rung`
-of the runs: asked again in their order it says the same, so that a decision survives every process.
+At `min_steps`, and each time that it has made `factor` times as many, a run goes on if it is among the best of those
+that have come so far, 1 of `factor`; nobody waits for the others. The rule is Optuna's `SuccessiveHalvingPruner`. What
+it is asked is kept as events `rung` of the runs: asked again in their order it says the same, so that a decision
+survives every process.
 
 Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020. Imports Optuna only to decide.
 """
@@ -22,18 +23,18 @@ from labcore.files.given import json_of
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import EARLY
 
-ETAS = (2, 10)  # the bounds of η
+FACTORS = (2, 10)  # the bounds of the reduction factor
 ROWS = 5  # a run is judged by the mean of as many rows, as it is at its end (`labcore.compare.table.LAST`)
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @dataclass(frozen=True)
 class Halving:
-    """How a sweep is stopped early: by which metric, first after how many steps, and which share goes on: 1/η."""
+    """How a sweep is stopped early: by which metric, first after how many steps, and that one of `factor` goes on."""
 
     metric: str
     min_steps: int
-    eta: int = 3
+    factor: int = 3
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -52,25 +53,26 @@ class Halving:
         step = self.min_steps
         while step < steps:
             found.append(step)
-            step *= self.eta
+            step *= self.factor
         return found
 
     def words(self) -> str:
         """The rule in a sentence."""
-        return (f"Successive halving by {METRICS[self.metric].inline}: after {self.min_steps:,} steps, and at each "
-                f"{self.eta}-fold of that, the best {_share(self.eta)} of the runs that have come so far go on.")
+        return (f"Successive halving by {METRICS[self.metric].inline}: after {self.min_steps:,} steps, again after "
+                f"{self.min_steps * self.factor:,} and so on, the best {_share(self.factor)} of the runs that have "
+                "come so far goes on.")
 
     def verdict(self, step: int, value: float, of: int, kept: bool, over: bool) -> str:
         """What was decided of a run that was at `value` after `step` steps, as one `of` so many; `over`: too late."""
-        best = (f"among the best {_share(self.eta)} of {of:,} runs" if of >= self.eta else
+        best = (f"among the best {_share(self.factor)} of {of:,} runs" if of >= self.factor else
                 f"the best of {of:,} runs" if of > 1 else "the first")
         begin = "Goes on" if kept else "Finished before it was judged" if over else EARLY
         return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:.3g} {'is' if kept else 'is not'} "
                 f"{best} at this step.")
 
 
-def _share(eta: int) -> str:
-    return _SHARES[eta - 2]
+def _share(factor: int) -> str:
+    return _SHARES[factor - 2]
 
 
 def metrics_of(spec: RunSpec) -> list[str]:
@@ -81,15 +83,15 @@ def metrics_of(spec: RunSpec) -> list[str]:
 
 
 def usual(spec: RunSpec) -> Halving:
-    """What is suggested for the runs of a sweep: two halvings or three."""
-    return Halving(next(iter(metrics_of(spec)), ""), max(1, spec.steps // 9))
+    """What is suggested for the runs of a sweep: two judgements, the last one well before their end."""
+    return Halving(next(iter(metrics_of(spec)), ""), -(-spec.steps // 9))
 
 
 def check(how: Halving, specs: Sequence[RunSpec]) -> None:
     """Raise LabError where these runs cannot be stopped early so, or Optuna is not installed."""
-    low, high = ETAS
-    if not low <= how.eta <= high:
-        raise LabError(f"The reduction factor η of early stopping is {how.eta}: give a whole number from {low} to "
+    low, high = FACTORS
+    if not low <= how.factor <= high:
+        raise LabError(f"The reduction factor of early stopping is {how.factor}: give a whole number from {low} to "
                        f"{high}, for example 3.")
     shortest = min((spec.steps for spec in specs), default=0)
     if not 1 <= how.min_steps < shortest:
@@ -129,7 +131,7 @@ class Rungs:
         self._study = optuna.create_study(
             direction="minimize" if METRICS[how.metric].better == "lower" else "maximize",
             sampler=optuna.samplers.RandomSampler(seed=0),
-            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=how.min_steps, reduction_factor=how.eta))
+            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=how.min_steps, reduction_factor=how.factor))
         self._trials: dict[str, optuna.Trial] = {}
         self._came: dict[int, int] = {}  # step -> how many runs
 

@@ -223,6 +223,23 @@ def lacking(connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> bo
                for row in rows)
 
 
+def last_values(connection: sa.Connection, run_ids: Sequence[str], metric: str, at: int | None,
+                window: int | None) -> dict[str, list[float]]:
+    """As the store's `last_values`."""
+    picked = dialects.of(connection).picked([metric])
+    end = runs.c.step if at is None else at
+    query = sa.select(steps.c.run_id, *([steps.c.metrics] if picked is None else picked)).join(
+        runs, runs.c.id == steps.c.run_id).where(runs.c.id.in_(run_ids), steps.c.step <= end)
+    if window is not None:
+        query = query.where(steps.c.step > end - window)
+    found: dict[str, list[float]] = {}
+    for run_id, value in connection.execute(query.order_by(steps.c.run_id, steps.c.step)) if run_ids else ():
+        value = json.loads(value).get(metric) if picked is None else value
+        if value is not None:
+            found.setdefault(run_id, []).append(value)
+    return found
+
+
 def columns(connection: sa.Connection, run_ids: Sequence[str], keys: Sequence[str],
             after: int = 0) -> dict[str, list[Sequence[Any]]]:
     """Of each run step, tokens, environment steps and seconds of its rows beyond step `after`, then the metrics `keys`;

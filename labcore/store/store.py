@@ -337,6 +337,22 @@ class Store(Keeping):
             self._check_whole(connection, {} if after else {run_id: rows[0] for run_id, rows in found.items()})
             return found
 
+    def last_values(self, run_ids: Sequence[str], metric: str, at: int | None = None,
+                    window: int | None = None) -> dict[str, list[float]]:
+        """A metric's values in the last `window` rows of runs, or of those up to step `at`; in all without a window.
+
+        A row for a step, so as many steps are looked through. One query for all of them.
+        """
+        with self._reading() as connection:
+            return changes.last_values(connection, run_ids, metric, at, window)
+
+    def moved(self, sweep: str) -> set[str]:
+        """The runs of a sweep in which a knob was moved by hand."""
+        query = sa.select(events.c.run_id).distinct().join(runs, runs.c.id == events.c.run_id).where(
+            runs.c.sweep == sweep, events.c.kind == "knob")
+        with self._reading() as connection:
+            return set(connection.scalars(query))
+
     def _check_whole(self, connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> None:
         """Raise LabError where some of these runs lack steps because the file is damaged; `steps` are all of theirs.
 

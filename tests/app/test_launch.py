@@ -106,7 +106,7 @@ def test_a_sweep_can_be_stopped_early_and_its_page_says_how(page, lab, monkeypat
     ran(test)
     stopping(test).set_value(True)
     ran(test)
-    assert number(test, "Reduction factor η").value == 3
+    assert number(test, "Reduction factor").value == 3
     number(test, "Not before step").set_value(4)
     ran(test)
     number(test, "Steps").set_value(3)
@@ -126,14 +126,14 @@ def test_a_sweep_can_be_stopped_early_and_its_page_says_how(page, lab, monkeypat
 
 def test_without_optuna_nothing_is_started_and_the_form_says_what_to_install(page, lab, monkeypatch):
     monkeypatch.setattr(halving, "find_spec", lambda name: None)
-    test = page("compare", new='{"early":{"eta":3,"metric":"reward","min_steps":4},"way":"sweep"}')
+    test = page("compare", new='{"early":{"factor":3,"metric":"reward","min_steps":4},"way":"sweep"}')
     assert button(test, "Start").disabled
     assert any("pip install -r requirements-sweeps.txt" in each.value for each in test.warning)
 
 
-@pytest.mark.parametrize("early", ['{}', '{"eta":3,"metric":"reward","min_steps":0}', '[]', '3',
-                                   '{"eta":1,"metric":"reward","min_steps":4}',
-                                   '{"eta":3,"metric":"x","min_steps":4}'])
+@pytest.mark.parametrize("early", ['{}', '{"factor":3,"metric":"reward","min_steps":0}', '[]', '3',
+                                   '{"factor":1,"metric":"reward","min_steps":4}',
+                                   '{"factor":3,"metric":"x","min_steps":4}'])
 def test_a_link_with_an_early_stopping_that_there_is_not_is_told(early):
     with pytest.raises(LabError, match="cannot be read"):
         planning.of_link(f'{{"early":{early},"way":"sweep"}}')

@@ -95,10 +95,10 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
     (("--seeds", "a"), "write whole numbers with commas"),
     (("--seeds", "0,0"), "seed 0 twice"),
     (("--metric", "rewrad"), "There is no metric 'rewrad'"),
-    (("--min-steps", "3"), "--min-steps and --eta are of early stopping"),
+    (("--min-steps", "3"), "--min-steps and --reduction-factor are of early stopping"),
     (("--early-stopping", "entropy"), "cannot go by 'entropy' of Q-learning"),
     (("--early-stopping", "--min-steps", "12"), "begins after 12 steps, and the runs have 12"),
-    (("--early-stopping", "--eta", "1"), "η of early stopping is 1"),
+    (("--early-stopping", "--reduction-factor", "1"), "factor of early stopping is 1"),
 ])
 def test_what_cannot_be_is_one_sentence_and_nothing_is_queued(capsys, given, words):
     assert words in refused(capsys, *MAZE, *given)
@@ -114,15 +114,32 @@ def test_without_optuna_early_stopping_is_one_sentence_and_nothing_is_queued(cap
 @pytest.mark.skipif(halving.lacks_optuna(), reason="Optuna is not installed: pip install -r requirements-sweeps.txt")
 def test_a_sweep_is_stopped_early_and_says_so(capsys):
     assert main([*MAZE[:-3], "pace=8", "--steps", "40", "--sweep", "alpha=0.3,0.001", "--seeds", "0,1",
-                 "--early-stopping", "episode_return", "--min-steps", "4", "--eta", "2", "--json"]) == 1
+                 "--early-stopping", "episode_return", "--min-steps", "4", "--reduction-factor", "2", "--json"]) == 1
     got = json.loads(capsys.readouterr().out)
-    assert got["early_stopping"] == {"metric": "episode_return", "min_steps": 4, "eta": 2}
+    assert got["early_stopping"] == {"metric": "episode_return", "min_steps": 4, "factor": 2}
     assert got["progress"]["early"] == got["states"]["stopped"] > 0
     assert main(["sweeps", got["sweep"]]) == 0
     said = capsys.readouterr().out
     assert f"{got['progress']['early']} stopped early" in said and "Stopped early at step " in said
-    assert "after 4 steps, and at each 2-fold of that, the best half of the runs that have come so far go on" in said
+    assert "after 4 steps, again after 8 and so on, the best half of the runs that have come so far goes on" in said
     assert "nothing to resume" in refused(capsys, "sweeps", got["sweep"], "--resume")
+
+
+def test_of_a_large_sweep_the_first_runs_and_the_best_settings_are_named(capsys):
+    store = Store()
+    specs = engine.grid(maze(2), {"alpha": [0.1, 0.2, 0.3, 0.4, 0.5]}, range(14))
+    sweep_id = engine.queue(store, specs, mine=True)
+    for run in engine.sweep(store, sweep_id).runs:
+        store.set_state(run.id, "running")
+        store.append(run.id, Record(1, 0, {"episode_return": run.spec.knobs["alpha"]}), 1.0)
+        if run.spec.knobs["alpha"] != 0.5 or run.spec.seed:
+            store.set_state(run.id, "finished")
+    assert main(["sweeps", sweep_id, "--metric", "episode_return"]) == 0
+    said = capsys.readouterr().out
+    assert "and 6 more: --json lists all" in said
+    lines = said.splitlines()[-5:]
+    assert [line.split()[0] for line in lines] == ["1", "2", "3", "4", "–"]
+    assert lines[0].split()[1:5] == ["0.4", "14", "of", "14"] and lines[4].split()[1:5] == ["0.5", "13", "of", "14"]
 
 
 def test_a_sweep_that_there_is_not(capsys):

@@ -9,7 +9,7 @@ import pytest
 from labcore.compare.table import LAST
 from labcore.errors import LabError
 from labcore.runs import halving
-from labcore.runs.halving import ETAS, ROWS, Halving, check, metrics_of, usual, value_at
+from labcore.runs.halving import FACTORS, ROWS, Halving, check, metrics_of, usual, value_at
 from labcore.store.rows import EARLY
 from tests.runs import fake
 
@@ -20,7 +20,8 @@ HOW = Halving("reward", 4, 3)
 
 def test_the_rungs_are_powers_below_the_end():
     assert HOW.rungs(37) == [4, 12, 36] and HOW.rungs(36) == [4, 12] and HOW.rungs(4) == []
-    assert usual(fake.grpo(30)) == Halving("reward", 3, 3)
+    assert usual(fake.grpo(30)) == Halving("reward", 4, 3) and HOW.rungs(30) == [4, 12]
+    assert [len(usual(fake.grpo(steps)).rungs(steps)) for steps in (9, 27, 200, 1000)] == [2] * 4
     assert Halving.from_json(HOW.to_json()) == HOW
 
 
@@ -45,12 +46,12 @@ def test_a_verdict_is_a_sentence(of, kept, over, said):
 
 
 def test_every_share_has_a_word():
-    for eta in range(ETAS[0], ETAS[1] + 1):
-        assert "best " in Halving("reward", 1, eta).words()
+    for factor in range(FACTORS[0], FACTORS[1] + 1):
+        assert "best " in Halving("reward", 1, factor).words()
 
 
 @pytest.mark.parametrize("how, said", [
-    (Halving("reward", 4, 1), "η of early stopping is 1: give a whole number from 2 to 10"),
+    (Halving("reward", 4, 1), "reduction factor of early stopping is 1: give a whole number from 2 to 10"),
     (Halving("reward", 0, 3), "begins after 0 steps, and the runs have 30"),
     (Halving("reward", 30, 3), "begins after 30 steps, and the runs have 30"),
     (Halving("entropy", 4, 3), "cannot go by 'entropy' of GRPO: choose reward"),

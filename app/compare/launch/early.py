@@ -11,7 +11,7 @@ from app.plan import Plan
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import halving
-from labcore.runs.halving import ETAS, Halving
+from labcore.runs.halving import FACTORS, Halving
 from labcore.spec.run_spec import WHOLE
 
 WAYS = {False: "None", True: "Successive halving"}
@@ -40,7 +40,7 @@ def _usual(plan: Plan) -> Halving:
     try:
         return halving.usual(plan.of(plan.key))
     except LabError:  # a setting is wrong, as the form says
-        return Halving("reward", max(1, plan.steps // 9))
+        return Halving("reward", -(-plan.steps // 9))
 
 
 def _details(plan: Plan, fields: dict[str, Any]) -> None:
@@ -55,9 +55,9 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
                      key=by.key, on_change=lambda: fields.update(metric=by.taken()))
     for column, field, title, (low, high), help in (
             (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
-             "at η times as many, and so on."),
-            (share, "eta", "Reduction factor η", ETAS, "At each judgement the best 1/η of the runs that have come so "
-             "far goes on.")):
+             "at as many times the reduction factor, and so on."),
+            (share, "factor", "Reduction factor", FACTORS, "3: at each judgement the best third of the runs that have "
+             "come so far goes on.")):
         box = held(f"{plan.scope}:{field}", fields[field])
 
         def typed(field: str = field, box: Any = box) -> None:

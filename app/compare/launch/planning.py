@@ -15,7 +15,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
 from labcore.files.given import json_of
-from labcore.runs.halving import ETAS, Halving
+from labcore.runs.halving import FACTORS, Halving
 from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
 
 MOST_SEEDS = 100
@@ -153,6 +153,6 @@ LINKED: dict[str, Callable[[Any], bool]] = {
     "axes": lambda value: all(_texts(pair) and len(pair) == 2 for pairs in value.values() for pair in pairs),
     "early": lambda value: value is None or (
         value.keys() == Halving.__annotations__.keys() and value["metric"] in METRICS
-        and _whole(*WHOLE["steps"])(value["min_steps"]) and _whole(*ETAS)(value["eta"])),
+        and _whole(*WHOLE["steps"])(value["min_steps"]) and _whole(*FACTORS)(value["factor"])),
     "knobs": _knobs, "mix": lambda value: not value or bool(check_name(value)),
 }

@@ -44,7 +44,7 @@ def multiples(grid: Grid, looks: Sequence[Look], lines: Mapping[int, Lines], met
         axes = {"xaxis": f"x{place + 1}" if place else "x", "yaxis": f"y{place + 1}" if place else "y"}
         traces.append({"x": [], "y": [], **axes})  # a chart without lines keeps its axes
         for number in numbers:
-            traces += [trace | axes for trace in _traces(looks[number], lines.get(number, {}), kind)]
+            traces += [trace | axes for trace in drawn(looks[number], lines.get(number, {}), kind)]
         notes = dict.fromkeys(looks[number]["note"] for number in numbers if looks[number]["note"] != usual)
         text_lines = [f"<b>{html.escape(above[cell])}</b>" if cell in above else "", html.escape(", ".join(notes))]
         if text := "<br>".join(filter(None, text_lines)):
@@ -96,7 +96,7 @@ def _beside(grid: Grid, row: int) -> dict[str, Any]:
             "yanchor": "middle", "textangle": 90, "showarrow": False, "font": {"size": 13}}
 
 
-def _traces(look: Look, lines: Lines, kind: str) -> list[dict[str, Any]]:
+def drawn(look: Look, lines: Lines, kind: str) -> list[dict[str, Any]]:
     """Band, seeds, mean: as on the other charts of a comparison."""
     colour = look["colour"][kind == "dark"]
     return [_trace(line, colour, html.escape(look["short"])) for depth in DEPTH for line in lines.values()

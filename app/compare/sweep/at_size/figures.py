@@ -1,0 +1,132 @@
+"""The pictures of a large sweep: what each knob does, two knobs together, and curves from the best to the worst. Pure.
+
+Plain data, as of the small charts: that is sooner made than Plotly's own objects.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from app import theme
+from app.compare.lines import Lines
+from app.compare.sweep.at_size.standing import value_words
+from app.compare.sweep.multiples import drawn
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import Metric
+from labcore.compare.ranking import Axis, Effect, Values
+from labcore.store.rows import RunRow
+
+MIDDLE = ("#69727D", "#9AA4AF")  # of the median setting, light and dark
+Point = tuple[Sequence[Value | None], float]  # a setting's values, and the mean of its runs
+LABELLED = 100  # cells of a map that have room for their numbers
+
+
+def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis], metric: Metric,
+          kind: str) -> dict[str, Any]:
+    """A small chart for each axis, what explains most first: the settings' means, and their mean at each value."""
+    layout = theme.layout(kind, 280)
+    x, y = layout.pop("xaxis"), layout.pop("yaxis")
+    colour, faint = theme.palette(kind)[0], MIDDLE[kind == "dark"]
+    layout |= {"showlegend": False, "annotations": [], "margin": {"l": 56, "r": 8, "t": 44, "b": 44}}
+    traces: list[dict[str, Any]] = []
+    for place, effect in enumerate(found):
+        number, low, high = str(place + 1) if place else "", place / len(found), (place + 1) / len(found)
+        ticks = [value_words(effect.axis, value) for value in effect.axis.values]
+        at, which = {value: index for index, value in enumerate(effect.axis.values)}, axes.index(effect.axis)
+        layout[f"xaxis{number}"] = x | {
+            "domain": [low + 0.012 * bool(place), high - 0.012], "anchor": f"y{number}", "automargin": False,
+            "tickvals": _some(list(range(len(ticks)))), "ticktext": _some(ticks),
+            "range": [-0.5, len(ticks) - 0.5], "zeroline": False}
+        layout[f"yaxis{number}"] = y | {
+            "anchor": f"x{number}", "automargin": False, "showticklabels": not place, "zeroline": False,
+            **({"matches": "y"} if place else {}), "title": {"text": "" if place else metric.unit or metric.label,
+                                                             "standoff": 4, "font": {"size": 13}}}
+        layout["annotations"].append({
+            "text": f"<b>{html.escape(effect.axis.title)}</b><br>{effect.share:.0%} of the variance",
+            "showarrow": False, "x": (low + high) / 2, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "center",
+            "yanchor": "bottom", "font": {"size": 13}})
+        ends = {"type": "scatter", "xaxis": f"x{number}", "yaxis": f"y{number}"}
+        traces += [
+            ends | {"mode": "markers", "hoverinfo": "skip", "marker": {"size": 5, "color": faint, "opacity": 0.5},
+                    "x": [at[values[which]] for values, _ in points], "y": [value for _, value in points]},
+            ends | {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 8},
+                    "x": [at[value] for value in effect.means], "y": list(effect.means.values()),
+                    "text": [value_words(effect.axis, value, True) for value in effect.means],
+                    "hovertemplate": "%{text}: %{y:.3~f}<extra></extra>"}]
+        if effect.axis.knob is None or effect.axis.knob.type not in (int, float):
+            traces[-1]["mode"] = "markers"  # there is nothing between two words
+    return {"data": traces, "layout": layout}
+
+
+def _some(ticks: list[Any], most: int = 8) -> list[Any]:
+    """So many of the ticks that they do not touch."""
+    return ticks[::-(-len(ticks) // most)]
+
+
+def points_of(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> list[Point]:
+    """The settings that have a value."""
+    found: dict[tuple[Value | None, ...], list[float]] = {}
+    for row in rows:
+        if row.id in values:
+            found.setdefault(tuple(axis.of(row) for axis in axes), []).append(values[row.id])
+    return [(point, fmean(each)) for point, each in found.items()]
+
+
+def two_knobs(across: Axis, up: Axis, points: Sequence[Point], axes: Sequence[Axis], metric: Metric,
+              kind: str) -> dict[str, Any]:
+    """A map of two axes: in each cell the mean of its settings, whatever the other knobs are."""
+    cells: dict[tuple[Value | None, Value | None], list[float]] = {}
+    for point, value in points:
+        cells.setdefault((point[axes.index(across)], point[axes.index(up)]), []).append(value)
+    z = [[fmean(cells[x, y]) if (x, y) in cells else None for x in across.values] for y in up.values]
+    layout = theme.layout(kind, 280)
+    layout["xaxis"] |= {"title": {"text": _title(across), "font": {"size": 13}}, "type": "category"}
+    layout["yaxis"] |= {"title": {"text": _title(up), "font": {"size": 13}}, "type": "category", "showgrid": False}
+    layout |= {"margin": {"l": 8, "r": 8, "t": 14, "b": 8}}
+    heat = {"type": "heatmap", "z": z, "x": [value_words(across, value) for value in across.values],
+            "y": [value_words(up, value) for value in up.values], "colorscale": "Viridis", "xgap": 2, "ygap": 2,
+            "reversescale": metric.better == "lower", "hoverongaps": False,
+            "hovertemplate": f"{html.escape(across.title)} %{{x}}<br>{html.escape(up.title)} %{{y}}<br>%{{z:.3~f}}"
+                             "<extra></extra>",
+            "colorbar": {"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
+                         "outlinewidth": 0}}
+    if len(across.values) * len(up.values) <= LABELLED:
+        heat |= {"text": [[_inked(value, z, metric) for value in line] for line in z], "texttemplate": "%{text}",
+                 "textfont": {"size": 12}}
+    return {"data": [heat], "layout": layout}
+
+
+def _inked(value: float | None, z: Sequence[Sequence[float | None]], metric: Metric) -> str:
+    """A cell's number, dark on a light ground: Viridis is light at its upper end."""
+    if value is None:
+        return ""
+    there = [each for line in z for each in line if each is not None]
+    share = (value - min(there)) / ((max(there) - min(there)) or 1)
+    light = share < 0.55 if metric.better == "lower" else share > 0.45
+    return f'<span style="color:{"#14171B" if light else "#FFFFFF"}">{theme.number(value, metric.digits)}</span>'
+
+
+def _title(axis: Axis) -> str:
+    return axis.title + (f", {axis.knob.unit}" if axis.knob and axis.knob.unit else "")
+
+
+def curves(named: Sequence[str], lines: Sequence[Lines], colours: Sequence[Sequence[str]], metric: Metric,
+           kind: str) -> dict[str, Any]:
+    """The means of some settings with their bands; of one seed there is no band."""
+    layout = theme.layout(kind, 320)
+    layout["xaxis"] |= {"title": {"text": "steps", "font": {"size": 13}}, "rangemode": "tozero"}
+    layout["yaxis"] |= {"title": {"text": metric.axis, "font": {"size": 13}}, "zeroline": False,
+                        **({"range": [-0.03, 1.03]} if metric.scale == "rate" else {})}
+    layout |= {"margin": {"l": 8, "r": 8, "t": 10, "b": 8},
+               "legend": layout["legend"] | {"y": 1.02, "yanchor": "bottom"}}
+    traces: list[dict[str, Any]] = []
+    for name, found, colour in zip(named, lines, colours, strict=True):
+        look: Mapping[str, Any] = {"short": name, "colour": colour}
+        traces += drawn(look, found, kind)
+        heads = [trace for trace in traces if trace["name"] == html.escape(name) and trace["hoverinfo"] == "all"]
+        if heads:
+            heads[0]["showlegend"] = True
+    return {"data": traces, "layout": layout}

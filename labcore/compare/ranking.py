@@ -1,0 +1,181 @@
+"""The settings of a large sweep in order, and which knob matters: from one number of each run, not from its curve.
+
+A run that did not finish is never compared at its last step with one that did: it has no place in the order of those,
+and counts for a knob only at a step where all have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.metrics import METRICS
+from labcore.compare import statistics
+from labcore.compare.statistics import Mean
+from labcore.compare.table import LAST
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
+
+WINDOWS = (LAST, 20 * LAST)  # rows at a run's end in which its last values are looked for first; then in all of them
+KEPT = 20_000  # values that are remembered
+
+Values = Mapping[str, float]  # run -> its number
+
+
+class Ends:
+    """What runs come to: the mean of a metric's last rows. Remembers it as long as the run makes no step more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock = store, Lock()
+        self._kept: dict[tuple[str, str, int | None], tuple[int, float | None]] = {}
+
+    def values(self, rows: Sequence[RunRow], metric: str, at: int | None = None) -> dict[str, float]:
+        """Of each run its value at its last step, or at the step `at` where it has come so far; without those that
+        have none. Asks the store at most three times."""
+        with self._lock:
+            due = [row for row in rows if row.step >= (at or 1)]
+            new = [row for row in due if self._kept.get((row.id, metric, at), (-1,))[0] != (at or row.step)]
+            if len(self._kept) + len(new) > KEPT:
+                self._kept.clear()
+                new = due
+            self._read(new, metric, at)
+            found = {row.id: self._kept[row.id, metric, at][1] for row in due}
+        return {run_id: value for run_id, value in found.items() if value is not None}
+
+    def _read(self, rows: Sequence[RunRow], metric: str, at: int | None) -> None:
+        """A metric that is logged now and then needs a longer look back."""
+        for window in (*WINDOWS, None):
+            if not rows:
+                return
+            found = self._store.last_values([row.id for row in rows], metric, at, window)
+            short = []
+            for row in rows:
+                values = found.get(row.id, [])[-LAST:]
+                if len(values) < LAST and window and window < (at or row.step):
+                    short.append(row)
+                else:
+                    self._kept[row.id, metric, at] = at or row.step, fmean(values) if values else None
+            rows = short
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What differs between the settings of a sweep: a knob, or the algorithm (`knob` is None). `values` in order."""
+
+    title: str
+    values: tuple[Value | None, ...]
+    of: Callable[[RunRow], Value | None]
+    knob: Knob | None = None
+
+
+def axes_of(rows: Sequence[RunRow], swept: Mapping[str, Sequence[Value]]) -> list[Axis]:
+    """The axes of a sweep, whose knobs `swept` have those values."""
+    known: dict[str, Knob] = {}
+    names: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if (which := (row.spec.algorithm, row.spec.mix)) not in names:
+            names[which] = row.spec.row.label
+            known |= {knob.key: knob for knob in knobs_of(row.spec.row, row.spec.task_row)}
+    found = [Axis("Algorithm", tuple(names.values()), lambda row: names[row.spec.algorithm, row.spec.mix])] if len(
+        names) > 1 else []
+    for key, values in swept.items():
+        if knob := known.get(key):
+            order = sorted(values) if knob.type in (int, float) else values
+            there = any(key not in row.spec.knobs for row in rows)
+            found.append(Axis(knob.title, (*order, *([None] if there else [])), _value(key), knob))
+    return found
+
+
+def _value(key: str) -> Callable[[RunRow], Value | None]:
+    return lambda row: row.spec.knobs.get(key)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The runs of one point of a sweep. `mean` is over those that finished; None where none has."""
+
+    values: tuple[Value | None, ...]
+    runs: tuple[RunRow, ...]
+    results: Values
+    mean: Mean | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of its runs finished, so that it has a rank."""
+        return self.mean is not None and self.mean.count == len(self.runs)
+
+    @property
+    def furthest(self) -> int:
+        return max(run.step for run in self.runs)
+
+
+def ranking(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values, metric: str) -> list[Setting]:
+    """The settings: first those whose runs all finished, the best first, then those of which some did, then the others,
+    by how far they came. `values` are the runs' at their last steps."""
+    found: dict[tuple[Value | None, ...], list[RunRow]] = {}
+    for row in rows:
+        found.setdefault(tuple(axis.of(row) for axis in axes), []).append(row)
+    sign = 1 if METRICS[metric].better == "lower" else -1
+
+    def order(setting: Setting) -> tuple[Any, ...]:
+        last = [values[run.id] for run in setting.runs if run.id in values]
+        shown = setting.mean.mean if setting.mean else fmean(last) if last else 0.0
+        return not setting.whole, setting.mean is None, 0 if setting.mean else -setting.furthest, sign * shown
+
+    return sorted((_setting(point, runs, values) for point, runs in found.items()), key=order)
+
+
+def _setting(point: tuple[Value | None, ...], runs: Sequence[RunRow], values: Values) -> Setting:
+    ended = [values[run.id] for run in runs if run.state == "finished" and run.id in values]
+    return Setting(point, tuple(runs), {run.id: values[run.id] for run in runs if run.id in values},
+                   statistics.mean(np.array(ended)) if ended else None)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an axis alone explains of the differences between runs: `share` of their variance. `means` by its values."""
+
+    axis: Axis
+    share: float
+    means: Mapping[Value | None, float]
+
+
+def effects(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> list[Effect]:
+    """The axes with what they explain, the most first; `values` are the runs' at a place where they can be compared.
+
+    The share is η²: the variance of the means of an axis's values, as a part of that of all runs. The shares of a whole
+    grid add up to at most 1, the rest is what knobs do together and what seeds do.
+    """
+    there = [row for row in rows if row.id in values]
+    every = np.array([values[row.id] for row in there])
+    total = float(((every - every.mean()) ** 2).sum()) if every.size else 0.0
+    found = []
+    for axis in axes:
+        parts: dict[Value | None, list[float]] = {}
+        for row in there:
+            parts.setdefault(axis.of(row), []).append(values[row.id])
+        between = sum(len(part) * (fmean(part) - float(every.mean())) ** 2 for part in parts.values())
+        found.append(Effect(axis, between / total if total > 0 else 0.0,
+                            {value: fmean(parts[value]) for value in axis.values if value in parts}))
+    return sorted(found, key=lambda effect: -effect.share)
+
+
+def of_seeds(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> float | None:
+    """The share of the variance that lies between runs of one setting; None where no setting has two runs."""
+    parts: dict[tuple[Value | None, ...], list[float]] = {}
+    for row in rows:
+        if row.id in values:
+            parts.setdefault(tuple(axis.of(row) for axis in axes), []).append(values[row.id])
+    if not any(len(part) > 1 for part in parts.values()):
+        return None
+    every = np.concatenate([np.array(part) for part in parts.values()])
+    total = float(((every - every.mean()) ** 2).sum())
+    within = sum(float(((np.array(part) - fmean(part)) ** 2).sum()) for part in parts.values())
+    return within / total if total > 0 else 0.0

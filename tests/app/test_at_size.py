@@ -1,0 +1,178 @@
+"""The Sweep view of a large sweep: what it asks and sends, who wins, which knob matters, and what it must not say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from app.compare.data import reader
+from app.compare.sweep.at_size import figures
+from app.compare.sweep.at_size.standing import ends, standing
+from benchmarks.sweep_at_size import AXES, StandIn
+from labcore.catalog.metrics import METRICS
+from labcore.runs import sweep
+from labcore.runs.halving import Halving
+from labcore.spec.run_spec import make
+from tests.app.seeding import html, link, ran
+from tests.queries import counted
+
+STEPS = 6
+SMALL = {"learning_rate": [1e-4, 1e-3, 1e-2], "beta": [0.0, 0.05, 0.2]}
+
+
+def queued(lab, axes=SMALL, seeds=8):
+    """A sweep whose runs wait."""
+    spec = make(algorithm_key="grpo", task_key="sort", steps=STEPS)
+    return sweep.queue(lab.store, sweep.grid(spec, axes, range(seeds)))
+
+
+def done(lab, **how):
+    sweep_id = queued(lab, **how)
+    StandIn(lab.store, sweep_id, 16).work()
+    return sweep_id
+
+
+def told(test) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]+>", " ", html(test), flags=re.DOTALL))
+
+
+def drawn(test) -> dict[str, dict]:
+    """The figures by their titles."""
+    data = [json.loads(element.proto.json or "[{}]")[0] for element in test.get("bidi_component")]
+    return {each["title"]: each["figure"] for each in data if "figure" in each}
+
+
+def table(test) -> list[list[str]]:
+    body = re.search(r"<tbody>(.*?)</tbody>", html(test), re.DOTALL)[1]
+    return [[re.sub(r"<[^>]+>", " ", cell).strip() for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+            for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)]
+
+
+def sent(test) -> int:
+    """Bytes of what the browser is given of the page's own: text, tables and pictures."""
+    return sum(element.proto.ByteSize() for kind in ("html", "bidi_component") for element in test.get(kind))
+
+
+def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab):
+    asked, size = [], []
+    for axes in (SMALL, AXES):
+        sweep_id = done(lab, axes=axes, seeds=8)
+        reader.clear()
+        ends.clear()
+        with counted() as queries:
+            test = page("compare", sweep=sweep_id, view="sweep")
+        asked.append(len(queries))
+        size.append(sent(test))
+    assert asked[0] == asked[1] < 25
+    assert size[1] < 110_000, "800 runs"
+
+
+def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, lab):
+    test = page("compare", sweep=done(lab))
+    assert "Of 9 settings the best: β 0.05 · η 0.001 (" in (said := told(test)) and ", 8 seeds)." in said
+    assert set(drawn(test)) == {"Reward by knob", "Reward by Learning rate η and KL coefficient β",
+                                "Reward: the best, the median and the worst setting"}
+    first, second = drawn(test)["Reward by knob"]["layout"]["annotations"]
+    shares = [int(re.search(r"(\d+)% of the variance", each["text"])[1]) for each in (first, second)]
+    assert "Learning rate" in first["text"] and shares[0] > shares[1] and sum(shares) <= 100
+    [heat] = drawn(test)["Reward by Learning rate η and KL coefficient β"]["data"]
+    assert max(value for line in heat["z"] for value in line) == heat["z"][1][1]
+    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    assert len([each for each in curves if each.get("fill")]) == 3
+    named = [each["name"].partition(":")[0] for each in curves if each.get("showlegend")]
+    assert named == ["Best", "Median", "Worst"]
+    rows = table(test)
+    assert [row[0] for row in rows] == [str(place) for place in range(1, 10)] and rows[0][1:3] == ["0.05", "0.001"]
+    assert "8 finished" in rows[0][4] and re.match(r"0\.\d+ \[0\.\d+, 0\.\d+\]", rows[0][3])
+
+
+def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
+    test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
+    assert "One or two seeds are no evidence" in (said := told(test)) and "bootstrap" not in said
+    assert "Between seeds" not in said and "[" not in table(test)[0][2]
+    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    assert not [each for each in curves if each.get("fill")]
+    assert "Together" not in said, "there is one knob"
+    [pager] = test.get("pagination")
+    assert pager.proto.num_pages == 4 and len(table(test)) == 20
+    test.session_state["at_size:page:4"] = 4
+    ran(test)
+    assert [row[0] for row in table(test)] == [str(place) for place in range(61, 71)]
+
+
+def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch):
+    monkeypatch.setattr(sweep, "early_stopping", lambda *_: Halving("reward", 2, 3))
+    sweep_id = queued(lab)
+    runs = lab.store.sweep_runs(sweep_id)
+    for run in runs[:40]:
+        lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs …"})
+    StandIn(lab.store, sweep_id, 16).work()
+    test = page("compare", sweep=sweep_id)
+    said = told(test)
+    assert "40 stopped early" in said and "32 finished" in said
+    assert "The best of the 32 runs that finished: β 0" in said and " runs of its setting finished." in said
+    assert "A setting has a rank once all of its runs finished" in said
+    rows = table(test)
+    assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][3] and "[" not in rows[0][3]
+    assert "stopped early" in rows[0][4]
+    assert "Reward at step 2, where all runs come by" in said
+    assert all(len(effect["x"]) for effect in drawn(test)["Reward by knob"]["data"])
+
+
+def test_while_it_goes_it_says_so(page, lab):
+    sweep_id = queued(lab)
+    StandIn(lab.store, sweep_id, 16).work(lambda: lab.store.tally(sweep_id).get("finished", 0) >= 30)
+    test = page("compare", sweep=sweep_id)
+    assert "runs that have finished so far" in told(test) or "So far" in told(test)
+    assert "of 432 steps · about" in told(test)
+    assert any(each.label.startswith("Cancel") for each in test.button)
+
+
+def test_empty_and_failed_sweeps_are_said_in_words(page, lab):
+    sweep_id = queued(lab)
+    test = page("compare", sweep=sweep_id)
+    assert any("Nothing to rank yet" in each.value for each in test.info) and not drawn(test)
+    for run in lab.store.sweep_runs(sweep_id):
+        lab.store.claim(run.id)
+        lab.store.set_state(run.id, "failed", "The model cannot be read: check the path.")
+    ran(test)
+    assert any("None of these runs made a step. 72 of them say: The model cannot be read" in each.value
+               for each in test.info)
+    assert "72 failed" in told(test)
+
+
+def test_a_metric_that_nobody_logged_and_one_without_a_better(page, lab):
+    sweep_id = done(lab)
+    test = page("compare", sweep=sweep_id, metric="reward/gold")
+    assert any("No run has logged gold reward" in each.value for each in test.info)
+    test = page("compare", sweep=sweep_id, metric="entropy")
+    assert "nothing is ranked by it" in told(test) and {row[0] for row in table(test)} == {"–"}
+
+
+def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab):
+    sweep_id = done(lab)
+    run = lab.store.sweep_runs(sweep_id)[0]
+    lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.0, "to": 0.2, "update": 2, "between": 1, "text": "β"}, 3)
+    assert "Left out: 1 run in which a knob was moved by hand" in told(page("compare", sweep=sweep_id))
+    assert len(standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward", None).rows) == 71
+
+
+def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, lab):
+    test = page("compare", sweep=done(lab))
+    next(each for each in test.button if each.label == "Curves of the best 8").click()
+    ran(test)
+    assert "sweep" not in link(test) and len(link(test)["runs"].split(",")) == 64
+
+
+def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
+    sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=16)
+    test = page("compare", sweep=sweep_id, view="sweep")
+    assert "Reward by KL coefficient" in drawn(test)
+
+
+def test_a_map_has_numbers_that_can_be_read_and_none_where_there_is_no_room():
+    assert figures._some(list(range(30))) == list(range(0, 30, 4))
+    z = [[0.0, None], [1.0, 0.5]]
+    assert "#FFFFFF" in figures._inked(0.0, z, METRICS["reward"]) and "#14171B" in figures._inked(
+        1.0, z, METRICS["reward"])
+    assert "#14171B" in figures._inked(0.0, z, METRICS["value_error"]) and not figures._inked(None, z, METRICS["kl"])
