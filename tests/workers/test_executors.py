@@ -172,6 +172,12 @@ def test_a_machine_that_lacks_something_says_so_in_a_sentence(store, monkeypatch
         node.wanted(run_id, here)
 
 
+def test_a_machine_needs_no_shared_folder_where_there_is_an_object_store(store, monkeypatch, tmp_path):
+    run_id = store.create(fake.grpo(3))
+    monkeypatch.setenv("RL_LAB_ARTIFACTS", f"file://{tmp_path}")
+    assert node.wanted(run_id, platform.node()) and run_folder(run_id).is_dir()
+
+
 # ---------------------------------------------------------------- the driver
 
 

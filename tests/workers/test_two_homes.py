@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile
@@ -29,10 +30,11 @@ from labcore.spec import model_names
 from labcore.spec.run_spec import RunSpec, base_spec, make
 from labcore.store.store import Store
 from labcore.tasks.task import make_task
+from labcore.workers import publishing
 from labcore.workers.launcher import Launcher
 from labcore.workers.publishing import OfLab
 from tests.runs import fake
-from tests.workers.tools import LIGHT, kinds, run, until
+from tests.workers.tools import LIGHT, Background, kinds, run, until
 
 STEPS = 60  # checkpoints at 0, 50 and the end
 
@@ -403,6 +405,25 @@ def test_a_run_under_way_is_never_marked_as_published(machines, store):
 
     assert run(store, run_id, {10: look, 52: look}) == "finished"
     assert seen == [False, False] and state.is_published(run_id, object_store.opened().begin())
+
+
+def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, store, monkeypatch):
+    run_id, free = store.create(fake.grpo(STEPS)), threading.Event()
+    real = object_store.ObjectStore._put
+    monkeypatch.setattr(object_store.ObjectStore, "_put", lambda self, *given: free.wait() and real(self, *given))
+    monkeypatch.setattr(publishing, "LOOK_SECONDS", 0.0)
+    object_store.opened()
+    (machines.shared / object_store.MARKER).write_text('{"format": 1, "id": "a"}')
+    worker = Background(store, run_id)
+    until(lambda: store.run(run_id).message == "publishing its files")
+    assert store.run(run_id).state == "running" and store.run(run_id).step == STEPS
+    store.ask(run_id, "stop")
+    worker.join()
+    assert worker.state == "finished" and published(store, run_id) == ["unpublished"] and not store.asked(run_id)
+    free.set()
+    with OfLab(store) as lab:
+        assert lab.flush()
+    assert published(store, run_id) == ["unpublished", "published"]
 
 
 # ---------------------------------------------------------------- the command

@@ -39,6 +39,7 @@ def clear(store: ObjectStore) -> list[str]:
     with FileLock(state.lock("forget")):  # what is made again under the same name waits for this
         gone = state.to_forget()
         for thing in gone:
-            store.delete_folder(thing, first=manifest.NAME)
+            with FileLock(state.lock_of(things.unit_with(things.folder(thing)) or thing)):  # after who publishes it
+                store.delete_folder(thing, first=manifest.NAME)
             state.forgotten(thing)
     return gone

@@ -40,17 +40,17 @@ def here(path: Path | str) -> Path:
         LabError: it is needed from the store, which is away or holds it damaged.
         OSError: it cannot be written here.
     """
-    path, store = Path(path), object_store.opened()
+    given, store = Path(path), object_store.opened()
     if store is None:
-        return path
-    path = _in_this_home(path)
+        return given
+    path = _in_this_home(given)
     if thing := things.whole_with(path):
         _bring_whole(store, thing)
     elif (loose := things.loose_with(path)) and not path.exists():
         files = _manifest(store, loose[0]) or {}
         if loose[1] in files:
             _bring_file(store, loose[0], (path, files[loose[1]]))
-    return path
+    return path if path.exists() else given
 
 
 def there(path: Path | str) -> bool:

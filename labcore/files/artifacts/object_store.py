@@ -9,15 +9,16 @@ Loads fsspec, and what it needs for a bucket, when a store is first opened: neve
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from labcore.errors import LabError, first_line
@@ -46,11 +47,13 @@ def chosen() -> str:
 
 
 def shown(url: str) -> str:
-    """The URL fit for a message: without a key that somebody wrote into it. Empty where there is none."""
-    parts = urlsplit(url)
-    if not url:
-        return ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    """The URL fit for a message: without a key that somebody wrote into it.
+
+    >>> shown("s3://key:secret@bucket/lab?token=1"), shown("file:///home/me@work"), shown("")
+    ('s3://bucket/lab', 'file:///home/me@work', '')
+    """
+    scheme, mark, place = url.partition("://")
+    return url if scheme == "file" else f"{scheme}{mark}{re.split('[?#]', place.rpartition('@')[2])[0]}"
 
 
 def opened() -> ObjectStore | None:
@@ -87,7 +90,7 @@ class ObjectStore:
         if not rest or scheme not in ("file", *PACKAGES):
             raise LabError(f"{VARIABLE} is not a place for artifacts: set it to s3://BUCKET/FOLDER, gs://BUCKET/FOLDER "
                            "or file:///FOLDER, or leave it unset.")
-        if "@" in urlsplit(url).netloc or "?" in rest or "#" in rest:
+        if scheme != "file" and set(rest) & {*"@?#"}:
             raise LabError(f"{VARIABLE} holds more than a place: leave keys and options out of it, since others see "
                            "it, and give them as the client of that storage reads them (AWS_ACCESS_KEY_ID, "
                            "GOOGLE_APPLICATION_CREDENTIALS).")
@@ -152,7 +155,7 @@ class ObjectStore:
         return self._asked(lambda: self._read(name))
 
     def fetch(self, name: str, target: Path) -> bool:
-        """Copy an object into the file `target`. False where there is none."""
+        """Copy an object into the file `target`. False where there is none. Raises OSError where this disk is full."""
         self._present()
         try:
             self._asked(lambda: self._files.get_file(self._path(name), str(target)), missing=True)
@@ -160,6 +163,10 @@ class ObjectStore:
             if not target.parent.is_dir():
                 raise
             return False
+        except Away as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise error.__cause__ from None
+            raise
         return True
 
     def put(self, name: str, content: bytes) -> None:
@@ -261,7 +268,7 @@ class ObjectStore:
     def _present(self) -> None:
         """That the store is what it was: a folder may have been unmounted since."""
         self.begin()
-        if self._folder and not Path(self._path(MARKER)).exists():
+        if self._folder and not self._asked(Path(self._path(MARKER)).exists):
             raise self._gone()
 
     def _gone(self) -> Away:
@@ -282,7 +289,7 @@ class ObjectStore:
             raise self._fault(error) from error
 
     def _fault(self, error: Exception) -> LabError:
-        kinds = {each.__name__ for each in type(error).__mro__}
+        kinds = {kind.__name__ for kind in type(error).__mro__}
         if isinstance(error, OSError) and self._folder:
             return Away(f"The folder {self.url} cannot be read or written ({error.strerror or error}): check that its "
                         "disk is mounted and has room, and its permissions.")

@@ -19,8 +19,6 @@ from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import Damaged, File, Manifest
 from labcore.files.artifacts.object_store import Away, ObjectStore, each
 
-_hashed: dict[Path, tuple[tuple[int, int], File]] = {}  # of loose files: when and how long, then what
-
 
 @dataclass
 class Sent:
@@ -28,6 +26,7 @@ class Sent:
 
     checkpoints: dict[str, int] | None = None  # and their bytes
     loose: dict[str, Manifest] = field(default_factory=dict)
+    hashed: dict[Path, tuple[tuple[int, int], File]] = field(default_factory=dict)  # loose files: when, how long; what
     start: bool = True  # whether there may be what a fork starts from
     again: bool = False  # whether to send all files anew: what is there may be damaged
 
@@ -76,7 +75,7 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
         if (sent.again or path.name not in there) and (size := publish_thing(store, thing, sent.again)):
             there[path.name] = size
     found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
-    for name in map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
+    for name in () if add else map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
         _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
         del there[name]
     for name in things.PICTURES:
@@ -128,7 +127,7 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
     files: Manifest = {}
     for path in paths("step-*.json"):
         with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
-            files[path.name] = _file(path)
+            files[path.name] = _file(path, sent)
     after = {**files, **before} if add else files
     there = {file.sha256 for name, file in before.items() if not (sent.again and name in files)}
 
@@ -159,13 +158,13 @@ def _manifest(store: ObjectStore, thing: str) -> Manifest | None:
         return None
 
 
-def _file(path: Path) -> File:
+def _file(path: Path, sent: Sent) -> File:
     """What a manifest says of a loose file: hashed again only where it was written since."""
     found = path.stat()
     stamp = found.st_mtime_ns, found.st_size
-    kept = _hashed.get(path)
+    kept = sent.hashed.get(path)
     if kept is None or kept[0] != stamp:
-        _hashed[path] = kept = stamp, manifest.of_file(path)
+        sent.hashed[path] = kept = stamp, manifest.of_file(path)
     return kept[1]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Container
 from types import TracebackType
 from typing import Self
@@ -103,7 +104,11 @@ class Publisher:
                 if self._closed:
                     return
                 queue, self._changed, self._busy = sorted(self._changed), set(), True
-            failed = self._publish(self._store, queue)
+            try:
+                failed = self._publish(self._store, queue)
+            except Exception:  # the lab's own fault: it must not keep a run from ending
+                traceback.print_exc()
+                failed = set(queue)
             with self._going:
                 self._changed |= failed
                 self._tries = self._tries + 1 if failed else 0
