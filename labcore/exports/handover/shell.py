@@ -19,8 +19,8 @@ _HEAD = '''#!/usr/bin/env bash
 # began with to do the run again, or any causal language model of the Hugging Face hub to do the same with
 # that one. The lab's own tiny models are smaller than what {tool} is made for: vLLM may refuse them.
 #
-# Every setting is one that {source} of that version has.
-# Unlike the script for TRL, the lab's tests do not run this one.
+# Every setting is one that {source} of that version has, and that version
+# accepted the settings of every algorithm of the lab. Unlike with TRL, the lab's tests do not train with it.
 #
 {remarks}
 '''

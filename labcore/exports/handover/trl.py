@@ -138,6 +138,7 @@ _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the 
 #
 #     pip install trl=={version}
 #     python {run}-trl.py --model {model}
+#     python -m labcore import trained/log_history.csv --label "TRL {trainer}"    # its curves, beside the run's own
 #
 # "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run began with
 # to do the run again, or any causal language model of the Hugging Face hub to do the same with that one.
@@ -155,6 +156,7 @@ def main() -> None:
     parser.add_argument("--out", default="trained")
     options = parser.parse_args()
 
+    import pandas
     from datasets import Dataset
 {import_peft}    from transformers import {classes}
     from {module} import {config}, {trainer}
@@ -169,6 +171,7 @@ def main() -> None:
     trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer{peft})
     trainer.train()
     trainer.save_model(options.out)
+    pandas.DataFrame(trainer.state.log_history).to_csv(f"{{options.out}}/log_history.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,21 @@ import ast
 import json
 import runpy
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.compare import imported
+from labcore.compare.loading import load
+from labcore.compare.table import compare
 from labcore.exports.handover import trl
+from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.tools import TOOLS
+from labcore.spec.record import Record
+from labcore.store.store import Store
 from tests.exports.handover.conftest import plan
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
@@ -119,21 +128,30 @@ RUNS = [
     ("reward_model", "preferences", {"pairs_per_step": 2, "margin": 0.5}),
     ("reward_model", "sort", {"pairs_per_step": 4, "pair_prompts": 8, "letters": 2, "max_new_tokens": 4}),
     ("sft", "add", {"sequences_per_step": 4}), ("sft", "preferences", {"sequences_per_step": 2})]
+# And every other row of the catalog, with what makes it short.
+SHORT = {"online": ("sort", SMALL), "preference": ("preferences", {"pairs_per_step": 2}),
+         "sft": ("add", {"sequences_per_step": 4})}
+RUNS += [("online_dpo", "sort", {"pairs_per_step": 4, "letters": 2, "max_new_tokens": 4})]
+RUNS += [(row.key, *SHORT[row.loop]) for row in ALGORITHMS.values()
+         if row.key not in {algorithm for algorithm, *_ in RUNS}]
+# What the lab finds in the logs of each trainer, beside the loss.
+LOGGED = {"online": {"reward", "entropy", "completions/mean_length"}, "preference": {"grad_norm", "learning_rate"},
+          "reward_model": {"grad_norm", "learning_rate"}, "sft": {"grad_norm", "learning_rate"}}
 
 
 @pytest.mark.parametrize("algorithm, task, knobs", RUNS, ids=[f"{run[0]}-{run[1]}" for run in RUNS])
 def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path, monkeypatch):
-    package = pytest.importorskip("trl")
+    pytest.importorskip("trl")
     if version("trl") != trl.VERSION:
         pytest.skip(f"the script is for TRL {trl.VERSION}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     each = plan(algorithm, task, files, steps=4, knobs=knobs)
     script = trl.script(each)
-    if algorithm in ("dpo", "reward_model") and task == "sort":  # an untrained model is never right
+    if algorithm in ("dpo", "online_dpo", "reward_model") and task == "sort":  # an untrained model is never right
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
     path = tmp_path / "run.py"
     path.write_text(script)
-    trainer, made = getattr(package, trl.trainer(each)), []
+    trainer, made = getattr(import_module(trl.MODULES.get(trl.trainer(each), "trl")), trl.trainer(each)), []
     train = trainer.train
     monkeypatch.setattr(trainer, "train", lambda self, *more: (made.append(self), train(self, *more))[1])
     monkeypatch.setattr(sys, "argv", ["run.py", "--model", str(checkpoint), "--max-steps", "2", "--out", "trained"])
@@ -147,11 +165,29 @@ def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path,
     rates = [row["learning_rate"] for row in found.state.log_history if "loss" in row]
     assert rates == [pytest.approx(each["learning_rate"])] * 2
     assert (tmp_path / "trained" / "model.safetensors").exists()
+    brought_back(each, tmp_path / "trained" / "log_history.csv")
 
 
-def test_the_version_is_the_one_that_the_benchmarks_pin():
-    pinned = (Path(__file__).parents[3] / "requirements-bench.txt").read_text()
-    assert f"trl=={trl.VERSION}" in pinned
+def brought_back(each: Plan, logged: Path) -> None:
+    """The metrics of TRL's run are imported, and stand in one table with those of the run in the lab."""
+    store = Store()
+    run_id = store.create(each.spec, mine=True)
+    store.set_state(run_id, "running")
+    for step in (1, 2):
+        store.append(run_id, Record(step, 10 * step, dict.fromkeys(LOGGED[each.loop], 0.5)), step)
+    store.set_state(run_id, "finished")
+    [about] = imported.keep(store, logged.name, logged.read_bytes(), f"TRL {trl.trainer(each)}")
+    assert about.mapped.keys() >= LOGGED[each.loop]
+    metric = min(LOGGED[each.loop])
+    traces = load(store, [run_id, about.id])
+    assert [list(trace.axes["step"]) for trace in traces] == [[1, 2], [1, 2]]
+    assert {row.runs: row.imported for row in compare(traces, metric).rows} == {(run_id,): False, (about.id,): True}
+
+
+def test_the_versions_are_those_that_are_pinned():
+    pinned = "".join((Path(__file__).parents[3] / f"requirements-{file}.txt").read_text()
+                     for file in ("bench", "handover"))
+    assert all(f"{tool.key}=={tool.version}\n" in pinned for tool in TOOLS.values())
 
 
 @pytest.mark.parametrize("algorithm, knobs, expected", [
