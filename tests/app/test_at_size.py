@@ -82,14 +82,14 @@ def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, lab):
     named = [each["name"].partition(":")[0] for each in curves if each.get("showlegend")]
     assert named == ["Best", "Median", "Worst"]
     rows = table(test)
-    assert [row[0] for row in rows] == [str(place) for place in range(1, 10)] and rows[0][1:3] == ["0.05", "0.001"]
-    assert "8 finished" in rows[0][4] and re.match(r"0\.\d+ \[0\.\d+, 0\.\d+\]", rows[0][3])
+    assert [row[0] for row in rows] == [str(place) for place in range(1, 10)] and rows[0][2:4] == ["0.05", "0.001"]
+    assert "8 finished" in rows[0][4] and re.match(r"0\.\d+ \[0\.\d+, 0\.\d+\]", rows[0][1])
 
 
 def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
     test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
     assert "One or two seeds are no evidence" in (said := told(test)) and "bootstrap" not in said
-    assert "Between seeds" not in said and "[" not in table(test)[0][2]
+    assert "Between seeds" not in said and "[" not in table(test)[0][1]
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
     assert not [each for each in curves if each.get("fill")]
     assert "Together" not in said, "there is one knob"
@@ -113,7 +113,7 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     assert "The best of the 32 runs that finished: β 0" in said and " runs of its setting finished." in said
     assert "A setting has a rank once all of its runs finished" in said
     rows = table(test)
-    assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][3] and "[" not in rows[0][3]
+    assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][1] and "[" not in rows[0][1]
     assert "stopped early" in rows[0][4]
     assert "Reward at step 2, where all runs come by" in said
     assert all(len(effect["x"]) for effect in drawn(test)["Reward by knob"]["data"])

@@ -22,7 +22,7 @@ def table(now: Standing, settings: Sequence[Setting], first: int) -> str:
     heads = "".join(f"<th>{html.escape(axis.title)}</th>" for axis in now.axes)
     body = "".join(_row(now, setting, first + place) for place, setting in enumerate(settings))
     return (wording.CSS + '<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr>'
-            f'<th style="min-width:3rem">Rank</th>{heads}<th>{html.escape(now.metric.label)}</th><th>Runs</th>'
+            f'<th style="min-width:3rem">Rank</th><th>{html.escape(now.metric.label)}</th>{heads}<th>Runs</th>'
             f'<th style="text-align:left">Each run, by seed</th></tr></thead><tbody>{body}</tbody></table></div>')
 
 
@@ -32,7 +32,7 @@ def _row(now: Standing, setting: Setting, place: int) -> str:
                      for axis, value in zip(now.axes, setting.values, strict=True))
     links = " ".join(_link(now, run, setting) for run in setting.runs[:LINKED])
     more = f" and {len(setting.runs) - LINKED:,} more" if len(setting.runs) > LINKED else ""
-    return (f"<tr><th>{rank}</th>{values}<td>{shown(now, setting)}</td><td>{counts(setting.runs)}</td>"
+    return (f"<tr><th>{rank}</th><td>{shown(now, setting)}</td>{values}<td>{counts(setting.runs)}</td>"
             f'<td style="text-align:left;white-space:nowrap">{links}{more}</td></tr>')
 
 
