@@ -33,8 +33,9 @@ from labcore.tasks.task import make_task
 from labcore.workers import publishing
 from labcore.workers.launcher import Launcher
 from labcore.workers.publishing import OfLab
+from labcore.workers.worker import drive
 from tests.runs import fake
-from tests.workers.tools import LIGHT, Background, kinds, run, until
+from tests.workers.tools import LIGHT, Background, kinds, learnt, run, until
 
 STEPS = 60  # checkpoints at 0, 50 and the end
 
@@ -116,6 +117,24 @@ def test_a_run_that_was_interrupted_ends_in_another_home_bit_for_bit(machines, s
     assert samples == sorted(fetch.files(run_id, "samples")) and "step-000005.json" in samples
     machines.at("a")  # which has it from before, and less of it
     assert checkpoint.newest(run_folder(run_id)) == (60, run_folder(run_id) / "checkpoints" / "step-000060")
+
+
+def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store):
+    """A real one with an adapter on a run's policy, which only the store has by then."""
+    knobs = {"sft_steps": 0, "prompts_per_step": 2, "group_size": 2}
+    given = {"algorithm_key": "grpo", "task_key": "sort", "steps": 4}
+    first = store.create(make(**given, knobs=knobs), mine=True)
+    assert drive(store, first) == "finished", store.run(first).message
+    spec = make(**given, model=model_names.model_of_name(first), knobs=knobs | {"lora_rank": 2})
+    undisturbed, run_id = (store.create(spec, mine=True) for _ in range(2))
+    assert drive(store, undisturbed) == "finished", store.run(undisturbed).message
+    stop = {2: lambda: store.ask(run_id, "stop")}
+    assert drive(store, run_id, on_record=lambda who, record, _: stop.pop(record.step, int)()) == "stopped"
+    machines.at("b")
+    store.requeue(run_id, mine=True)
+    assert drive(store, run_id) == "finished", store.run(run_id).message
+    assert learnt(store, run_id) == learnt(store, undisturbed) and len(learnt(store, run_id)) == 4
+    assert [step for step, _ in checkpoint.here(run_folder(first))] == [4]
 
 
 def test_all_is_published_before_the_end_is_said(machines, store, monkeypatch):
