@@ -531,6 +531,18 @@ def test_what_is_not_published_or_live_or_just_used_stays(machines, store, old, 
     assert [step for step, _ in checkpoint.here(run_folder(run_id))] == [60]
 
 
+def test_what_a_worker_is_about_to_go_on_with_is_not_dropped(machines, store, old, monkeypatch):
+    """It takes what is here for all that there is: a clean-up that began before must not come in between."""
+    run_id = store.create(fake.grpo(STEPS), mine=True)
+    assert run(store, run_id, {57: interrupt}) == "interrupted"
+    os.utime(run_folder(run_id) / "samples", (1e9, 1e9))
+    monkeypatch.setattr(cache, "USED_SECONDS", 3600)
+    small(monkeypatch, 1)
+    fetch.bring_run(run_id)
+    cache.trim(set)
+    assert files.steps_of(run_id, "samples") and (run_folder(run_id) / "samples" / "step-000005.json").is_file()
+
+
 def test_a_run_whose_files_were_dropped_is_resumed_bit_for_bit(machines, store, old, monkeypatch):
     undisturbed = whole(store, fake.grpo(STEPS))
     run_id = store.create(fake.grpo(STEPS), mine=True)
