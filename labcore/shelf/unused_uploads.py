@@ -47,7 +47,8 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
             gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in _unused(named) if name in set(places)}
             for name, folder in gone.items():
                 (root() / name).rename(folder)
-                deleted(root() / name)
+        for name in gone:
+            deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
             shutil.rmtree(folder)

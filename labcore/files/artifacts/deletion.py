@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from labcore.files.artifacts import manifest, object_store, state, things
+from labcore.files.artifacts import fetch, manifest, object_store, state, things
 from labcore.files.artifacts.changes import tell
 from labcore.files.artifacts.object_store import Away, ObjectStore
 
@@ -27,6 +27,7 @@ def deleted(path: Path) -> None:
         return
     state.forget(thing)
     state.set_changed(unit)
+    fetch.forget_answers()
     if not tell(unit):
         with suppress(Away):  # the note stays
             clear(store)

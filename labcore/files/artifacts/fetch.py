@@ -60,6 +60,8 @@ def there(path: Path | str) -> bool:
         return path.exists()
     path = _in_this_home(path)
     thing, loose = things.whole_with(path), things.loose_with(path)
+    if thing and things.folder(thing).exists():  # whole, but for what somebody took out of it
+        return path.exists()
     try:
         if thing:
             inside = path.relative_to(things.folder(thing)).as_posix()
