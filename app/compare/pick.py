@@ -128,5 +128,6 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False
 def _bar(far: Progress) -> str:
     left = "" if far.left is None else (f" · {'at most' if far.at_most else 'about'} {duration(far.left)} left, "
                                         f"estimated {far.basis}")
-    return (f'<div class="rl-bar"><i style="width:{far.steps / far.of:.1%};background:#009E73"></i></div>'
-            f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{left}</div>')
+    spared = f", {far.spared:,} spared by early stopping" if far.spared else ""
+    return (f'<div class="rl-bar"><i style="width:{far.share:.1%};background:#009E73"></i></div>'
+            f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{spared}{left}</div>')

@@ -26,7 +26,7 @@ from labcore.runs import halving
 from labcore.runs import sweep as engine
 from labcore.runs.halving import Halving
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.store.rows import ACTIVE
 from labcore.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
@@ -120,7 +120,8 @@ def check_metric(metric: str | None) -> None:
 
 
 def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
-    """Have the queued runs of a sweep started, wait for their end, print the table. Returns 0 if all finished.
+    """Have the queued runs of a sweep started, wait for their end, print the table. Returns 0 if all finished or were
+    stopped early.
 
     Ctrl-C stops them all; they can be resumed.
     """
@@ -135,7 +136,7 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
     finally:
         launcher.close()
     report(store, sweep_id, options)
-    return 0 if set(engine.sweep(store, sweep_id).states) == {"finished"} else 1
+    return 0 if all(run.early or run.state == "finished" for run in engine.sweep(store, sweep_id).runs) else 1
 
 
 def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
@@ -146,7 +147,7 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
         states = store.tally(sweep_id)
         over = not set(states) & set(ACTIVE)
         if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > SHOWN else 0)):
-            print(f"{sweep_id}: {progress_words(far(store, store.sweep_runs(sweep_id)))}", file=sys.stderr)
+            print(f"{sweep_id}: {progress_words(far(store, sweep_id))}", file=sys.stderr)
             said, told = states, time.monotonic()
         if over:
             return set(states)
@@ -156,9 +157,9 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
         time.sleep(POLL_SECONDS)
 
 
-def far(store: Store, runs: Sequence[RunRow]) -> Progress:
+def far(store: Store, sweep_id: str) -> Progress:
     """How far the runs of a sweep are."""
-    return progress(runs, stops_early=engine.early_stopping(store, str(runs[0].sweep)) is not None)
+    return progress(store.sweep_runs(sweep_id), stops_early=engine.early_stopping(store, sweep_id) is not None)
 
 
 def progress_words(found: Progress) -> str:
@@ -166,7 +167,8 @@ def progress_words(found: Progress) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
     left = "" if found.left is None else (f"; {'at most' if found.at_most else 'about'} "
                                           f"{timedelta(seconds=round(found.left))} left, estimated {found.basis}")
-    return f"{counts}; {found.steps:,} of {found.of:,} steps{left}"
+    spared = f", {found.spared:,} spared by early stopping" if found.spared else ""
+    return f"{counts}; {found.steps:,} of {found.of:,} steps{spared}{left}"
 
 
 def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
@@ -177,7 +179,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         table = compare(load(store, ids), options.metric).to_json() if ids else None
         print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
         return
-    print(f"{found.id}: {progress_words(far(store, found.runs))}")
+    print(f"{found.id}: {progress_words(far(store, found.id))}")
     if early := engine.early_stopping(store, found.id):
         print(early.words())
     for run in found.runs[:SHOWN]:
@@ -210,7 +212,7 @@ def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
     """What a program wants to know of a sweep."""
     early = engine.early_stopping(store, found.id)
     return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
-            "progress": vars(far(store, found.runs)), "early_stopping": early and vars(early),
+            "progress": vars(far(store, found.id)), "early_stopping": early and vars(early),
             "runs": [summary(store, run) | {"knobs": {key: run.spec.knobs.get(key) for key in found.axes}}
                      for run in found.runs]}
 
@@ -235,7 +237,7 @@ def sweeps(options: argparse.Namespace) -> int:
                            "to resume.")
         return run_all(store, options.sweep, options)
     if options.status:
-        found = far(store, engine.sweep(store, options.sweep).runs)
+        found = far(store, engine.sweep(store, options.sweep).id)
         print(json.dumps(vars(found), indent=2) if options.json else f"{options.sweep}: {progress_words(found)}")
         return 0
     report(store, options.sweep, options)

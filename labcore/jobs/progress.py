@@ -18,7 +18,7 @@ class Progress:
 
     `left` is an estimate in seconds; None where nothing goes or nothing is known. `from_runs` says how many runs it
     rests on, `places` how many go at the moment: as many as it reckons with. With early stopping it is `at_most`: as if
-    no more runs were stopped.
+    no more runs were stopped. `spared` are the steps that those which were stopped early had still to make.
     """
 
     runs: int
@@ -30,6 +30,7 @@ class Progress:
     failed: int
     steps: int
     of: int
+    spared: int
     left: float | None = None
     from_runs: int = 0
     places: int = 0
@@ -41,6 +42,11 @@ class Progress:
         found = {"finished": self.finished, "running": self.going, "waiting": self.waiting,
                  "stopped early": self.early, "stopped or interrupted": self.cut_short, "failed": self.failed}
         return {name: count for name, count in found.items() if count}
+
+    @property
+    def share(self) -> float:
+        """The part of the work that is behind."""
+        return (self.steps + self.spared) / self.of if self.of else 0.0
 
     @property
     def basis(self) -> str:
@@ -62,8 +68,8 @@ def progress(rows: Sequence[RunRow], stops_early: bool = False) -> Progress:
     left = _left(rows, timed, going) if going and timed else None
     return Progress(len(rows), finished, going, waiting, early,
                     len(rows) - finished - going - waiting - early - failed, failed,
-                    sum(row.step for row in rows), sum(row.spec.steps for row in rows), left, len(timed), going,
-                    stops_early)
+                    sum(row.step for row in rows), sum(row.spec.steps for row in rows),
+                    sum(row.spec.steps - row.step for row in rows if row.early), left, len(timed), going, stops_early)
 
 
 def _left(rows: Sequence[RunRow], timed: Sequence[RunRow], places: int) -> float:
@@ -75,7 +81,8 @@ def _left(rows: Sequence[RunRow], timed: Sequence[RunRow], places: int) -> float
     for row in sorted((row for row in rows if row.state in ACTIVE), key=lambda row: row.state == "queued"):
         begins = heappop(ends) if len(ends) >= places else 0.0
         pace = paces.get(setting(row.spec), usual)
-        heappush(ends, begins + (once if row.state == "queued" else 0.0) + pace * (row.spec.steps - row.step))
+        made = max(row.step, row.spec.parent[1] if row.spec.parent else 0)
+        heappush(ends, begins + (once if row.state == "queued" else 0.0) + pace * (row.spec.steps - made))
     return max(ends)
 
 

@@ -25,6 +25,8 @@ from labcore.store.rows import EARLY
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
 ROWS = 5  # a run is judged by the mean of as many rows, as it is at its end (`labcore.compare.table.LAST`)
+MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
+           "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
@@ -102,8 +104,7 @@ def check(how: Halving, specs: Sequence[RunSpec]) -> None:
             raise LabError(f"Early stopping cannot go by {quoted(how.metric)} of {spec.row.label}: choose "
                            f"{', '.join(known[:4]) or 'another algorithm, which says what is better'}.")
     if lacks_optuna():
-        raise LabError("Early stopping needs Optuna, which is not installed: run pip install -r "
-                       "requirements-sweeps.txt, or start the sweep without early stopping.")
+        raise LabError(MISSING)
 
 
 def lacks_optuna() -> bool:

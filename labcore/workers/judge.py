@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from labcore.errors import LabError
-from labcore.runs.halving import Halving, Rungs, value_at
+from labcore.runs.halving import MISSING, Halving, Rungs, lacks_optuna, value_at
 from labcore.store.rows import ACTIVE, Decision
 from labcore.store.store import Store
 from labcore.workers import process
@@ -104,6 +104,8 @@ class Judge:
 
 def main() -> None:
     """Judge the sweeps of the store until the lab is gone, or no sweep is to be judged any more."""
+    if lacks_optuna():
+        sys.exit(MISSING)
     store = Store()
     judges: dict[str, Judge] = {}
     with Lifeline(sys.stdin.fileno()) as lifeline:

@@ -98,8 +98,8 @@ class Supervisor:
                 waiting[run_id] = (f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are "
                                    "going or paused (RL_LAB_MAX_RUNS)")
         self.store.set_waiting(waiting)
-        self.judging.fill()
         self.desk.fill()
+        self.judging.fill()
 
     def reap(self) -> None:
         """Note the workers that have ended; what a dead one still had is interrupted."""

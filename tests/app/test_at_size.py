@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from app.compare.data import reader
 from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import ends, standing
+from app.compare.sweep.at_size.standing import ends, headline, standing
+from app.compare.sweep.at_size.table import table as table_html
 from benchmarks.sweep_at_size import AXES, StandIn
 from labcore.catalog.metrics import METRICS
+from labcore.compare.ranking import Axis
 from labcore.runs import sweep
 from labcore.runs.halving import Halving
 from labcore.spec.run_spec import make
@@ -168,6 +171,19 @@ def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
     sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=16)
     test = page("compare", sweep=sweep_id, view="sweep")
     assert "Reward by KL coefficient" in drawn(test)
+
+
+def test_a_text_of_the_user_is_shown_as_text_in_every_picture(lab):
+    bad = "<b onmouseover=x>"
+    sweep_id = done(lab)
+    now = standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward", None)
+    named = Axis(bad, (bad, "a"), lambda run: bad if run.spec.seed else "a")
+    now = replace(now, axes=(named, now.axes[0]))
+    points = figures.points_of(now.rows, now.axes, now.alike[1])
+    made = json.dumps([figures.knobs(now.effects, points, now.axes, now.metric, "light"),
+                       figures.two_knobs(now.axes[0], now.axes[1], points, now.axes, now.metric, "light")])
+    shown = table_html(now, now.ranked, 0) + headline(now)
+    assert bad not in made + shown and "&lt;b onmouseover" in made and "&lt;b onmouseover" in shown
 
 
 def test_a_map_has_numbers_that_can_be_read_and_none_where_there_is_no_room():

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from labcore.runs import sweep
 from labcore.spec.record import Record
+from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from tests.browser.conftest import Server
 from tests.compare import tools
@@ -31,6 +33,25 @@ def drawn(page: Page, names: str, charts: int = 2) -> None:
     """Wait until so many charts show just these groups."""
     page.wait_for_function(f"names => ({SHOWN})().filter(shown => shown === names).length >= {charts}", arg=names,
                            timeout=SLOW)
+
+
+def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Server, store: Store) -> None:
+    spec = make(algorithm_key="grpo", task_key="sort", steps=3)
+    axes = {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2], "beta": [0.0, 0.02, 0.05, 0.1, 0.2]}
+    sweep_id = sweep.queue(store, sweep.grid(spec, axes, range(3)), mine=True)
+    for run in store.sweep_runs(sweep_id):
+        store.set_state(run.id, "running")
+        for step in range(1, 4):
+            reward = 0.1 * step + 100 * float(run.spec.knobs["learning_rate"]) + 0.01 * run.spec.seed
+            store.append(run.id, Record(step, step, {"reward": reward}), 1.0)
+        store.set_state(run.id, "finished")
+    page.goto(f"{server.url}/compare?sweep={sweep_id}&view=sweep")
+    rows = page.locator(".rl-results tbody tr")
+    expect(rows).to_have_count(20, timeout=SLOW)
+    page.wait_for_function("""() => [...document.querySelectorAll('.rl-figure-chart .js-plotly-plot')].filter(
+        plot => plot.querySelector('.scatterlayer path, .heatmaplayer image')).length === 3""", timeout=SLOW)
+    expect(page.get_by_role("status").filter(has_text="Of 25 settings the best: β ")).to_be_visible()
+    expect(rows.first.locator("th")).to_have_text("1")
 
 
 def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(page: Page, server: Server,

@@ -114,10 +114,10 @@ def test_without_optuna_early_stopping_is_one_sentence_and_nothing_is_queued(cap
 @pytest.mark.skipif(halving.lacks_optuna(), reason="Optuna is not installed: pip install -r requirements-sweeps.txt")
 def test_a_sweep_is_stopped_early_and_says_so(capsys):
     assert main([*MAZE[:-3], "pace=8", "--steps", "40", "--sweep", "alpha=0.3,0.001", "--seeds", "0,1",
-                 "--early-stopping", "episode_return", "--min-steps", "4", "--reduction-factor", "2", "--json"]) == 1
+                 "--early-stopping", "episode_return", "--min-steps", "4", "--reduction-factor", "2", "--json"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["early_stopping"] == {"metric": "episode_return", "min_steps": 4, "factor": 2}
-    assert got["progress"]["early"] == got["states"]["stopped"] > 0
+    assert got["progress"]["early"] == got["states"]["stopped"] > 0 and got["progress"]["spared"] > 0
     assert main(["sweeps", got["sweep"]]) == 0
     said = capsys.readouterr().out
     assert f"{got['progress']['early']} stopped early" in said and "Stopped early at step " in said

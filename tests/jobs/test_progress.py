@@ -34,6 +34,9 @@ def test_a_run_that_was_stopped_early_is_none_that_was_stopped():
     early = replace(row("stopped"), message="Stopped early at step 4: its reward 0.1 is not the best of 2 runs …")
     assert progress([row("stopped"), early, early]).counts == {"stopped early": 2, "stopped or interrupted": 1}
     assert progress([row("running", 5, 10.0)], stops_early=True).at_most
+    stopped = replace(row("stopped", 4, 4.0), message=early.message)
+    found = progress([stopped, row("finished", 10, 10.0)])
+    assert (found.steps, found.of, found.spared, found.share) == (14, 20, 6, 1.0)
 
 
 def test_what_is_left_is_estimated_from_the_pace_of_this_sweep_and_its_places():
@@ -48,6 +51,11 @@ def test_what_is_left_is_estimated_from_the_pace_of_this_sweep_and_its_places():
     assert found.left == pytest.approx(3.0 + 80.0), "of its own setting"
     found = progress([done, row("running", 5, 10.0, steps=5), row("queued", knobs={"group_size": 16})])
     assert found.left == pytest.approx(3.0 + 20.0), "of the others, where nothing is known of its own"
+
+
+def test_a_fork_has_only_the_steps_after_its_parents_before_it():
+    fork = replace(row("queued"), spec=replace(row("queued").spec, parent=("grpo-sort-0", 6)))
+    assert progress([row("running", 10, 20.0), fork]).left == pytest.approx(PER_RUN + 4 * 2.0)
 
 
 def test_where_nothing_is_known_or_nothing_goes_nothing_is_said():

@@ -223,6 +223,12 @@ def test_a_judge_that_fails_at_once_is_not_started_for_ever(store, going, monkey
     assert judging._faults == module.TRIES and judging._process is None
 
 
+def test_without_optuna_it_ends_with_a_sentence(store, going, monkeypatch):
+    monkeypatch.setattr(module, "lacks_optuna", lambda: True)
+    with pytest.raises(SystemExit, match="Early stopping needs Optuna"):
+        module.main()
+
+
 def test_the_supervisor_has_no_threads_of_it(store):
     before = threading.active_count()
     Judging(store).fill()

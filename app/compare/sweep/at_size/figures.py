@@ -34,7 +34,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
     traces: list[dict[str, Any]] = []
     for place, effect in enumerate(found):
         number, low, high = str(place + 1) if place else "", place / len(found), (place + 1) / len(found)
-        ticks = [value_words(effect.axis, value) for value in effect.axis.values]
+        ticks = [_text(effect.axis, value) for value in effect.axis.values]
         at, which = {value: index for index, value in enumerate(effect.axis.values)}, axes.index(effect.axis)
         layout[f"xaxis{number}"] = x | {
             "domain": [low + 0.012 * bool(place), high - 0.012], "anchor": f"y{number}", "automargin": False,
@@ -54,11 +54,16 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
                     "x": [at[values[which]] for values, _ in points], "y": [value for _, value in points]},
             ends | {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 8},
                     "x": [at[value] for value in effect.means], "y": list(effect.means.values()),
-                    "text": [value_words(effect.axis, value, True) for value in effect.means],
+                    "text": [_text(effect.axis, value, True) for value in effect.means],
                     "hovertemplate": "%{text}: %{y:.3~f}<extra></extra>"}]
         if effect.axis.knob is None or effect.axis.knob.type not in (int, float):
             traces[-1]["mode"] = "markers"  # there is nothing between two words
     return {"data": traces, "layout": layout}
+
+
+def _text(axis: Axis, value: Value | None, named: bool = False) -> str:
+    """A value as Plotly shows it as it is: a text of the user's may look like markup."""
+    return html.escape(value_words(axis, value, named))
 
 
 def _some(ticks: list[Any], most: int = 8) -> list[Any]:
@@ -86,8 +91,8 @@ def two_knobs(across: Axis, up: Axis, points: Sequence[Point], axes: Sequence[Ax
     layout["xaxis"] |= {"title": {"text": _title(across), "font": {"size": 13}}, "type": "category"}
     layout["yaxis"] |= {"title": {"text": _title(up), "font": {"size": 13}}, "type": "category", "showgrid": False}
     layout |= {"margin": {"l": 8, "r": 8, "t": 14, "b": 8}}
-    heat = {"type": "heatmap", "z": z, "x": [value_words(across, value) for value in across.values],
-            "y": [value_words(up, value) for value in up.values], "colorscale": "Viridis", "xgap": 2, "ygap": 2,
+    heat = {"type": "heatmap", "z": z, "x": [_text(across, value) for value in across.values],
+            "y": [_text(up, value) for value in up.values], "colorscale": "Viridis", "xgap": 2, "ygap": 2,
             "reversescale": metric.better == "lower", "hoverongaps": False,
             "hovertemplate": f"{html.escape(across.title)} %{{x}}<br>{html.escape(up.title)} %{{y}}<br>%{{z:.3~f}}"
                              "<extra></extra>",
@@ -110,7 +115,7 @@ def _inked(value: float | None, z: Sequence[Sequence[float | None]], metric: Met
 
 
 def _title(axis: Axis) -> str:
-    return axis.title + (f", {axis.knob.unit}" if axis.knob and axis.knob.unit else "")
+    return html.escape(axis.title) + (f", {axis.knob.unit}" if axis.knob and axis.knob.unit else "")
 
 
 def curves(named: Sequence[str], lines: Sequence[Lines], colours: Sequence[Sequence[str]], metric: Metric,
