@@ -230,8 +230,8 @@ def test_the_publisher_publishes_what_changed_and_says_nothing(another):
         saved(0, 50)
         assert publisher.flush()
         assert state.is_published(RUN, store().begin())
-        changed(run_folder(RUN))
-        assert not state.is_published(RUN, store().begin())
+    changed(run_folder(RUN))
+    assert not state.is_published(RUN, store().begin())
     another()
     assert checkpoint.newest_step(run_folder(RUN)) == 50 and said == []
 
