@@ -24,14 +24,14 @@ from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.dialects import shown
 from labcore.store.store import Store
-from labcore.workers.children import YIELDING
+from labcore.workers.priority import NICENESS
 
 METRICS_OF_A_ROW = sorted(METRICS)[:20]
 
 
 def write(url: str, run_id: str, rows: int, rate: float, start: Barrier, done: Queue) -> None:
     """Claim the run and append `rows` rows, `rate` a second; what is late is made up for. Tells what it cost."""
-    os.nice(YIELDING)  # as a worker
+    os.nice(NICENESS)  # as a worker
     store, spent, fault = Store(url), [], ""
     store.claim(run_id)
     start.wait()

@@ -17,6 +17,7 @@ from labcore.errors import LabError
 from labcore.files.paths import made, run_folder
 from labcore.store.store import Store
 from labcore.workers.executors import choice, node, ray
+from labcore.workers.executors.carrier import Carrier
 from labcore.workers.executors.executor import Ended
 from labcore.workers.executors.resources import CODE_BYTES, needed
 from labcore.workers.launcher import Launcher
@@ -262,3 +263,12 @@ def test_a_machine_without_the_lab_or_its_packages_says_so(root, says):
     done = subprocess.run([sys.executable, "-I", "-S", "-c", CARRIED, str(path), root, "a"], capture_output=True,
                           text=True, timeout=60)
     assert says in json.loads(done.stdout)["ended"]["fault"], done.stderr
+
+
+@pytest.mark.parametrize(("artifacts", "home"), [("file:///mnt/lab", "of the machine"), ("", "of the lab")])
+def test_a_machine_keeps_a_home_of_its_own_where_files_go_through_an_object_store(monkeypatch, artifacts, home):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(os, "environ", {"RL_LAB_HOME": "of the machine"})
+    of_the_lab = {"RL_LAB_HOME": "of the lab", "RL_LAB_ARTIFACTS": artifacts}
+    Carrier("a-run", (), "the code", of_the_lab, "the lab")
+    assert os.environ["RL_LAB_HOME"] == home

@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -17,7 +19,8 @@ from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import log_file, run_folder
 from labcore.spec.run_spec import make
-from labcore.workers.executors import choice
+from labcore.workers.executors import choice, driver
+from labcore.workers.executors.resources import Resources
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -48,7 +51,7 @@ def cluster():
         port = free.getsockname()[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         cluster = Cluster(initialize_head=True, head_node_args={
             "num_cpus": 0, "include_dashboard": False, "ray_client_server_port": port,
             "_system_config": {"health_check_period_ms": 300, "health_check_failure_threshold": 2}})
@@ -150,6 +153,48 @@ def test_a_lost_machine_interrupts_its_run_which_ends_bit_for_bit_on_another(sto
     until(lambda: store.run(run_id).state == "finished")
     assert fake.trained(store, run_id) == fake.trained(store, whole)
     cluster.remove_node(another)
+
+
+class NoMachineLasts:
+    """Ray as the driver sees it, where every machine is lost while a run is to begin there."""
+
+    def __init__(self, error):
+        import ray
+
+        self.exceptions, self.error, self.asked, self.killed = ray.exceptions, error, [], 0
+
+    def remote(self, _):
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self._actor))
+
+    def _actor(self, run_id, *_):
+        self.asked.append(run_id)
+        failed = Future()
+        failed.set_exception(self.error)
+        return SimpleNamespace(start=SimpleNamespace(remote=lambda: SimpleNamespace(future=lambda: failed)))
+
+    def kill(self, _):
+        self.killed += 1
+
+    def nodes(self):
+        return []
+
+    def cluster_resources(self):
+        return {}
+
+
+@pytest.mark.parametrize(("init_failed", "times"), [(False, 1 + driver.MOST_LOST), (True, 1)])
+def test_a_machine_that_is_lost_before_the_run_began_is_no_fault_of_the_run(init_failed, times, monkeypatch):
+    from ray.exceptions import ActorDiedError
+
+    error, said = ActorDiedError("the machine is gone"), []
+    error._actor_init_failed = init_failed
+    there = NoMachineLasts(error)
+    one = driver.Driver(there, lambda **each: said.append(each))
+    one._start("a-run", Resources(1, "no", 0))
+    for _ in range(times):
+        one._calls.get(timeout=5)()
+    assert there.asked == ["a-run"] * times and there.killed == times and not one._runs
+    assert "could not start the run" in said[-1]["ended"]["fault"]
 
 
 def test_ray_queues_runs_by_what_they_need(store, open_lab):

@@ -28,7 +28,9 @@ class Carrier:
     def __init__(self, run_id: str, command: Sequence[str], root: str, environment: Mapping[str, str], lab: str):
         self._run_id, self._command, self._lab = run_id, command, lab
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        os.environ.update({**environment, "PYTHONPATH": path})
+        # Where files go through an object store, a machine may have its home elsewhere than the lab has.
+        own = os.environ.get("RL_LAB_HOME") if environment.get("RL_LAB_ARTIFACTS") else None
+        os.environ.update({**environment, "PYTHONPATH": path, **({"RL_LAB_HOME": own} if own else {})})
         sys.path.insert(0, root)
         self._shell: subprocess.Popen[bytes]
         self._pid: int

@@ -30,6 +30,7 @@ from labcore.workers.lifeline import GRACE_SECONDS
 COMMAND = ("-m", "labcore.workers.worker")
 PULSE_SECONDS = 3.0  # between two looks at the cluster
 AGAIN_SECONDS = 10.0  # between two tries to reach it
+MOST_LOST = 3  # machines that may be lost under a run before it begins
 SAID = 200  # characters of what Ray says that a sentence repeats
 KILL_SECONDS = GRACE_SECONDS + 1  # a little less than the supervisor gives the driver
 # Ray sends no reports of its use, and says little.
@@ -71,6 +72,7 @@ class _Run:
     host: str = ""
     node: str = ""
     told: str = ""  # why it waits
+    lost: int = 0  # machines that were lost before it began there
 
 
 class Driver:
@@ -99,7 +101,7 @@ class Driver:
     def _order(self, order: dict[str, Any]) -> None:
         self._start(order.pop("run"), Resources(**order))
 
-    def _start(self, run_id: str, asks: Resources) -> None:
+    def _start(self, run_id: str, asks: Resources, lost: int = 0) -> None:
         gpu = asks.gpu == "must" or (asks.gpu == "may" and self._ray.cluster_resources().get("GPU", 0) >= 1)
         environment = {key: value for key, value in os.environ.items() if key.startswith("RL_LAB_")} | process.QUIET
         if not gpu:
@@ -107,7 +109,7 @@ class Driver:
         actor = self._ray.remote(carrier.Carrier).options(
             num_cpus=asks.cores, num_gpus=int(gpu), memory=asks.memory, max_restarts=0, max_concurrency=2,
         ).remote(run_id, COMMAND, str(process.ROOT), environment, platform.node())
-        self._runs[run_id] = _Run(asks, actor)
+        self._runs[run_id] = _Run(asks, actor, lost=lost)
         self._then(actor.start.remote(), self._began, run_id)
         self._say_why_they_wait([run_id])
 
@@ -117,6 +119,11 @@ class Driver:
     def _began(self, run_id: str, done: Future) -> None:
         run = self._runs[run_id]
         if error := done.exception():
+            if self._was_lost(error) and run.lost < MOST_LOST and not self._closing:
+                print(f"{run_id}, once more: {error}", file=sys.stderr, flush=True)
+                self._ray.kill(run.actor)
+                self._start(run_id, run.asks, run.lost + 1)
+                return
             self._end(run_id, fault=f"The Ray cluster could not start the run ({_in_short(error)}): see "
                                     f"{process.log()}, then resume it.", error=error)
             return
@@ -129,6 +136,10 @@ class Driver:
         self._then(run.actor.wait.remote(), self._ended, run_id)
         if self._closing:
             run.actor.cut.remote(KILL_SECONDS)
+
+    def _was_lost(self, error: BaseException) -> bool:
+        """Whether the machine that was to begin a run is gone, or Ray's process there: no fault of the run's."""
+        return isinstance(error, self._ray.exceptions.ActorDiedError) and not error.actor_init_failed
 
     def _ended(self, run_id: str, done: Future) -> None:
         run = self._runs[run_id]
