@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.artifacts import bucket
 from labcore.catalog.metrics import METRICS
@@ -38,31 +40,31 @@ def specs(steps: int, seeds: int) -> list[RunSpec]:
     return grid(make(algorithm_key="grpo", task_key="sort", steps=steps, threads=1), {"beta": BETAS}, range(seeds))
 
 
-@contextmanager
-def cluster(homes: Path) -> Iterator[Callable[[str], object]]:
-    """A Ray cluster whose head takes no run; what it gives adds a node of that name, with a home of its own."""
-    from ray.cluster_utils import Cluster
+class Nodes:
+    """A Ray cluster whose head takes no run, and whose nodes have a home each, below `homes`."""
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(
-        filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    made = Cluster(initialize_head=True, head_node_args={
-        "num_cpus": 0, "include_dashboard": False,
-        "_system_config": {"health_check_period_ms": 300, "health_check_failure_threshold": 3}})
+    def __init__(self, homes: Path):
+        from ray.cluster_utils import Cluster
 
-    def add(name: str) -> object:
-        os.environ["RL_LAB_HOME"] = str(homes / name)  # a node has the environment that it is started in
-        try:
-            return made.add_node(num_cpus=1)
-        finally:
-            os.environ["RL_LAB_HOME"] = str(homes / "lab")
+        self._homes = homes
+        self._cluster = Cluster(initialize_head=True, head_node_args={
+            "num_cpus": 0, "include_dashboard": False,
+            "_system_config": {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300,
+                               "health_check_failure_threshold": 3}})
+        self.address: str = self._cluster.address
+        self._nodes: dict[str, Any] = {}
 
-    os.environ["RAY_ADDRESS"] = made.address
-    add.lose = lambda node: made.remove_node(node, allow_graceful=False)  # type: ignore[attr-defined]
-    try:
-        yield add
-    finally:
-        made.shutdown()
-        os.environ.pop("RAY_ADDRESS")
+    def add(self, name: str) -> None:
+        lab = os.environ["RL_LAB_HOME"]
+        os.environ["RL_LAB_HOME"] = str(self._homes / name)  # a node has the environment that it is started in
+        self._nodes[name] = self._cluster.add_node(num_cpus=1)
+        os.environ["RL_LAB_HOME"] = lab
+
+    def lose(self, name: str) -> None:
+        self._cluster.remove_node(self._nodes.pop(name), allow_graceful=False)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
 
 
 def wait(done: Callable[[], bool], limit: float = 1800) -> None:
@@ -77,19 +79,23 @@ def states(store: Store, sweep_id: str) -> Counter[str]:
     return Counter(run.state for run in sweep(store, sweep_id).runs)
 
 
+def say(store: Store, sweep_id: str, begun: float, words: str) -> None:
+    found = ", ".join(f"{count} {state}" for state, count in states(store, sweep_id).items())
+    print(f"{time.monotonic() - begun:6.1f} s  {found}; {words}", flush=True)
+
+
 def through(store: Store, sweep_id: str, lab: Launcher, begun: float) -> None:
-    """Wait until all runs have finished; those that were interrupted are resumed."""
+    """Wait until all runs have ended; those that were interrupted are resumed."""
     def ended() -> bool:
-        if any(run.state == "interrupted" for run in sweep(store, sweep_id).runs):
-            resume(store, sweep_id)
+        if resume(store, sweep_id, ["interrupted"]):
             lab.wake()
-        return set(states(store, sweep_id)) <= set(ENDED)
+        return set(states(store, sweep_id)) <= set(ENDED) - {"interrupted"}
 
     wait(ended)
-    print(f"{time.monotonic() - begun:6.1f} s  {dict(states(store, sweep_id))}", flush=True)
+    say(store, sweep_id, begun, "the end")
     for run in sweep(store, sweep_id).runs:
         if run.state != "finished":
-            print(f"{run.id} {run.state}: {run.message}")
+            print(f"{run.id}: {run.message}")
 
 
 def learnt(store: Store, sweep_id: str) -> list[list[dict[str, float]]]:
@@ -101,37 +107,40 @@ def learnt(store: Store, sweep_id: str) -> list[list[dict[str, float]]]:
 
 def on_the_cluster(homes: Path, wanted: Sequence[RunSpec]) -> list[list[dict[str, float]]]:
     """The sweep on two nodes, one of which is lost."""
-    with cluster(homes) as add:
-        nodes = {name: add(name) for name in ("one", "two")}
-        os.environ |= {"RL_LAB_EXECUTOR": "ray", "RL_LAB_MAX_RUNS": "256"}
+    path = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(path)}
+    with closing(Nodes(homes)) as nodes:
+        nodes.add("one")
+        nodes.add("two")
+        os.environ |= {"RAY_ADDRESS": nodes.address, "RL_LAB_EXECUTOR": "ray", "RL_LAB_MAX_RUNS": "256"}
         store = Store()
-        lab, begun = Launcher(store), time.monotonic()
-        sweep_id = queue(store, wanted)
-        lab.wake()
-        print(f"{len(wanted)} runs of {wanted[0].steps} steps on Ray", flush=True)
-
-        def halfway() -> bool:
-            found = states(store, sweep_id)
-            on_two = [run for run in sweep(store, sweep_id).runs if run.state == "running"
-                      and run.step > wanted[0].steps // 3 and (homes / "two" / run.id).exists()]
-            return found["finished"] >= len(wanted) // 3 and bool(on_two)
-
-        wait(halfway)
-        print(f"{time.monotonic() - begun:6.1f} s  {dict(states(store, sweep_id))}; node two is killed", flush=True)
-        add.lose(nodes["two"])  # type: ignore[attr-defined]
-        wait(lambda: states(store, sweep_id)["interrupted"] > 0)
-        print(f"{time.monotonic() - begun:6.1f} s  {dict(states(store, sweep_id))}; node three joins", flush=True)
-        add("three")
-        through(store, sweep_id, lab, begun)
-        lab.close()
+        with closing(Launcher(store)) as lab:
+            begun, sweep_id = time.monotonic(), queue(store, wanted)
+            lab.wake()
+            print(f"{len(wanted)} runs of {wanted[0].steps} steps on Ray", flush=True)
+            wait(partial(halfway, store, sweep_id, homes / "two"))
+            say(store, sweep_id, begun, "node two is killed")
+            nodes.lose("two")
+            wait(lambda: states(store, sweep_id)["interrupted"] > 0)
+            say(store, sweep_id, begun, "node three joins")
+            nodes.add("three")
+            through(store, sweep_id, lab, begun)
         found = learnt(store, sweep_id)
-        resumed = [run.id for run in sweep(store, sweep_id).runs
-                   if any(event.kind == "resumed" for event in store.events_after(run.id))]
-        print(f"resumed on another node: {', '.join(resumed)}; homes with runs: "
-              + ", ".join(f"{home.name} {sum((home / run.id).exists() for run in sweep(store, sweep_id).runs)}"
-                          for home in sorted(homes.iterdir())), flush=True)
+        runs = [run.id for run in sweep(store, sweep_id).runs]
+        resumed = [run for run in runs if any(event.kind == "resumed" for event in store.events_after(run))]
+        print(f"resumed: {', '.join(resumed)}; runs in the home of " + ", ".join(
+            f"{home.name}: {sum((home / run).exists() for run in runs)}" for home in sorted(homes.iterdir())))
         store.dispose()
+    del os.environ["RAY_ADDRESS"]
     return found
+
+
+def halfway(store: Store, sweep_id: str, home: Path) -> bool:
+    """Whether a third of the runs have finished, and one is in its midst on the machine with that home."""
+    runs = sweep(store, sweep_id).runs
+    return (states(store, sweep_id)["finished"] >= len(runs) // 3
+            and any(run.state == "running" and run.step > run.spec.steps // 3 and (home / run.id).exists()
+                    for run in runs))
 
 
 def on_this_machine(home: Path, wanted: Sequence[RunSpec]) -> list[list[dict[str, float]]]:
@@ -140,12 +149,11 @@ def on_this_machine(home: Path, wanted: Sequence[RunSpec]) -> list[list[dict[str
     for name in ("RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_EXECUTOR", "RL_LAB_MAX_RUNS"):
         os.environ.pop(name, None)
     store = Store()
-    lab, begun = Launcher(store), time.monotonic()
-    sweep_id = queue(store, wanted)
-    lab.wake()
-    print("the same runs in a lab on this machine alone", flush=True)
-    through(store, sweep_id, lab, begun)
-    lab.close()
+    with closing(Launcher(store)) as lab:
+        begun, sweep_id = time.monotonic(), queue(store, wanted)
+        lab.wake()
+        print("the same runs in a lab on this machine alone", flush=True)
+        through(store, sweep_id, lab, begun)
     found = learnt(store, sweep_id)
     store.dispose()
     return found

@@ -37,8 +37,16 @@ class Gpu:
 
 
 def processor() -> str:
-    """The processor's name; numbers may differ in their last bits between two."""
+    """The processor's name."""
     return _cpuinfo().get("model name") or platform.processor() or platform.machine()
+
+
+def exact_processor() -> str:
+    """The same with its family and model, which a virtual machine may leave out of the name: between two of them,
+    numbers may differ in their last bits."""
+    told = _cpuinfo()
+    kind = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if key in told]
+    return ", ".join([processor(), *kind])
 
 
 @dataclass(frozen=True)

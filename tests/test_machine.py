@@ -81,3 +81,12 @@ def test_a_run_in_bf16_is_cautioned_against_exactly_where_nothing_has_it(told):
     assert machine.bf16_said() == "This processor (A Xeon) has bf16 arithmetic: AVX512-BF16."
     told(None)
     assert not any(spec.caution() for spec in ask) and machine.bf16_said() == ""
+
+
+@pytest.mark.parametrize(("told", "name"), [
+    ("model name\t: AMD EPYC\ncpu family\t: 26\nmodel\t\t: 2\n", "AMD EPYC, family 26, model 2"),
+    ("model name\t: A Xeon\n", "A Xeon")])
+def test_processors_of_one_name_are_told_apart(told, name, monkeypatch, tmp_path):
+    (tmp_path / "cpuinfo").write_text(told)
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    assert machine.exact_processor() == name

@@ -14,7 +14,7 @@ from typing import Any
 import labcore
 from labcore.files import atomic
 from labcore.files.artifacts import fetch
-from labcore.machine import processor
+from labcore.machine import exact_processor
 from labcore.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
@@ -67,7 +67,7 @@ def _read(path: Path) -> list[Versions]:
 @cache
 def _machine() -> Versions:
     return {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES},
-            "system": platform.system(), "machine": platform.machine(), "processor": processor()}
+            "system": platform.system(), "machine": platform.machine(), "processor": exact_processor()}
 
 
 def _version(name: str) -> str:

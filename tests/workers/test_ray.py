@@ -54,7 +54,8 @@ def cluster():
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         cluster = Cluster(initialize_head=True, head_node_args={
             "num_cpus": 0, "include_dashboard": False, "ray_client_server_port": port,
-            "_system_config": {"health_check_period_ms": 300, "health_check_failure_threshold": 2}})
+            "_system_config": {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300,
+                               "health_check_failure_threshold": 2}})
         cluster.add_node(num_cpus=2)
         cluster.client = f"ray://127.0.0.1:{port}"
         yield cluster
@@ -186,7 +187,7 @@ class NoMachineLasts:
 def test_a_machine_that_is_lost_before_the_run_began_is_no_fault_of_the_run(init_failed, times, monkeypatch):
     from ray.exceptions import ActorDiedError
 
-    error, said = ActorDiedError("the machine is gone"), []
+    error, said = ActorDiedError(), []
     error._actor_init_failed = init_failed
     there = NoMachineLasts(error)
     one = driver.Driver(there, lambda **each: said.append(each))

@@ -145,14 +145,24 @@ class Driver:
         run = self._runs[run_id]
         if not (error := done.exception()):
             self._end(run_id, code=done.result())
-        elif any(node["NodeID"] == run.node and node["Alive"] for node in self._ray.nodes()):
+        elif self._is_there(run):
             # The worker sees the end of its lifeline, checkpoints, and says so itself: it is given the time.
-            end = partial(self._end, run_id, why="Ray ended its process", error=error)
-            later = threading.Timer(GRACE_SECONDS, self._calls.put, [end])
+            later = threading.Timer(GRACE_SECONDS, self._calls.put, [partial(self._gone, run_id, error)])
             later.daemon = True
             later.start()
         else:
+            self._gone(run_id, error)
+
+    def _gone(self, run_id: str, error: BaseException) -> None:
+        """The run's process is, or its machine, which Ray may notice later."""
+        run = self._runs[run_id]
+        if self._is_there(run):
+            self._end(run_id, why="Ray ended its process", error=error)
+        else:
             self._end(run_id, why=f"its machine {run.host} is gone from the Ray cluster")
+
+    def _is_there(self, run: _Run) -> bool:
+        return any(node["NodeID"] == run.node and node["Alive"] for node in self._ray.nodes())
 
     def _end(self, run_id: str, error: BaseException | None = None, **how: Any) -> None:
         if error and not self._closing:
