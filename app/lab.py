@@ -10,10 +10,11 @@ import streamlit as st
 
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
+from labcore.files.paths import read_only
 from labcore.runs.faults import disk_full, no_room
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
-from labcore.workers.launcher import Launcher
+from labcore.workers.launcher import Launcher, NoLauncher
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Lab:
     """Where runs are read and started. Everything else that must outlive a page lies in the store."""
 
     store: Store
-    launcher: Launcher
+    launcher: Launcher | NoLauncher
 
     def find(self, run_id: str | None) -> RunRow | None:
         """The run of a link; None where there is none, or no longer."""
@@ -35,8 +36,11 @@ class Lab:
 
 @st.cache_resource(show_spinner=False, on_release=lambda lab: lab.launcher.close())
 def lab() -> Lab:
-    """Open the store, mark the runs whose process is gone, start the warm parent of the workers."""
+    """Open the store, mark the runs whose process is gone, start the warm parent of the workers. A lab that is shared
+    for reading only opens the store."""
     store = Store()
+    if read_only():
+        return Lab(store, NoLauncher(store))
     store.reconcile()
     return Lab(store, Launcher(store))
 

@@ -9,10 +9,12 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
     sys.path.insert(0, ROOT)
 
 from labcore.errors import LabError  # noqa: E402
+from labcore.files.paths import read_only  # noqa: E402
 from labcore.workers import process  # noqa: E402
 
 with suppress(LabError, OSError):  # the page says what is wrong
-    process.begin()  # it loads torch while this process loads the rest
+    if not read_only():
+        process.begin()  # it loads torch while this process loads the rest
 
 import streamlit as st  # noqa: E402
 

@@ -20,6 +20,7 @@ from app.status import STATES
 from app.tokens import literal
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.lessons import course as courses
 from labcore.lessons import progress
 from labcore.lessons.course import Course
@@ -200,7 +201,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
     if verdict is None:
         return
     right = words.came_true(lesson, verdict, attempt)
-    if (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
+    if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))
     st.markdown(words.beside(lesson, verdict, attempt) or drawing.beside(lesson, found, attempt))

@@ -7,6 +7,7 @@ import argparse
 from labcore.errors import LabError, quoted
 from labcore.files.artifacts import deletion, object_store, publish, things
 from labcore.files.artifacts.publisher import unpublished
+from labcore.files.paths import check_writable
 from labcore.store.store import Store
 from labcore.workers.publishing import active
 
@@ -20,6 +21,7 @@ def add_to(add) -> None:
 
 def publish_runs(options: argparse.Namespace) -> int:
     """Publish the runs, or with none named all that is not published, bases and uploads too."""
+    check_writable()
     target = object_store.opened()
     if target is None:
         raise LabError("There is no object store to publish to: set RL_LAB_ARTIFACTS to s3://BUCKET/FOLDER, "

@@ -23,7 +23,7 @@ from labcore.errors import LabError, quoted
 from labcore.files import atomic, tables, uploads
 from labcore.files.given import json_of
 from labcore.files.jsonl import read_bytes
-from labcore.files.paths import home, imports, is_import, made, path_of
+from labcore.files.paths import home, imports, is_import, made, path_of, read_only
 from labcore.runs.faults import disk_full
 from labcore.store.changes import in_the_trash
 from labcore.store.rows import COUNTERS, Marks, Step
@@ -119,7 +119,8 @@ def keep_summary(run: Imported, summary: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    if (place(run.id) / "rows.csv").exists():  # else somebody has just deleted it: it must not come back
+    there = (place(run.id) / "rows.csv").exists()  # else somebody has just deleted it: it must not come back
+    if there and not read_only():
         _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
 
 

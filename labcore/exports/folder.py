@@ -71,7 +71,7 @@ def export_zip(store: Store, run_id: str) -> Path:
         LabError: as `export_run`.
     """
     store.run(run_id)  # a name that is no run's must not become a path
-    target = made(run_folder(run_id) / "export") / f"{run_id}.zip"
+    target = made(run_folder(run_id) / "export", spare=True) / f"{run_id}.zip"
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
         try:

@@ -31,7 +31,7 @@ def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(checkpoint.steps(run_folder(run_id))) if is_run_id(run_id) else {}
     if step not in found:
         raise LabError(f"The run {run_id} has no checkpoint of step {step} any more: ask for a newer one.")
-    target = made(file(run_id).parent) / file(run_id).name
+    target = made(file(run_id).parent, spare=True) / file(run_id).name
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = Path(temporary) / f"{run_id}-merged"
         resolve_name("labcore.llm.nets.model:export_merged")(fetch.here(found[step]) / "policy", folder)

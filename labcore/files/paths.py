@@ -1,4 +1,4 @@
-"""Where the lab keeps its files, and how many runs it lets go at once."""
+"""Where the lab keeps its files, how many runs it lets go at once, and whether anything may be changed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS)
+SHARED = "This lab is shared for reading: nothing can be started or changed here."
 NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
 
 
@@ -25,12 +26,12 @@ def home() -> Path:
 def store_url() -> str:
     """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
 
-    The folder is made in any case: the files of runs lie there.
+    The folder is made, but by a lab that is shared for reading: the files of runs lie there.
 
     Raises:
         LabError: the folder cannot be made.
     """
-    folder = made(home())
+    folder = home() if read_only() else made(home())
     return os.environ.get("RL_LAB_STORE") or f"sqlite:///{folder / 'lab.db'}"
 
 
@@ -79,6 +80,7 @@ def is_import(name: str) -> bool:
 
 def remove_folder(name: str) -> None:
     """Delete the folder of a run or of imported metrics, where there is one that can be theirs."""
+    check_writable()
     folder = imports() / name if is_import(name) else run_folder(name) if is_run_id(name) else None
     if folder and folder.exists():
         shutil.rmtree(folder)
@@ -89,12 +91,33 @@ def log_file(run_id: str) -> Path:
     return run_folder(run_id) / "worker.log"
 
 
-def made(folder: Path) -> Path:
-    """`folder`, made if need be.
+def read_only() -> bool:
+    """Whether this lab is shared for reading: `RL_LAB_READ_ONLY` is 1. It then shows everything and changes nothing.
 
     Raises:
-        LabError: it cannot be made.
+        LabError: the variable is neither 1 nor 0.
     """
+    text = os.environ.get("RL_LAB_READ_ONLY", "").strip()
+    if text not in ("", "0", "1"):
+        raise LabError(f"RL_LAB_READ_ONLY is {quoted(text)}: set it to 1 for a lab that is shared for reading, or "
+                       "leave it unset.")
+    return text == "1"
+
+
+def check_writable() -> None:
+    """Raises LabError in a lab that is shared for reading."""
+    if read_only():
+        raise LabError(SHARED)
+
+
+def made(folder: Path, *, spare: bool = False) -> Path:
+    """`folder`, made if need be, for something that is to be written there. What is `spare` can be made again.
+
+    Raises:
+        LabError: it cannot be made; or the lab is shared for reading, which keeps only what is spare.
+    """
+    if not spare:
+        check_writable()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

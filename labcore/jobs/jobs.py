@@ -23,7 +23,7 @@ from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
-from labcore.files.paths import home, made
+from labcore.files.paths import home, made, read_only
 from labcore.runs.faults import disk_full, out_of_memory
 
 # What a spec's "job" can be: the function that does it, imported only then.
@@ -77,9 +77,11 @@ def put(spec: Spec) -> str:
     """Write the spec down so that a worker can do it; return the job's id.
 
     Raises:
-        LabError: it cannot be written.
+        LabError: it cannot be written; or nothing has become of it, in a lab that is shared for reading.
     """
     job = job_id(spec)
+    if ended(job):
+        return job
     if not (path := made(folder(job)) / "spec.json").exists():
         try:
             write_text(path, json.dumps(spec, ensure_ascii=False, sort_keys=True))
@@ -106,7 +108,9 @@ def ended(job: str) -> bool:
 
 
 def forget(job: str) -> None:
-    """Take the job's files away, so that it is done anew when it is asked for again."""
+    """Take the job's files away, so that it is done anew when it is asked for again: not where nothing is done."""
+    if read_only():
+        return
     shutil.rmtree(folder(job), ignore_errors=True)
 
 

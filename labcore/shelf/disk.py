@@ -9,7 +9,7 @@ from pathlib import Path
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.artifacts.deletion import deleted
-from labcore.files.paths import run_folder
+from labcore.files.paths import check_writable, run_folder
 from labcore.files.sizes import size
 
 SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
@@ -27,6 +27,7 @@ def delete_spare(run_id: str) -> int:
     Its curves, its events and its result stay: it can be opened, exported, also as a capsule, played and resumed, and
     forked from its start and its end.
     """
+    check_writable()
     freed = 0
     for folder in list(_spare_folders(run_id, published=True)):
         freed += size(folder)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from labcore.compare import imported
 from labcore.errors import LabError, quoted
-from labcore.files.paths import is_import
+from labcore.files.paths import is_import, read_only
 from labcore.shelf.fields import DAY
 from labcore.store.store import Store
 
@@ -56,8 +56,11 @@ def delete(store: Store, run_ids: Iterable[str]) -> None:
 def purge(store: Store, days: float = TRASH_DAYS, run_ids: Sequence[str] | None = None) -> list[str]:
     """Delete for good what has been in the trash for `days`, of `run_ids` or of all; return the ids.
 
-    Whoever lists the trash may do so long before: a run that was restored meanwhile stays.
+    Whoever lists the trash may do so long before: a run that was restored meanwhile stays. A lab that is shared for
+    reading keeps what became old; what is named it refuses to delete.
     """
+    if run_ids is None and read_only():
+        return []
     return store.purge(time.time() - days * DAY, run_ids)
 
 

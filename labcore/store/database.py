@@ -11,13 +11,14 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from labcore.errors import LabError
-from labcore.files.paths import store_url
+from labcore.files.paths import check_writable, read_only, store_url
 from labcore.store import dialects, faults, migrations
 from labcore.store.rows import Garbled
 
 
 class Database:
-    """Opened at `url`, else at `RL_LAB_STORE`, else as SQLite in the lab's folder; brought up to this version.
+    """Opened at `url`, else at `RL_LAB_STORE`, else as SQLite in the lab's folder; brought up to this version. A lab
+    that is shared for reading opens it as it is, and refuses every write.
 
     Raises LabError where the database cannot be used; the message says what to do.
     """
@@ -26,8 +27,9 @@ class Database:
         self.url = url or store_url()
         self._file: tuple[str, int | None] | None = None
         self._open()
-        with self._writing() as connection:
-            migrations.prepare(connection, self.url)
+        reads = read_only()
+        with self._reading() if reads else self._writing() as connection:
+            (migrations.check if reads else migrations.prepare)(connection, self.url)
             path = dialects.of(connection).file(connection)
         self._file = (path, _inode(path)) if path else None
 
@@ -61,10 +63,12 @@ class Database:
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 
     def _writing(self):
+        check_writable()
         return self._transaction(dialects.ALONE)
 
     def _writing_rows(self):
         """For the rows of one run, whose own row `changes.check_owner` has locked before anything is written."""
+        check_writable()
         return self._transaction(dialects.BESIDE)
 
     def _reading(self):

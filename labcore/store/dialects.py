@@ -8,12 +8,14 @@ first; where the database can, such writes go beside each other, and none goes b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError, first_line
+from labcore.files.paths import read_only
 from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
@@ -27,6 +29,9 @@ class Dialect:
     def options(self) -> dict[str, Any]:
         """Of its engine."""
         return {}
+
+    def check_there(self, url: sa.URL) -> None:
+        """Raises LabError where a database that is only to be read would be made by opening it."""
 
     def connect(self, raw: Any, _record: object) -> None:
         """A connection of the driver was opened."""
@@ -53,12 +58,20 @@ class SQLite(Dialect):
     def options(self) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool}
 
+    def check_there(self, url: sa.URL) -> None:
+        if read_only() and url.database and "uri" not in url.query and not Path(url.database).exists():
+            raise LabError(f"There is no store {url.database} to read: set RL_LAB_HOME or RL_LAB_STORE to those of the "
+                           "lab that is shared.")
+
     def connect(self, raw: Any, _record: object) -> None:
         raw.isolation_level = None  # the driver must not open transactions of its own
-        mode, = raw.execute("PRAGMA journal_mode=WAL").fetchone()
+        reads = read_only()
+        mode, = raw.execute("PRAGMA journal_mode" if reads else "PRAGMA journal_mode=WAL").fetchone()
         if mode == "memory":
             raise LabError("RL_LAB_STORE names a database in memory, where every run would be lost: give the URL of a "
                            "file such as sqlite:////path/lab.db, or leave it unset.")
+        if reads:
+            raw.execute("PRAGMA query_only=ON")
         raw.execute("PRAGMA synchronous=NORMAL")  # docs/robustness.md says why, and what a power cut may cost
 
     def begin(self, connection: sa.Connection) -> None:
@@ -113,6 +126,7 @@ def open_engine(url: str) -> sa.Engine:
     try:
         dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
         engine = sa.create_engine(url, **dialect.options())
+        dialect.check_there(engine.url)
     except ModuleNotFoundError as error:
         raise LabError(f"RL_LAB_STORE asks for a database whose driver {error.name} is not installed: run pip install "
                        "-r requirements-cluster.txt, or leave RL_LAB_STORE unset.") from error

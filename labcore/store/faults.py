@@ -26,6 +26,9 @@ _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
      "The database server of {where} cannot be reached ({what}): check that it runs and that RL_LAB_STORE names it, "
      "then try again."),
     ("read-only transaction", "The database {where} is read-only: set RL_LAB_STORE to one that can be written."),
+    ("permission denied for",
+     "The database {where} does not grant its user enough ({what}): let the owner of the tables grant it, as "
+     "deploy/readonly.sql does for a lab that is shared for reading."),
     ("disk i/o error",
      "The store {where} could not be read or written ({what}): check that its disk has room and is still connected, "
      "then try again."),

@@ -23,13 +23,34 @@ def prepare(connection: sa.Connection, url: str) -> None:
     Raises:
         LabError: the store is of a version that this lab does not know, or has lost a table.
     """
-    there = metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
-    if not there:
+    found = _version(connection, url)
+    if found is None:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(meta.insert(), [{"key": "version", "value": VERSION}, {"key": "number", "value": "0"}])
         _take_over_imports(connection)
-        return
-    found = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
+    elif found != VERSION:
+        _bring_up(connection, found)
+
+
+def check(connection: sa.Connection, url: str) -> None:
+    """That a store which is only to be read has the tables of this version.
+
+    Raises:
+        LabError: as `prepare`; or it is empty, or of an earlier version.
+    """
+    found = _version(connection, url)
+    if found != VERSION:
+        what = "holds no lab yet" if found is None else "is of an earlier version of the lab"
+        raise LabError(f"The store {shown(url)} {what}: open it once in a lab that may write (without "
+                       "RL_LAB_READ_ONLY), then share it for reading.")
+
+
+def _version(connection: sa.Connection, url: str) -> str | None:
+    """The version of the store, None where it is empty. Raises LabError as `prepare`."""
+    there = metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
+    if not there:
+        return None
+    found: str | None = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
              if meta.name in there else None)
     since = {marks.name: 4, sweeps.name: 7}
     of_version = {name for name in metadata.tables if found not in VERSIONS or int(found) >= since.get(name, 1)}
@@ -39,8 +60,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
         raise LabError(f"The store {shown(url)} was written by another version of the lab (its format is "
                        f"{found or 'unknown'}, this lab's is {VERSION}): use that version, or set RL_LAB_HOME to "
                        "another folder.")
-    if found != VERSION:
-        _bring_up(connection, found)
+    return found
 
 
 def _bring_up(connection: sa.Connection, found: str) -> None:

@@ -23,7 +23,7 @@ from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
 from labcore.files.artifacts import fetch
-from labcore.files.paths import home, run_folder
+from labcore.files.paths import home, read_only, run_folder
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes, dialects, faults
@@ -247,7 +247,12 @@ class Store(Keeping):
             connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time()})
 
     def reconcile(self) -> list[str]:
-        """Mark the runs whose process is gone as interrupted; return their ids. Queued runs stay queued."""
+        """Mark the runs whose process is gone as interrupted; return their ids. Queued runs stay queued.
+
+        A lab that is shared for reading leaves that to those that write.
+        """
+        if read_only():
+            return []
         query = sa.select(runs.c.id, runs.c.pid, runs.c.host, runs.c.process_started, runs.c.heartbeat).where(
             runs.c.state.in_(GOING))
         with self._reading() as connection:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labcore.errors import LabError
+from labcore.files.artifacts import cache, object_store
+from labcore.files.paths import SHARED
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors import choice
-from labcore.workers.publishing import OfLab
+from labcore.workers.publishing import OfLab, active
 
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
@@ -128,6 +130,42 @@ class Launcher:
             self._quick_deaths = self._quick_deaths + 1 if quick else 0
             if self._quick_deaths < _TRIES:
                 self._spawn()
+
+
+class NoLauncher:
+    """In the place of a launcher in a lab that is shared for reading: no process, and nothing starts.
+
+    Raises:
+        LabError: the object store cannot be used.
+    """
+
+    def __init__(self, store: Store):
+        self.store = store
+        object_store.check()
+        cache.trim(lambda: active(store))  # it fetches what is looked at, and has no worker that would trim
+
+    def start(self, spec: RunSpec, warm_up: bool = False) -> str:
+        """Raises LabError."""
+        raise LabError(SHARED)
+
+    def resume(self, run_id: str, knobs: Mapping[str, Any] | None = None) -> None:
+        """Raises LabError."""
+        raise LabError(SHARED)
+
+    def wake(self) -> None:
+        """Raises LabError."""
+        raise LabError(SHARED)
+
+    def compute(self, spec: jobs.Spec) -> str:
+        """The id of a job that is done. Raises LabError where it is not."""
+        return jobs.put(spec)
+
+    def cancel(self, job: str) -> None:
+        """Raises LabError."""
+        raise LabError(SHARED)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def _close_quietly(supervisor: subprocess.Popen) -> None:

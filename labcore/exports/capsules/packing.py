@@ -96,7 +96,7 @@ def fault(row: RunRow) -> str:
 def write_own(store: Store, run_id: str) -> Path:
     """The capsule in the run's own `export` folder, made anew. Raises LabError as `write`."""
     store.run(run_id)  # a name that is no run's must not become a path
-    return write(store, run_id, made(run_folder(run_id) / "export") / name_of(run_id))
+    return write(store, run_id, made(run_folder(run_id) / "export", spare=True) / name_of(run_id))
 
 
 def name_of(run_id: str) -> str:

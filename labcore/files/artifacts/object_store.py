@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from labcore.errors import LabError, first_line
 from labcore.files import atomic
-from labcore.files.paths import home
+from labcore.files.paths import check_writable, home
 
 VARIABLE = "RL_LAB_ARTIFACTS"
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
@@ -113,6 +113,7 @@ class ObjectStore:
             if found is None:
                 if _known(self.url):
                     raise self._gone()
+                check_writable()
                 self._check_root()
                 self._asked(lambda: self._put(MARKER, lambda path: self._files.pipe_file(path, json.dumps(
                     {"format": FORMAT, "id": uuid4().hex}).encode())))
