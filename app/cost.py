@@ -13,6 +13,7 @@ from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.jobs import cost, jobs
 from labcore.jobs.cost import Row
 from labcore.spec.run_spec import RunSpec
@@ -85,7 +86,7 @@ def _measuring(rows: Sequence[Row], view: str) -> None:
         again, wanted = not left, left or [row for row in rows if row.held]
         many = f"{len(wanted)} algorithm{'s' if len(wanted) > 1 else ''}"
         st.button("Measure again" if again else f"Measure {many} on this machine", icon=":material/timer:",
-                  key=f"measure:{view}", on_click=_begin, args=(state, wanted), disabled=not wanted)
+                  key=f"measure:{view}", on_click=_begin, args=(state, wanted), disabled=not wanted or read_only())
 
 
 def _begin(state: str, wanted: Sequence[Row]) -> None:

@@ -13,6 +13,7 @@ from app.lab import lab
 from app.status import STATES, duration
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
 
 RECENT = 100  # finished runs among which the clip's is looked for
@@ -46,7 +47,7 @@ def top() -> None:
     with left:
         st.html(HERO)
         if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
-                     key="home:live", help="Run it live on this machine"):
+                     key="home:live", help="Run it live on this machine", disabled=read_only()):
             _run_live()
         st.caption(how_long(lab().store.runs("finished", limit=RECENT, kind=spec().kind)))
     with right:
@@ -86,7 +87,7 @@ def go_on() -> None:
     """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
     interrupted = lab().store.runs("interrupted")
     last = next(iter(lab().store.runs(limit=1)), None)
-    if interrupted:
+    if interrupted and not read_only():
         listing.resume_banner(interrupted)
     elif last is not None and last.state not in ACTIVE:
         _last(last)
@@ -96,8 +97,8 @@ def go_on() -> None:
 def _last(run: RunRow) -> None:
     with listing.entry(f"last:{run.id}"):
         st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
-        if run.state in RESUMABLE and st.button("Resume", icon=":material/play_arrow:", key="home:go_on",
-                                                help=STATES[run.state][2]):
+        resumable = run.state in RESUMABLE and not read_only()
+        if resumable and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):
             listing.resume([run.id])
             st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})
         st.page_link(session.page_of(run.spec.kind), label=f"Open in {KINDS[run.spec.kind].label}",

@@ -13,6 +13,7 @@ from app.session import tell
 from app.status import duration
 from app.tokens import literal
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.jobs import jobs
 
 EVERY = 0.3  # seconds between two looks
@@ -48,7 +49,10 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
         asked = _asked(view, spec if choice is None else choice, spec, polled)
         job = lab().launcher.compute(asked.spec)
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        if read_only():
+            st.caption(f":material/visibility: Nobody has asked for this in a lab that computes. {literal(str(error))}")
+        else:
+            st.error(literal(str(error)), icon=":material/error:")
         return None, False
     if asked.new:
         asked.new = False
@@ -94,7 +98,7 @@ def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
     before: Asked | None = st.session_state.get(f"asked:{view}")
     asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before and before.seen)
     if before and before.job != asked.job:
-        if not jobs.ended(before.job):
+        if not read_only() and not jobs.ended(before.job):
             lab().launcher.cancel(before.job)
         if (found := jobs.outcome(asked.job)) and found.result is None:  # as when it was stopped for another one
             jobs.forget(asked.job)
@@ -131,8 +135,8 @@ def _line(asked: Asked, doing: str) -> None:
 def _failed(asked: Asked, sentence: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_failed"):
         st.error(literal(sentence), icon=":material/error:")
-        st.button("Try again", icon=":material/refresh:", key=f"again:{asked.job}", on_click=_again,
-                  args=(asked,))
+        st.button("Try again", icon=":material/refresh:", key=f"again:{asked.job}", disabled=read_only(),
+                  on_click=_again, args=(asked,))
 
 
 def _again(asked: Asked) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import astray, lab, theme
+from app import astray, lab, login, theme
 
 st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
 theme.style()
@@ -26,4 +26,6 @@ pages = [
 ]
 page = st.navigation([*pages, *astray.pages(pages)], position="top")
 with lab.errors_shown():
-    page.run()
+    if login.passed():
+        login.above_the_page()
+        page.run()

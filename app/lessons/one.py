@@ -99,8 +99,8 @@ def _question(lesson: Lesson, attempt: Attempt | None) -> None:
             _again(lesson)
         else:
             st.button("Start the runs", type="primary", icon=":material/play_arrow:", key="lesson:start",
-                      on_click=_try, args=(_start, lesson))
-            st.button("Predict again", key="lesson:back", on_click=_try, args=(_anew, lesson))
+                      disabled=read_only(), on_click=_try, args=(_start, lesson))
+            st.button("Predict again", key="lesson:back", disabled=read_only(), on_click=_try, args=(_anew, lesson))
 
 
 def _ask(lesson: Lesson) -> None:
@@ -115,7 +115,8 @@ def _ask(lesson: Lesson) -> None:
         choice = lesson.choices.index(answer) if answer in lesson.choices else None
     ready = choice is not None or bool(curve)
     st.button("Lock my prediction and run", type="primary" if ready else "secondary", icon=":material/play_arrow:",
-              key="lesson:run", disabled=not ready, on_click=_try, args=(_predict, lesson, choice, curve),
+              key="lesson:run", disabled=not ready or read_only(), on_click=_try,
+              args=(_predict, lesson, choice, curve),
               help="The answer cannot be changed after this. The runs start at once.")
     st.caption(words.size(lesson) + ". They are kept, and the page Runs has them.")
 
@@ -181,9 +182,10 @@ def _broken(lesson: Lesson, found: Course) -> None:
                icon=":material/error:")
     with st.container(horizontal=True, gap="small"):
         if any(row.state in RESUMABLE for row in found.broken):
-            st.button("Resume", icon=":material/play_arrow:", key="lesson:resume", on_click=_try,
-                      args=(_resume, found))
-        st.button("Predict again", key="lesson:again", on_click=_try, args=(_anew, lesson))
+            st.button("Resume", icon=":material/play_arrow:", key="lesson:resume", disabled=read_only(),
+                      on_click=_try, args=(_resume, found))
+        st.button("Predict again", key="lesson:again", disabled=read_only(), on_click=_try,
+                  args=(_anew, lesson))
 
 
 def _resume(found: Course) -> None:
@@ -212,7 +214,8 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
 def _more(lesson: Lesson, verdict: Verdict, found: Course) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         if found.next_seed is not None:
-            st.button("One more seed", icon=":material/add:", key="lesson:seed", on_click=_try, args=(_seed, found),
+            st.button("One more seed", icon=":material/add:", key="lesson:seed", disabled=read_only(),
+                      on_click=_try, args=(_seed, found),
                       type="primary" if verdict.says == "close" else "secondary",
                       help="Every run of this lesson once more with another seed; then the verdict is computed anew.")
         _again(lesson)
@@ -222,8 +225,8 @@ def _more(lesson: Lesson, verdict: Verdict, found: Course) -> None:
 
 
 def _again(lesson: Lesson) -> None:
-    st.button("Do it again", icon=":material/restart_alt:", key="lesson:anew", on_click=_try, args=(_anew, lesson),
-              help="A new prediction and new runs. What you did before is kept.")
+    st.button("Do it again", icon=":material/restart_alt:", key="lesson:anew", disabled=read_only(),
+              on_click=_try, args=(_anew, lesson), help="A new prediction and new runs. What you did before is kept.")
 
 
 def _anew(lesson: Lesson) -> None:

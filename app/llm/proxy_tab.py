@@ -17,6 +17,7 @@ from app.training.feed import Feed
 from labcore.catalog.knob import Value, shown
 from labcore.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.runs import fork
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import RunRow
@@ -35,7 +36,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     means, at, kind = proxy.smoothed(points), step if step < feed.last_step else None, theme.ground()
     st.markdown(literal(proxy.words(means)))
     st.caption(literal(reward_line.words(run.spec.knobs)))
-    if proxy.exploits(means):
+    if proxy.exploits(means) and not read_only():
         _cures(run, proxy.peak(means))
     apart = bool(chain.scorers(run.spec))
     left, right = st.columns(2, gap="large")

@@ -24,6 +24,7 @@ from app.theme import number
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import bases
+from labcore.files.paths import read_only
 from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.store.rows import RunRow
 
@@ -45,7 +46,7 @@ def show(run: RunRow | None, draft: Draft | None) -> None:
     found = chain.find(spec, run, _recent(spec, run))
     values = {each.id: _values(each) for each in (found.sft, found.reward_model, found.rl) if each}
     rail(payload(spec, found, values), key="rail", on_chosen=lambda said: _chosen(said, spec, found))
-    if link.get(labelling.OPEN):
+    if link.get(labelling.OPEN) and not read_only():
         labelling.show(run, spec)
 
 
@@ -105,10 +106,11 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
 
 def payload(spec: RunSpec, found: Chain, values: Mapping[str, Values]) -> dict[str, Any]:
     """The three stations. `values` are the newest numbers of their runs, by the run's id."""
-    return {"stations": [
+    stations = [
         _station(SFT, "SFT base", found.sft, found, values) | _without_sft(spec, found),
         _station(REWARD_MODEL, "Reward model", found.reward_model, found, values) | _without_model(found),
-        _station(RL, "RL", found.rl, found, values) | _without_rl(spec, found)]}
+        _station(RL, "RL", found.rl, found, values) | _without_rl(spec, found)]
+    return {"stations": [each | {"starts": []} for each in stations] if read_only() else stations}
 
 
 def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Mapping[str, Values]) -> dict[str, Any]:

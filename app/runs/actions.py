@@ -13,6 +13,7 @@ from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
+from labcore.files.paths import read_only
 from labcore.shelf import marks
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.store.rows import ACTIVE, RESUMABLE
@@ -45,7 +46,8 @@ def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -
     count = f"{len(entries):,} of {len(everything):,}" if len(entries) != len(everything) else f"{len(everything):,}"
     size = volume(sum(entry.summary.size or 0 for entry in entries))
     runs = "run" if len(everything) == 1 else "runs"
-    can = "restore them or delete them for good" if deleted else "open, compare, tag or delete them"
+    can = ("restore them or delete them for good" if deleted else
+           "open or compare them" if read_only() else "open, compare, tag or delete them")
     return f"{count} {runs} · {size} · select rows to {can}"
 
 
@@ -60,6 +62,16 @@ def _of_selected(chosen: Sequence[Entry]) -> None:
     if all(entry.kind == PLAYABLE for entry in chosen) and len(ids) <= MOST_PLAYED:
         st.page_link("../pages/playground.py", label="Playground", icon=":material/forum:",
                      query_params={"runs": ",".join(ids)}, help="Let them answer the same prompts")
+    if not read_only():
+        _change(chosen, one)
+    if one and st.button("Details", icon=":material/account_tree:", key="act:details",
+                         help="Its settings, where it came from and what was forked from it"):
+        details.show(one)
+    _unselect()
+
+
+def _change(chosen: Sequence[Entry], one: Entry | None) -> None:
+    ids = [entry.id for entry in chosen]
     _steer(chosen)
     starred = all(entry.star for entry in chosen)
     _button("Unstar" if starred else "Star", ":material/star:", lambda: marks.star(lab().store, ids, not starred),
@@ -69,12 +81,8 @@ def _of_selected(chosen: Sequence[Entry]) -> None:
     if one:
         with st.popover("Note", icon=":material/edit_note:"):
             _note(one)
-        if st.button("Details", icon=":material/account_tree:", key="act:details",
-                     help="Its settings, where it came from and what was forked from it"):
-            details.show(one)
     _button("Delete", ":material/delete:", lambda: _delete(chosen), "They can be restored for "
             f"{marks.TRASH_DAYS} days")
-    _unselect()
 
 
 def _button(label: str, icon: str, do: Callable[[], None], help: str | None = None, primary: bool = False) -> None:
@@ -148,10 +156,11 @@ def _delete(chosen: Sequence[Entry]) -> None:
 def _of_deleted(chosen: Sequence[Entry]) -> None:
     ids = [entry.id for entry in chosen]
     st.markdown(f"**{len(ids)} selected**", width="content")
-    _button("Restore", ":material/restore_from_trash:", lambda: _restore(ids), primary=True)
-    with st.popover("Delete for good", icon=":material/delete_forever:"):
-        st.markdown(f"Delete {literal(_runs(ids))} for good, with curves and checkpoints?")
-        _button("Delete for good", ":material/delete_forever:", lambda: _purge(ids), primary=True)
+    if not read_only():
+        _button("Restore", ":material/restore_from_trash:", lambda: _restore(ids), primary=True)
+        with st.popover("Delete for good", icon=":material/delete_forever:"):
+            st.markdown(f"Delete {literal(_runs(ids))} for good, with curves and checkpoints?")
+            _button("Delete for good", ":material/delete_forever:", lambda: _purge(ids), primary=True)
     _unselect()
 
 

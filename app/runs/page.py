@@ -32,6 +32,7 @@ from app.session import page_of
 from app.tokens import literal
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.shelf.entries import Entry
 from labcore.shelf.fields import FIELDS, ORDERS, grouped
 from labcore.shelf.marks import purge
@@ -136,19 +137,25 @@ def _top(entries: Sequence[Entry], now: View) -> None:
         with st.popover("View", icon=":material/tune:", help="Groups and order"):
             _arrangement(entries, now)
         if now.deleted:
-            if entries:
+            if entries and not read_only():
                 actions.empty_trash(entries)
             st.button("All runs", icon=":material/arrow_back:", key="runs:back", on_click=_show, args=(False,))
             return
-        if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
-            dialogs.import_files()
-        if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
-                     help="Make room: by age, by number, only files, or uploads"):
-            listed = _listed(entries, now)
-            dialogs.clean_up(listed, len(listed) == len(entries))
+        if not read_only():
+            _changes(entries, now)
         if count := len(shelf().trashed(seconds=0)):
             st.button(f"Deleted · {count}", icon=":material/delete:", key="runs:deleted", on_click=_show, args=(True,),
                       help="Restore what was deleted, or free its room")
+
+
+def _changes(entries: Sequence[Entry], now: View) -> None:
+    """What is done to the list as a whole."""
+    if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
+        dialogs.import_files()
+    if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
+                 help="Make room: by age, by number, only files, or uploads"):
+        listed = _listed(entries, now)
+        dialogs.clean_up(listed, len(listed) == len(entries))
 
 
 def _listed(entries: Sequence[Entry], now: View) -> Sequence[Entry]:

@@ -15,7 +15,7 @@ from app.status import STATES, duration
 from app.studies import picture
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.files.paths import max_runs
+from labcore.files.paths import max_runs, read_only
 from labcore.jobs import jobs
 from labcore.runs import sweep
 from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
@@ -80,7 +80,7 @@ def _start(study: Study, runs: Runs) -> None:
         count = len(study.settings) * len(study.seeds)
         label = f"Run this study: {len(todo)} runs" if len(todo) == count else f"Run the missing {len(todo)} of {count}"
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        if todo and not runs.active:
+        if todo and not runs.active and not read_only():
             st.button(label, icon=":material/play_arrow:", key="study:start", on_click=_launch, args=(todo,),
                       type="primary" if "seeds" not in label else "secondary")
             said = about.about(todo, max_runs())
@@ -111,7 +111,7 @@ def _going(study: Study, runs: Runs) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study_going"):
         st.html(f'<div class="rl-status" role="status"><b>{len(rows)} runs</b>{dots}</div><div class="rl-bar">'
                 f'<i style="width:{done:.1%};background:#009E73"></i></div>', width="stretch")
-        st.button("Stop", icon=":material/stop:", key="study:stop", on_click=_stop, args=(rows,))
+        st.button("Stop", icon=":material/stop:", key="study:stop", disabled=read_only(), on_click=_stop, args=(rows,))
 
 
 def _stop(rows: tuple[RunRow, ...]) -> None:
@@ -177,11 +177,11 @@ def _own(study: Study, runs: Runs) -> Result | None:
     finished = [row.id for rows in runs.finished().values() for row in rows]
     if not all(runs.finished().values()):
         return None
-    for spec in needed(study, runs):
+    for spec in () if read_only() else needed(study, runs):
         lab().launcher.compute(spec)
     waiting = [spec for spec in needed(study, runs) if not jobs.ended(jobs.job_id(spec))]
     if waiting:
-        st.caption(f"{len(waiting)} measurements are under way …")
+        st.caption(f"{len(waiting)} measurements are {'missing' if read_only() else 'under way …'}")
         return None
     known = st.session_state.setdefault(KNOWN, {})
     if known.get("runs") != (study.key, finished):

@@ -17,6 +17,7 @@ from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
 from app.training import clock, forking
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RESUMABLE, RunRow
 
@@ -101,15 +102,16 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 def bar(run: RunRow | None, kind: str) -> None:
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
         _picker(run, kind)
-        for action in ACTIONS[run.state if run else ""]:
+        for action in () if read_only() else ACTIONS[run.state if run else ""]:
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
                       on_click=_do, args=(action, run, kind))
-        if not active(run):
+        if not active(run) and not read_only():
             _sweep(run, kind)
         if run:
-            st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
-                      help="An empty page; this run continues")
+            if not read_only():
+                st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
+                          help="An empty page; this run continues")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
                             on_change="rerun") as opened:
                 if opened.open:  # what is looked at may have changed since the page was drawn

@@ -20,6 +20,7 @@ from app.tokens import literal
 from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 
 WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
 MANTISSAS = (1, 1.5, 2, 3, 5, 7)
@@ -110,7 +111,7 @@ def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict:
     """
     shown = held(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
     return {"label": label(knob, target.going, unit), "key": shown.key, "help": words(knob, target.going),
-            "disabled": target.going and knob.effect == "restart", "on_change": _changed,
+            "disabled": read_only() or (target.going and knob.effect == "restart"), "on_change": _changed,
             "args": (target, knob, shown)}
 
 

@@ -20,6 +20,7 @@ from labcore.catalog.knob import Knob, Value, shown
 from labcore.doctor import doctor
 from labcore.doctor.finding import Finding
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.runs import fork
 from labcore.spec.run_spec import RunSpec, knobs_of, with_knob
 from labcore.store.rows import RunRow
@@ -97,7 +98,7 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
 
     def mend(place: str, since: int, finding: Finding) -> None:
         found = remedy(run.spec, going, values, finding)
-        if found is None:
+        if found is None or read_only():
             return
         do, icon = (_fork, "call_split") if found.forks else (_set, "build")
         st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,

@@ -20,6 +20,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 
@@ -54,7 +55,9 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
     caution = draft.caution()
-    if caution:
+    if read_only():
+        ready = "<b>Shared for reading.</b> Choose a run above."
+    elif caution:
         ready = f"<b>Ready, but look first.</b> {html.escape(caution)}"
     colour = "#E69F00" if fault or caution else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'

@@ -21,7 +21,7 @@ from labcore.exports.capsules import packing
 from labcore.exports.handover.plan import Plan, fits
 from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
+from labcore.files.paths import read_only, run_folder
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
@@ -142,6 +142,7 @@ def _merged(run: RunRow) -> None:
                                key=f"merged_zip:{run.id}")
     else:
         st.button("Make merged model", icon=":material/merge:", key=f"merge:{run.id}", on_click=_merge, args=(run.id,),
+                  disabled=read_only(),
                   help="The base model with the adapter in its weights: it loads without peft.")
 
 

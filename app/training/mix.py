@@ -22,6 +22,7 @@ from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.runs import mixes
 from labcore.runs.mixes import Mix
 from labcore.spec.run_spec import knobs_of
@@ -103,7 +104,8 @@ def _name(draft: Draft) -> None:
     if there is None:
         _text(draft, "Name of your mix", lambda new: _called(draft, new))
         st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch",
-                  on_click=_save, args=(draft,), help="Keeps it among the algorithms, under Your mixes")
+                  on_click=_save, args=(draft,), disabled=read_only(),
+                  help="Keeps it among the algorithms, under Your mixes")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**{literal(name)}**", width="stretch")
@@ -112,8 +114,9 @@ def _name(draft: Draft) -> None:
             st.button("Copy it", icon=":material/content_copy:", key="mix:copy", on_click=draft.choose,
                       args=("algorithm", algorithms.MIX), help="A new mix with these choices")
             st.button("Delete it", icon=":material/delete:", key="mix:delete", on_click=_deleted, args=(draft,),
+                      disabled=read_only(),
                       help="Runs that were made from it stay")
-    if _made(draft) != there:
+    if _made(draft) != there and not read_only():
         st.button("Save the changes", icon=":material/save:", key="mix:replace", width="stretch", on_click=_save,
                   args=(draft, True))
 

@@ -11,6 +11,7 @@ from app.tokens import literal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.files.uploads import keep
 from labcore.tasks.task import check_data
 
@@ -37,7 +38,8 @@ def uploader(draft: Draft) -> None:
     if not wanted:
         return
     title, types, form = WANTED[wanted]
-    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}")
+    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}",
+                            disabled=read_only())
     kept = draft.fields["data"].get(wanted)
     if file is None and not kept:
         st.caption(form)

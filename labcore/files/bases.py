@@ -15,7 +15,7 @@ import labcore
 from labcore.files import atomic
 from labcore.files.artifacts import fetch
 from labcore.files.artifacts.changes import changed
-from labcore.files.paths import home
+from labcore.files.paths import home, read_only
 
 SHIPPED = Path(labcore.__file__).parent / "bases"
 
@@ -44,6 +44,8 @@ def take(name: str) -> Path | None:
         OSError: it cannot be written.
     """
     target = folder(name)
+    if not target.exists() and shipped(name) and read_only():
+        return SHIPPED / name
     if not target.exists() and shipped(name):
         try:
             atomic.write_folder(target, lambda new: _copy(SHIPPED / name, new))

@@ -20,7 +20,7 @@ from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
-from labcore.files.paths import max_runs
+from labcore.files.paths import max_runs, read_only
 from labcore.jobs.cost import BESIDE, beside, is_named
 from labcore.runs import halving, sweep
 from labcore.runs.halving import Halving
@@ -227,7 +227,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         many = f"{len(specs):,} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
-                     disabled=not specs, key="launch:start"):
+                     disabled=not specs or read_only(), key="launch:start"):
             _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping)
             st.rerun()  # the whole page, not this form
         if fault:

@@ -9,6 +9,7 @@ import streamlit as st
 from app.lab import lab
 from app.session import tell
 from labcore.errors import LabError
+from labcore.files.paths import read_only
 from labcore.runs import sweep
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -16,6 +17,8 @@ from labcore.store.rows import ACTIVE, RunRow
 def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
     """Resume, of what was interrupted also while others go, and Cancel to the right of it: where one click has been the
     next one must not undo it."""
+    if read_only():
+        return
     going = sum(run.state in ACTIVE for run in runs)
     states = ("interrupted",) if going else sweep.CANCELLED  # what was stopped by hand waits for the others' end
     if again := sweep.resumable(runs, states):

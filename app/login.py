@@ -1,0 +1,139 @@
+"""Who may see the pages: with [auth] in Streamlit's secrets.toml everybody has to log in first (OIDC). Without it
+nothing is asked. docs/cluster.md says how it is set up.
+
+Whatever is wrong with the settings, nobody is let in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import streamlit as st
+from streamlit import config
+from streamlit.errors import StreamlitAuthError, StreamlitSecretNotFoundError
+
+from app.tokens import literal
+from labcore.errors import LabError, first_line
+from labcore.files.paths import read_only
+
+_SHARED = {"redirect_uri", "cookie_secret"}  # of all providers
+
+
+def passed() -> bool:
+    """Whether the page may be shown; where not, this shows the login in its place.
+
+    Raises:
+        LabError: the settings of the login cannot be used.
+    """
+    auth = _section("auth")
+    if auth is None:
+        return True
+    _check(auth)
+    if not st.user.get("is_logged_in"):
+        _ask(auth)
+        return False
+    if not allowed(st.user, _allowed()):
+        _refuse()
+        return False
+    return True
+
+
+def above_the_page() -> None:
+    """Who is logged in, and whether this lab is shared for reading; nothing in a lab of one's own."""
+    name = _name() if _section("auth") is not None else ""
+    if not name and not read_only():
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="who"):
+        said = ":material/visibility: **Shared for reading:** nothing can be started or changed here."
+        st.caption(said if read_only() else "", width="stretch")
+        if name:
+            st.caption(f":material/person: {literal(name)}", width="content")
+            st.button("Log out", key="who:out", type="tertiary", on_click=st.logout)
+
+
+def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
+    """Whether the e-mail address of a user is one of `addresses`, or of a domain in them; anybody's where there are
+    none.
+
+    >>> allowed({"email": "Ada@Example.org"}, ["@example.org"]), allowed({"email": "ada@example.com"}, ["@example.org"])
+    (True, False)
+    """
+    if not addresses:
+        return True
+    if user.get("email_verified") is False:
+        return False
+    address = str(user.get("email") or "").strip().casefold()
+    name, at, domain = address.rpartition("@")
+    return bool(name and at) and any(address == each or f"@{domain}" == each for each in addresses)
+
+
+def _ask(auth: Mapping[str, Any]) -> None:
+    with st.container(horizontal_alignment="center", key="login"):
+        st.title("RL Visual Lab", anchor=False, width="content")
+        st.markdown(f"Log in to {'see the runs of' if read_only() else 'use'} this lab.", width="content")
+        for provider in _providers(auth):
+            label = f"Log in with {provider.replace('_', ' ').title()}" if provider else "Log in"
+            if st.button(label, icon=":material/login:", key=f"login:{provider}", type="primary"):
+                try:
+                    st.login(provider or None)
+                except StreamlitAuthError as error:
+                    raise _wrong(f"[auth] cannot be used: {first_line(error)}") from error
+
+
+def _refuse() -> None:
+    with st.container(horizontal_alignment="center", key="login"):
+        st.title("RL Visual Lab", anchor=False, width="content")
+        st.markdown(f"You are logged in as {literal(_name())}, whom this lab has not let in yet: ask those who run "
+                    "it, or log in as somebody else.", width="content")
+        st.button("Log out", icon=":material/logout:", key="who:out", type="primary", on_click=st.logout)
+
+
+def _name() -> str:
+    return str(st.user.get("email") or st.user.get("name") or "someone without a name")
+
+
+def _providers(auth: Mapping[str, Any]) -> list[str]:
+    """The names of the providers; "" is the one that [auth] itself describes."""
+    return [*([""] if "client_id" in auth else []), *(key for key, each in auth.items() if isinstance(each, Mapping)
+                                                      and "client_id" in each)]
+
+
+def _check(auth: Mapping[str, Any]) -> None:
+    if missing := sorted(key for key in _SHARED if not auth.get(key)):
+        raise _wrong(f"[auth] has no {missing[0]}")
+    if not _providers(auth):
+        raise _wrong("[auth] names no provider with a client_id")
+    if find_spec("authlib") is None or find_spec("httpx") is None:
+        raise LabError("The login needs Authlib and httpx: pip install -r requirements-cluster.txt, or take [auth] "
+                       "out of secrets.toml.")
+
+
+def _allowed() -> list[str]:
+    """The addresses and domains that are let in, in lower case; none: everybody whom the provider knows."""
+    said = (_section("lab") or {}).get("allowed", [])
+    if not isinstance(said, list) or not all(isinstance(each, str) and "@" in each for each in said):
+        raise _wrong('allowed in [lab] is no list such as ["ada@example.org", "@example.com"]')
+    return [each.strip().casefold() for each in said]
+
+
+def _section(name: str) -> Mapping[str, Any] | None:
+    """A section of secrets.toml; None where there is none, or no such file."""
+    try:
+        found = st.secrets.get(name)
+    except StreamlitSecretNotFoundError as error:
+        files = config.get_option("secrets.files")
+        if not config.is_manually_set("secrets.files") and not any(map(os.path.exists, files)):
+            return None
+        raise _wrong(f"it cannot be read: {first_line(error)}") from error
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise _wrong(f"{name} is no section")
+    return found
+
+
+def _wrong(what: str) -> LabError:
+    return LabError(f"The login is not set up ({what.rstrip('.')}): correct secrets.toml, then start the lab again.")

@@ -1,0 +1,124 @@
+"""With [auth] in secrets.toml nobody sees a page before a login; without it nothing changes."""
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import login
+from app.tokens import literal
+from tests.app.conftest import ROOT
+from tests.app.seeding import seed
+
+AUTH = {"redirect_uri": "https://lab.example.org/oauth2callback", "cookie_secret": "c" * 32, "client_id": "lab",
+        "client_secret": "s", "server_metadata_url": "https://id.example.org/.well-known/openid-configuration"}
+ADA = {"is_logged_in": True, "email": "ada@example.org", "name": "Ada"}
+PAGES = ("home", "foundations", "surrogate", "lessons", "maze", "cartpole", "llm", "exact", "compare", "studies",
+         "playground", "runs", "help")
+
+
+@pytest.fixture
+def visit(lab, monkeypatch):
+    """visit("runs", user, auth=…, lab=…) opens a page with these sections in secrets.toml."""
+    monkeypatch.setattr(login, "find_spec", lambda name: name)  # whether Authlib is installed here does not matter
+
+    def opened(name="home", user=None, **secrets):
+        test = AppTest.from_file(str(ROOT / "app" / "navigation.py"), default_timeout=30)
+        if name != "home":
+            test.switch_page(f"../pages/{name}.py")
+        test.secrets.update(secrets)
+        test.user = user or {"is_logged_in": False}
+        return test.run()
+    return opened
+
+
+def words(test) -> str:
+    return " ".join(str(element.value) for element in (*test.title, *test.markdown, *test.caption, *test.error))
+
+
+def labels(test) -> list[str]:
+    return [button.label for button in test.button]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_of_a_page_is_seen_before_the_login(visit, lab, name):
+    run = seed(lab.store, "finished")
+    test = visit(name, auth=AUTH)
+    assert labels(test) == ["Log in"] and "Log in to use this lab." in words(test) and run not in words(test)
+    assert not test.exception and not test.get("html")[1:]  # the style of every page alone
+
+
+def test_who_is_logged_in_sees_the_page_and_may_log_out(visit):
+    test = visit("runs", ADA, auth=AUTH)
+    assert "Runs" in [header.value for header in test.header]
+    assert literal("ada@example.org") in words(test) and "Log out" in labels(test)
+
+
+def test_without_auth_nothing_is_asked_and_nobody_named(visit):
+    for secrets in ({}, {"other": {"key": "value"}}):
+        test = visit("runs", {"email": "test@example.com"}, **secrets)
+        assert "Runs" in [header.value for header in test.header]
+        assert "Log out" not in labels(test) and literal("test@example.com") not in words(test)
+
+
+def test_each_provider_has_its_button(visit):
+    providers = {"google": {"client_id": "1"}, "our_own": {"client_id": "2"}}
+    shared = {key: AUTH[key] for key in ("redirect_uri", "cookie_secret")}
+    assert labels(visit(auth={**shared, **providers})) == ["Log in with Google", "Log in with Our Own"]
+
+
+@pytest.mark.parametrize(("addresses", "user", "enters"), [
+    (["@example.org"], {}, True),
+    (["ADA@example.org"], {}, True),
+    (["@example.com", "bob@example.org"], {}, False),
+    (["@example.org"], {"email": "ada@notexample.org"}, False),
+    (["@example.org"], {"email": "@example.org"}, False),
+    (["@example.org"], {"email": ""}, False),
+    (["@example.org"], {"email": "ada@example.org@example.com"}, False),
+    (["@example.org"], {"email_verified": False}, False),
+    ([], {"email": "anybody@example.com"}, True)])
+def test_only_the_allowed_are_let_in(visit, addresses, user, enters):
+    test = visit("runs", {**ADA, **user}, auth=AUTH, lab={"allowed": addresses})
+    assert ("Runs" in [header.value for header in test.header]) is enters
+    assert ("whom this lab has not let in yet" in words(test)) is not enters and "Log out" in labels(test)
+
+
+@pytest.mark.parametrize(("secrets", "says"), [
+    ({"auth": {**AUTH, "cookie_secret": ""}}, "[auth] has no cookie_secret"),
+    ({"auth": {"redirect_uri": "x", "cookie_secret": "y"}}, "names no provider with a client_id"),
+    ({"auth": "yes"}, "auth is no section"),
+    ({"auth": AUTH, "lab": {"allowed": "@example.org"}}, "allowed in [lab] is no list"),
+    ({"auth": AUTH, "lab": {"allowed": ["example.org"]}}, "allowed in [lab] is no list")])
+def test_wrong_settings_let_nobody_in(visit, secrets, says):
+    test = visit("runs", ADA, **secrets)
+    assert [literal(says) in error.value and "\n" not in error.value for error in test.error] == [True]
+    assert not test.header and not test.exception
+
+
+def test_a_missing_package_is_a_sentence(visit, monkeypatch):
+    monkeypatch.setattr(login, "find_spec", lambda name: None)
+    test = visit("runs", ADA, auth=AUTH)
+    assert ["pip install -r requirements-cluster.txt" in error.value for error in test.error] == [True]
+    assert not test.header
+
+
+@pytest.mark.parametrize("content", ["[auth\n", None])
+def test_a_file_that_cannot_be_read_lets_nobody_in(page, tmp_path, monkeypatch, content):
+    """None: a file that is named by the configuration and is not there."""
+    file = tmp_path / "secrets.toml"
+    if content:
+        file.write_text(content)
+    before = st.get_option("secrets.files")
+    st.secrets._reset()
+    st.config.set_option("secrets.files", [str(file)], "test")
+    try:
+        test = page("runs")
+    finally:
+        st.config.set_option("secrets.files", before, st.config.ConfigOption.DEFAULT_DEFINITION)
+        st.secrets._reset()
+    assert ["it cannot be read" in error.value for error in test.error] == [True] and not test.header
+
+
+def test_the_button_sends_to_the_provider_or_says_why_not(visit):
+    test = visit(auth={**AUTH, "server_metadata_url": ""})
+    test.button(key="login:").click().run()
+    assert not test.exception

@@ -1,0 +1,49 @@
+"""The command line of a lab that is shared for reading: what looks works, what changes says one sentence."""
+
+import pytest
+
+from labcore.cli.main import main
+from labcore.files.paths import SHARED, home
+from labcore.store.store import Store
+
+CHANGES = {
+    "run": ["run", "--algorithm", "grpo", "--task", "sort", "--model", "tiny", "--steps", "1"],
+    "sweep": ["sweep", "--algorithm", "grpo", "--task", "sort", "--model", "tiny", "--seeds", "1",
+              "--sweep", "beta=0,0.1"],
+    "stop": ["stop", "{run}"], "resume": ["resume", "{run}"], "fork": ["fork", "{run}"],
+    "star": ["mark", "{run}", "--star"], "delete": ["delete", "{run}"], "restore": ["restore", "{gone}"],
+    "clean": ["clean", "--files", "--yes"],
+    "empty the trash": ["clean", "--trash", "--yes"],
+    "import": ["import", "{file}"], "publish": ["publish"],
+}
+LOOKS = {"list": ["list"], "runs": ["runs"], "compare": ["compare", "{run}", "{other}"], "doctor": ["doctor", "{run}"],
+         "export": ["export", "{run}", "--out", "{out}"]}
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    """Two runs and one in the trash, a file to import and a folder to export to, in a lab that is shared."""
+    for each in range(3):
+        main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "40", "--seed", str(each)])
+    store = Store()
+    runs = [run.id for run in store.runs()]
+    store.trash(runs[2:])
+    (tmp_path / "other.csv").write_text("step,loss\n1,2\n2,3\n")
+    monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
+    return {**dict(zip(("run", "other", "gone"), runs, strict=True)), "file": str(tmp_path / "other.csv"),
+            "out": str(tmp_path / "out")}
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_what_changes_is_refused(names, command, capsys):
+    there = {path for path in home().rglob("*") if "lab.db" not in path.name}
+    assert main([word.format(**names) for word in CHANGES[command]]) == 1
+    assert SHARED in capsys.readouterr().err
+    assert {path for path in home().rglob("*") if "lab.db" not in path.name} == there
+    assert len(Store().runs()) == 2
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_what_looks_works(names, command, capsys):
+    assert main([word.format(**names) for word in LOOKS[command]]) == 0
+    assert SHARED not in capsys.readouterr().err
