@@ -19,7 +19,7 @@ from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
 from labcore.files.artifacts import cache, object_store
-from labcore.files.paths import home
+from labcore.files.paths import home, read_only
 from labcore.lessons.folders import VARIABLE as LESSONS
 from labcore.spec.run_spec import every_knob
 from labcore.store.dialects import shown as place
@@ -116,6 +116,8 @@ def files() -> None:
          "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
         ("RL_LAB_CACHE_GB", _code(f"{cache.limit() / 1e9:g}"),
          "With it, the gigabytes of RL_LAB_HOME above which what is published and long unused is deleted there"),
+        ("RL_LAB_READ_ONLY", _code("1" if read_only() else "not set"),
+         "1: a lab that is shared for reading: it shows everything and changes nothing"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
         ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
