@@ -46,12 +46,17 @@ def top() -> None:
     left, right = st.columns([1, 1.5], gap="large", vertical_alignment="center")
     with left:
         st.html(HERO)
-        if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
-                     key="home:live", help="Run it live on this machine", disabled=read_only()):
-            _run_live()
-        st.caption(how_long(lab().store.runs("finished", limit=RECENT, kind=spec().kind)))
+        if not read_only():
+            _live()
     with right:
         recorded_clip(key="clip")
+
+
+def _live() -> None:
+    if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
+                 key="home:live", help="Run it live on this machine"):
+        _run_live()
+    st.caption(how_long(lab().store.runs("finished", limit=RECENT, kind=spec().kind)))
 
 
 def how_long(finished: Iterable[RunRow]) -> str:

@@ -19,6 +19,7 @@ from app.tokens import literal
 from labcore.errors import LabError, first_line
 from labcore.files.paths import read_only
 
+CSS = "<style>.st-key-login{padding-top:18vh;text-align:center}</style>"
 _SHARED = {"redirect_uri", "cookie_secret"}  # of all providers
 
 
@@ -72,6 +73,7 @@ def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
 
 def _ask(auth: Mapping[str, Any]) -> None:
     with st.container(horizontal_alignment="center", key="login"):
+        st.html(CSS)
         st.title("RL Visual Lab", anchor=False, width="content")
         st.markdown(f"Log in to {'see the runs of' if read_only() else 'use'} this lab.", width="content")
         for provider in _providers(auth):
@@ -85,6 +87,7 @@ def _ask(auth: Mapping[str, Any]) -> None:
 
 def _refuse() -> None:
     with st.container(horizontal_alignment="center", key="login"):
+        st.html(CSS)
         st.title("RL Visual Lab", anchor=False, width="content")
         st.markdown(f"You are logged in as {literal(_name())}, whom this lab has not let in yet: ask those who run "
                     "it, or log in as somebody else.", width="content")

@@ -24,8 +24,11 @@ pages = [
     st.Page("../pages/runs.py", title="Runs", url_path="runs"),
     st.Page("../pages/help.py", title="Help", url_path="help"),
 ]
-page = st.navigation([*pages, *astray.pages(pages)], position="top")
+inside = False
 with lab.errors_shown():
-    if login.passed():
+    inside = login.passed()
+page = st.navigation([*pages, *astray.pages(pages)], position="top" if inside else "hidden")
+with lab.errors_shown():
+    if inside:
         login.above_the_page()
         page.run()

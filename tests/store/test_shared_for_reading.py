@@ -23,7 +23,7 @@ from labcore.store.schema import meta
 from labcore.store.store import Store
 from labcore.workers.launcher import NoLauncher
 from tests.app.seeding import seed
-from tests.store.conftest import PROGRAMS
+from tests.store.postgres import PROGRAMS
 
 GRANTS = Path(__file__).resolve().parents[2] / "deploy" / "readonly.sql"
 SIDE = votes.Side("a", "1")

@@ -1,0 +1,94 @@
+"""The files in deploy/ agree with the code and with each other. No container is built or started here."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
+CONTAINER = (DEPLOY / "Containerfile").read_text()
+PYTHON_OF_DEBIAN = {"bookworm": (3, 11), "trixie": (3, 13)}
+yaml = pytest.importorskip("yaml")  # comes with accelerate
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict:
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def test_every_setting_is_one_that_the_code_reads(compose):
+    code = "".join(path.read_text() for top in ("app", "labcore") for path in (ROOT / top).rglob("*.py"))
+    given = {name for service in compose["services"].values() for name in service.get("environment", {})}
+    given |= set(re.findall(r"\b(RL_LAB_\w+)=", CONTAINER))
+    assert {"RL_LAB_READ_ONLY", "RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_HOME"} <= given
+    assert not {name for name in given if name.startswith("RL_LAB_") and f'"{name}"' not in code}
+
+
+def test_every_variable_is_explained_and_every_secret_required(compose):
+    text = (DEPLOY / "compose.yaml").read_text()
+    wanted = set(re.findall(r"\$\{(\w+)", text))
+    example = dict(line.split("=") for line in (DEPLOY / "env.example").read_text().splitlines() if line[:1].isupper())
+    assert wanted == set(example)
+    assert all(f"${{{name}:?}}" in text for name, value in example.items() if not value)
+
+
+def test_what_is_mounted_is_there(compose):
+    made_by_hand = {"secrets.toml", "secrets-shared.toml"}
+    for service in compose["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume["source"] if isinstance(volume, dict) else volume.split(":")[0]
+            if source.startswith("./") and source[2:] not in made_by_hand:
+                assert (DEPLOY / source).is_file(), source
+            elif not source.startswith("./"):
+                assert source in compose["volumes"]
+
+
+def test_only_the_proxy_can_be_reached_and_every_image_is_pinned(compose):
+    assert [name for name, service in compose["services"].items() if "ports" in service] == ["proxy"]
+    for name, service in compose["services"].items():
+        assert "build" in service or re.search(r":[^:]*\d[^:]*$", service["image"]), name
+    proxied = set(re.findall(r"reverse_proxy (\w+):8501", (DEPLOY / "Caddyfile").read_text()))
+    hosts = compose["services"]["lab"]["environment"]["STREAMLIT_SERVER_ALLOWED_HOSTS"]
+    assert {"127.0.0.1", "${LAB_HOST:?}", "${SHARED_HOST:?}"} <= set(hosts.split())  # Streamlit splits it there
+    assert proxied == {name for name, service in compose["services"].items() if "build" in service}
+
+
+def test_the_shared_lab_only_reads(compose):
+    shared, lab = (compose["services"][name]["environment"] for name in ("shared", "lab"))
+    assert shared["RL_LAB_READ_ONLY"] == "1" and "RL_LAB_READ_ONLY" not in lab
+    assert "//lab_reader@" in shared["RL_LAB_STORE"] and shared["AWS_ACCESS_KEY_ID"] == "lab_reader"
+    policy = json.loads((DEPLOY / "bucket-reader.json").read_text())
+    actions = [action for each in policy["Statement"] for action in each["Action"]]
+    assert all(action.startswith(("s3:Get", "s3:List")) for action in actions)
+    granted = re.findall(r"^GRANT (\w+)|GRANT (\w+) ON TABLES", (DEPLOY / "readonly.sql").read_text(), re.MULTILINE)
+    assert {word for pair in granted for word in pair if word} == {"USAGE", "SELECT"}
+
+
+def test_its_python_can_run_the_lab():
+    debian = re.search(r"^FROM debian:(\w+)-slim$", CONTAINER, re.MULTILINE)
+    least = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert PYTHON_OF_DEBIAN[debian[1]] >= tuple(map(int, least.removeprefix(">=").split(".")))
+
+
+def test_what_is_copied_is_there_and_not_ignored():
+    copied = {word for line in re.findall(r"^COPY (.*)$", CONTAINER, re.MULTILINE) for word in line.split()[:-1]}
+    let_in = {line[1:] for line in (DEPLOY / "Containerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
+    assert copied == let_in and all((ROOT / name).exists() for name in copied)
+    installed = set(re.findall(r"-r (\S+)", CONTAINER))
+    assert installed <= copied and not any("dev" in name for name in installed)
+
+
+def test_the_container_has_no_rights_it_does_not_need():
+    before, _, after = CONTAINER.partition("\nUSER lab\n")
+    assert "RUN" in before and "RUN" not in after and "/_stcore/health" in after
+
+
+def test_the_example_of_the_login_is_one_that_the_lab_takes():
+    found = tomllib.loads((DEPLOY / "secrets.example.toml").read_text())
+    assert set(found) == {"auth", "lab"} and found["auth"]["redirect_uri"].endswith("/oauth2callback")
+    assert all("@" in each for each in found["lab"]["allowed"])
