@@ -1,7 +1,7 @@
 """Which of many settings is best by one criterion, and how sure that is: what a sweep is run for.
 
 Each setting's seeds are drawn again with replacement; how often a setting then has the best mean says how much of its
-lead is luck. Left out: a correction for having looked at many settings; the best of many is flattered by its luck.
+lead is luck. Left out: a correction for having looked at many settings; the best of many owes part of its lead to luck.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
         return "One or two seeds are no evidence."
     ahead = statistics.comparison(first, second, now.metric.better).verdict == "A"
     told = "It is ahead of the next" if ahead else "Seeds alone can explain its lead over the next"
-    return f"{told}, {now.name(whole[1])}; the best of many is flattered by its luck."
+    return f"{told}, {now.name(whole[1])}; the best of many settings owes part of its lead to luck."
 
 
 def _seeds(count: int) -> str:
