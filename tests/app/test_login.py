@@ -2,6 +2,7 @@
 
 import pytest
 import streamlit as st
+from streamlit.errors import StreamlitAuthError
 from streamlit.testing.v1 import AppTest
 
 from app import login
@@ -119,7 +120,21 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(page, tmp_path, monkeypatch, 
     assert ["it cannot be read" in error.value for error in test.error] == [True] and not test.header
 
 
-def test_the_button_sends_to_the_provider_or_says_why_not(visit):
-    test = visit(auth={**AUTH, "server_metadata_url": ""})
-    test.button(key="login:").click().run()
+def test_settings_that_streamlit_refuses_are_a_sentence(visit, monkeypatch):
+    def refuse(provider):
+        raise StreamlitAuthError(f"no server_metadata_url for {provider}")
+
+    monkeypatch.setattr(st, "login", refuse)
+    test = visit(auth={**AUTH, "google": {"client_id": "1"}})
+    test.button(key="login:google").click().run()
     assert not test.exception
+    assert [literal("no server_metadata_url for google): correct") in error.value for error in test.error] == [True]
+
+
+def test_the_button_asks_streamlit_for_the_login(visit, monkeypatch):
+    asked = []
+    monkeypatch.setattr(st, "login", asked.append)
+    test = visit(auth={**AUTH, "google": {"client_id": "1"}})
+    test.button(key="login:google").click().run()
+    test.button(key="login:").click().run()
+    assert asked == ["google", None]
