@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from labcore.errors import LabError
-from labcore.files.paths import imports, is_import
-from labcore.store import changes, faults
+from labcore.store import faults, old_imports
 from labcore.store.dialects import shown
-from labcore.store.schema import VERSION, marks, meta, metadata, runs, sweeps
+from labcore.store.schema import VERSION, marks, meta, metadata, sweeps
 
+if TYPE_CHECKING:
+    from alembic.script import Script
+
+REVISIONS = Path(__file__).with_name("revisions")
 VERSIONS = tuple(map(str, range(1, int(VERSION) + 1)))
 
 
@@ -27,7 +29,8 @@ def prepare(connection: sa.Connection, url: str) -> None:
     if found is None:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(meta.insert(), [{"key": "version", "value": VERSION}, {"key": "number", "value": "0"}])
-        _take_over_imports(connection)
+        if rows := old_imports.taken_over():
+            connection.execute(marks.insert(), rows)
     elif found != VERSION:
         _bring_up(connection, found)
 
@@ -64,90 +67,24 @@ def _version(connection: sa.Connection, url: str) -> str | None:
 
 
 def _bring_up(connection: sa.Connection, found: str) -> None:
-    """Make the tables of version `found` those of this one."""
-    if found == "1":
-        _add_parents(connection)
-    if found in ("1", "2"):
-        _add_columns(connection, "summary")
-    if found in ("1", "2", "3"):
-        marks.create(connection)
-    if found == "3":
-        _take_over_marks(connection)
-    if found in ("1", "2", "3"):
-        _take_over_imports(connection)
-    if found in ("1", "2", "3", "4"):
-        _add_numbers(connection)
-    if found != "6":
-        _keep_number(connection)
-    sweeps.create(connection)
+    """Make the tables of version `found` those of this one. `lab_meta` says the version, which labs of before read as
+    well; Alembic keeps no table of its own."""
+    from alembic.operations import Operations  # here, as few stores need it
+    from alembic.runtime.migration import MigrationContext
+
+    with Operations.context(MigrationContext.configure(connection)):
+        for script in _scripts(found):
+            _upgrade(script)
     connection.execute(meta.update().where(meta.c.key == "version"), {"value": VERSION})
 
 
-def _add_parents(connection: sa.Connection) -> None:
-    """Since version 2 forks know their parent in a column of its own, and runs their sweep."""
-    _add_columns(connection, "parent", "sweep")
-    for run_id, spec in connection.execute(sa.select(runs.c.id, runs.c.spec)).all():
-        if parent := json.loads(spec).get("parent"):
-            connection.execute(runs.update().where(runs.c.id == run_id), {"parent": parent[0]})
+def _scripts(found: str) -> list[Script]:
+    """The revisions that a store of version `found` lacks, in their order."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(REVISIONS, version_locations=[REVISIONS])
+    return [*scripts.iterate_revisions("head", found)][::-1]
 
 
-def _add_numbers(connection: sa.Connection) -> None:
-    """Since version 5 runs are numbered in the order in which they were made."""
-    _add_columns(connection, "number")
-    ids = connection.execute(sa.select(runs.c.id).order_by(runs.c.created, runs.c.id)).scalars().all()
-    for number, run_id in enumerate(ids, start=1):
-        connection.execute(runs.update().where(runs.c.id == run_id), {"number": number})
-
-
-def _keep_number(connection: sa.Connection) -> None:
-    """Since version 6 the highest number that a run was given is kept, whatever becomes of the run."""
-    highest = connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0
-    connection.execute(meta.insert(), {"key": "number", "value": str(highest)})
-
-
-def _take_over_marks(connection: sa.Connection) -> None:
-    """Version 3 had the marks of runs in columns of their own, which stay there and are not read again."""
-    old = [sa.column("star", sa.Boolean), sa.column("tags", sa.Text), sa.column("note", sa.Text),
-           sa.column("deleted", sa.Double)]
-    query = sa.select(sa.column("id"), *old).select_from(sa.table(runs.name)).where(
-        sa.or_(*(column.is_not(None) for column in old)))
-    for row in connection.execute(query).all():
-        changes.mark(connection, row.id, star=bool(row.star), tags=row.tags or "[]", note=row.note or "",
-                     deleted=row.deleted)
-
-
-def _take_over_imports(connection: sa.Connection) -> None:
-    """Before version 4 imported metrics had their marks in their about.json, and their trash was a folder."""
-    for folder in _imports(imports()):
-        _take_over_about(connection, folder)
-    for folder in _imports(trash := imports() / ".trash"):
-        if (target := imports() / folder.name).exists():  # imported again meanwhile: the same file
-            continue
-        deleted = folder.stat().st_mtime
-        try:
-            folder.rename(target)
-        except OSError as error:
-            raise LabError(f"{folder} cannot be moved out of the trash of an earlier version ({error.strerror}): "
-                           "check the folder's permissions, or delete it.") from error
-        _take_over_about(connection, target)
-        changes.mark(connection, folder.name, deleted=deleted)
-    with suppress(OSError):  # there is none, or something else is in it
-        trash.rmdir()
-
-
-def _take_over_about(connection: sa.Connection, folder: Path) -> None:
-    with suppress(OSError, ValueError, AttributeError):  # a damaged one has no marks; the list says that it is damaged
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        star, tags, note = bool(about.get("star")), about.get("tags") or [], about.get("note") or ""
-        if star or tags or note:
-            changes.mark(connection, folder.name, star=star, tags=json.dumps(tags, ensure_ascii=False), note=note)
-
-
-def _imports(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if is_import(path.name) and path.is_dir()] if folder.is_dir() else []
-
-
-def _add_columns(connection: sa.Connection, *names: str) -> None:
-    for column in map(runs.c.__getitem__, names):
-        kind = column.type.compile(dialect=connection.dialect)
-        connection.execute(sa.DDL(f"ALTER TABLE {runs.name} ADD COLUMN {column.name} {kind}"))
+def _upgrade(script: Script) -> None:
+    script.module.upgrade()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +19,14 @@ from labcore.files.paths import imports
 from labcore.spec.record import Record
 from labcore.store import migrations, schema
 from labcore.store.store import Store
+from tests.imports import ROOT
 from tests.runs.fake import grpo
 
 EXACT = 0.1 + 0.2  # has no short decimal form
 CSV = b"step,reward\n1,0.25\n2,0.5\n"
 
-FIRST = """id VARCHAR(100) NOT NULL, spec TEXT NOT NULL, state VARCHAR(20) NOT NULL, message TEXT NOT NULL,
-    created DOUBLE NOT NULL, started DOUBLE, ended DOUBLE, pid INTEGER, host VARCHAR(200), process_started DOUBLE,
-    heartbeat DOUBLE, step INTEGER NOT NULL, seconds DOUBLE NOT NULL, base VARCHAR(100)"""
-SECOND = ", parent VARCHAR(100), sweep VARCHAR(100)"
-THIRD = ", star BOOLEAN, tags TEXT, note TEXT, deleted DOUBLE, digest TEXT"
-MORE = {"1": "", "2": SECOND, "3": SECOND + THIRD, "4": SECOND + ", digest TEXT",
-        "5": SECOND + ", digest TEXT, number INTEGER", "6": SECOND + ", digest TEXT, number INTEGER"}
+SINCE = {"parent": 2, "sweep": 2, "digest": 3, "number": 5}  # columns of runs
+MARKS = {"star": "BOOLEAN", "tags": "TEXT", "note": "TEXT", "deleted": "DOUBLE PRECISION"}  # of runs, in version 3
 
 
 @pytest.fixture
@@ -38,19 +36,17 @@ def store():
 
 def turn_back(store: Store, version: str) -> None:
     """Turn the tables into those that the lab of that version made, with all that it knew of each run."""
-    columns = FIRST + MORE[version]
     marked = store.marks()
-    names = [column.split()[0] for column in columns.split(",")]
-    kept = [column.name for column in schema.runs.c if column.name in names]
     with store._writing() as connection:
-        connection.execute(sa.text("ALTER TABLE lab_runs RENAME TO newer"))
-        connection.execute(sa.text(f"CREATE TABLE lab_runs ({columns}, PRIMARY KEY (id))"))
-        connection.execute(sa.text(f"INSERT INTO lab_runs ({', '.join(kept)}) SELECT {', '.join(kept)} FROM newer"))
+        for name, since in SINCE.items():
+            if int(version) < since:
+                connection.execute(sa.text(f"ALTER TABLE lab_runs DROP COLUMN {name}"))
+        for name, kind in MARKS.items() if version == "3" else ():
+            connection.execute(sa.text(f"ALTER TABLE lab_runs ADD COLUMN {name} {kind}"))
         for run_id, marks in marked.items() if version == "3" else ():
             connection.execute(sa.text("UPDATE lab_runs SET star = :star, tags = :tags, note = :note, "
                                        "deleted = :deleted WHERE id = :id"),
                                {**vars(marks), "tags": json.dumps(marks.tags), "id": run_id})
-        connection.execute(sa.text("DROP TABLE newer"))
         if version in ("1", "2", "3"):
             connection.execute(sa.text("DROP TABLE lab_marks"))
         connection.execute(sa.text("DROP TABLE lab_sweeps"))
@@ -75,7 +71,11 @@ def old_import(label: str, deleted: float | None = None, **marks) -> str:
     return about.id
 
 
-@pytest.mark.parametrize("version", ["1", "2", "3", "4", "5", "6"])
+EARLIER = migrations.VERSIONS[:-1]
+
+
+@pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize("version", EARLIER)
 def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(store, version):
     parent = store.create(grpo())
     child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
@@ -104,6 +104,42 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
     assert [row.number for row in opened.runs()] == [4, 3, 1], "the numbers stay; the newest is first"
     opened.create_all([grpo()], sweep="sweep-2", halving="{}")
     assert opened.halvings() == {"sweep-2": "{}"}
+
+
+def tables(store: Store) -> dict[str, dict[str, tuple[str, bool]]]:
+    """Of each table its columns, each with its type and whether it may be empty."""
+    with store._reading() as connection:
+        there = sa.inspect(connection)
+        return {name: {column["name"]: (str(column["type"]), column["nullable"]) for column in there.get_columns(name)}
+                for name in there.get_table_names()}
+
+
+@pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize("version", EARLIER)
+def test_a_store_of_an_earlier_version_ends_with_the_tables_of_a_new_one(store, version):
+    new = tables(store)
+    turn_back(store, version)
+    assert tables(store) != new
+    brought_up = tables(Store(store.url))
+    left = [brought_up["lab_runs"].pop(name) for name in MARKS if name in brought_up["lab_runs"]]
+    assert brought_up == new and len(left) == (len(MARKS) if version == "3" else 0)
+
+
+def test_the_version_is_that_of_the_last_script():
+    scripts = migrations._scripts("base")
+    assert [script.revision for script in scripts] == [*migrations.VERSIONS] and scripts[-1].revision == schema.VERSION
+    assert all(Path(script.path).name.startswith(f"v{script.revision}_") for script in scripts)
+    assert (migrations.REVISIONS / "__init__.py").exists(), "it is a package, so that it is installed"
+
+
+@pytest.mark.parametrize("version", ["6", schema.VERSION])
+def test_alembic_is_only_loaded_where_there_is_something_to_do(store, version):
+    if earlier := version != schema.VERSION:
+        turn_back(store, version)
+    program = "import sys; from labcore.store.store import Store; Store(); print('alembic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.split() == [str(earlier)]
 
 
 @pytest.mark.parametrize("version", ["1", "2", "3", None])
@@ -152,6 +188,6 @@ def test_a_folder_that_cannot_be_moved_is_told_and_nothing_is_lost(store, monkey
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as denied, pytest.raises(LabError, match="check the folder's permissions"):
-        denied.setattr(migrations.Path, "rename", refused)
+        denied.setattr(Path, "rename", refused)
         Store(store.url)
     assert [run.id for run in imported.trashed(Store(store.url))] == [lying]

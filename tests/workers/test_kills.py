@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic.operations import Operations
 from sqlalchemy.engine.default import DefaultDialect
 
 from labcore.exports.folder import export_run, export_zip
@@ -25,6 +26,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import home, run_folder
 from labcore.spec.run_spec import RunSpec, base_spec, make
 from labcore.store import changes, columns, migrations
+from labcore.store.schema import VERSION
 from labcore.store.store import Store
 from labcore.workers import pictures, training
 from tests.runs import fake
@@ -277,9 +279,10 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 MIGRATION = {
-    "a new column": Kill(migrations, "_add_columns", 2),
-    "the numbers of the runs": Kill(migrations, "_add_numbers", after=True),
-    "the last number, before the version": Kill(migrations, "_keep_number", after=True),
+    "a new column": Kill(Operations, "add_column", 2),
+    "the numbers of the runs": Kill(migrations, "_upgrade", 4, after=True),  # from version 1 the 4th makes version 5
+    "the last number": Kill(migrations, "_upgrade", 5, after=True),
+    "all of it, before the version": Kill(migrations, "_upgrade", int(VERSION) - 1, after=True),
     "all of it, not committed": Kill(DefaultDialect, "do_commit"),
     "all of it, just committed": Kill(DefaultDialect, "do_commit", after=True),
 }
