@@ -16,10 +16,8 @@ import sqlalchemy as sa
 from labcore.store.store import Store
 from tests.store import postgres
 
-THERE = pytest.mark.skipif(bool(postgres.MISSING), reason=postgres.MISSING)
 
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=THERE)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=postgres.THERE)])
 def each_database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, lab_home: Path) -> Iterator[str]:
     """What keeps the stores that the test opens; its name."""
     if request.param == "sqlite":

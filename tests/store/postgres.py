@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=Path("initdb")).parent
 MISSING = ("PostgreSQL is not installed: apt install postgresql" if not PROGRAMS.is_absolute() else
            "psycopg is not installed: pip install -r requirements-cluster.txt"
            if importlib.util.find_spec("psycopg") is None else "")
+THERE = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 @contextmanager

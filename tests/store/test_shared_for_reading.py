@@ -23,7 +23,7 @@ from labcore.store.schema import meta
 from labcore.store.store import Store
 from labcore.workers.launcher import NoLauncher
 from tests.app.seeding import seed
-from tests.store.postgres import PROGRAMS
+from tests.store.postgres import PROGRAMS, THERE
 
 GRANTS = Path(__file__).resolve().parents[2] / "deploy" / "readonly.sql"
 SIDE = votes.Side("a", "1")
@@ -127,7 +127,7 @@ def test_an_empty_file_gets_no_tables(shared):
         Store()
 
 
-@pytest.mark.parametrize("each_database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each_database", [pytest.param("postgresql", marks=THERE)], indirect=True)
 def test_a_user_who_may_only_select_reads_the_lab(each_database, shared, databases, monkeypatch):
     owner = sa.make_url(os.environ["RL_LAB_STORE"])
     run = seed(Store(), "finished")

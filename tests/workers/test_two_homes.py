@@ -52,6 +52,9 @@ class Machines:
         return self.root / "shared"
 
     def at(self, name: str) -> Path:
+        for thread in threading.enumerate():
+            if thread.name == "publisher":  # that of a worker which has ended: its process would be gone
+                thread.join(2)
         for home in self.root.glob("home-*"):
             home.rename(home.with_name(home.name.replace("home-", "hidden-")))
         hidden, home = self.root / f"hidden-{name}", self.root / f"home-{name}"
