@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from weakref import WeakSet
 
 import streamlit as st
@@ -33,12 +34,25 @@ class Page:
         self.last = now
 
 
-class Pages(WeakSet[Page]):
-    """All live pages of a server."""
+class Pages:
+    """All live pages of a server. Each is drawn by a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pages: WeakSet[Page] = WeakSet()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def add(self, page: Page) -> None:
+        with self._lock:
+            self._pages.add(page)
 
     def every(self, page: Page, usual: float, now: float) -> float:
         """The seconds between two drawings of `page`: `usual`, or that times a power of two."""
-        wanted = sum(each.cost for each in list(self) if now - each.last < GONE * each.every) / SHARE
+        with self._lock:
+            costs = [each.cost for each in self._pages if now - each.last < GONE * each.every]
+        wanted = sum(costs) / SHARE
         while usual * page.factor < wanted:
             page.factor *= 2
         while page.factor > 1 and usual * page.factor / 2 > SLACK * wanted:
