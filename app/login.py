@@ -64,7 +64,8 @@ def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
     """
     if not addresses:
         return True
-    if user.get("email_verified") is False:
+    verified = user.get("email_verified")  # not every provider says so, and some say it as a text
+    if verified is not None and str(verified).casefold() != "true":
         return False
     address = str(user.get("email") or "").strip().casefold()
     name, at, domain = address.rpartition("@")
@@ -130,6 +131,8 @@ def _section(name: str) -> Mapping[str, Any] | None:
         files = config.get_option("secrets.files")
         if not config.is_manually_set("secrets.files") and not any(map(os.path.exists, files)):
             return None
+        raise _wrong(f"it cannot be read: {first_line(error)}") from error
+    except (OSError, UnicodeDecodeError) as error:  # another owner's, or no text
         raise _wrong(f"it cannot be read: {first_line(error)}") from error
     if found is None:
         return None

@@ -77,6 +77,8 @@ def test_each_provider_has_its_button(visit):
     (["@example.org"], {"email": ""}, False),
     (["@example.org"], {"email": "ada@example.org@example.com"}, False),
     (["@example.org"], {"email_verified": False}, False),
+    (["@example.org"], {"email_verified": "false"}, False),
+    (["@example.org"], {"email_verified": "true"}, True),
     ([], {"email": "anybody@example.com"}, True)])
 def test_only_the_allowed_are_let_in(visit, addresses, user, enters):
     test = visit("runs", {**ADA, **user}, auth=AUTH, lab={"allowed": addresses})
