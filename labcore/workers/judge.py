@@ -109,16 +109,26 @@ def main() -> None:
     store = Store()
     judges: dict[str, Judge] = {}
     with Lifeline(sys.stdin.fileno()) as lifeline:
-        while not lifeline.cut and (sweeps := store.halvings()):
-            for sweep_id, text in sweeps.items():
-                try:
-                    if sweep_id not in judges:
-                        judges[sweep_id] = Judge(store, sweep_id, Halving.from_json(text))
-                    judges[sweep_id].look()
-                except LabError as error:  # the disk is full, say: later there may be room
-                    judges.pop(sweep_id, None)  # it may remember what was not written
-                    print(error, file=sys.stderr, flush=True)
+        while not lifeline.cut and _look(store, judges):
             time.sleep(POLL_SECONDS)
+
+
+def _look(store: Store, judges: dict[str, Judge]) -> bool:
+    """Judge what has come since; whether there is any sweep to judge. A store that cannot be used is asked again."""
+    try:
+        sweeps = store.halvings()
+    except LabError as error:
+        print(error, file=sys.stderr, flush=True)
+        return True
+    for sweep_id, text in sweeps.items():
+        try:
+            if sweep_id not in judges:
+                judges[sweep_id] = Judge(store, sweep_id, Halving.from_json(text))
+            judges[sweep_id].look()
+        except LabError as error:  # the disk is full, say: later there may be room
+            judges.pop(sweep_id, None)  # it may remember what was not written
+            print(error, file=sys.stderr, flush=True)
+    return bool(sweeps)
 
 
 class Judging:
@@ -135,7 +145,7 @@ class Judging:
             return
         if self._process:
             self.cut()
-            self._faults += code != 0
+            self._faults = self._faults + 1 if code else 0
         if self._faults < TRIES and self._store.halvings():
             self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE,
                                              env=process.environment(self._store.url))

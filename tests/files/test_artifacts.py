@@ -405,3 +405,22 @@ def test_a_path_of_another_home_is_found_in_this_one(lab_home):
     for name in ("uploads/0123456789abcdef/a.jsonl", "base/abc/model", f"{RUN}/checkpoints/step-000050/policy"):
         assert things.moved(Path("/elsewhere/base") / name) == lab_home / name
     assert things.moved(Path("/elsewhere/model")) is None and things.moved(Path("base/abc")) is None
+
+
+def test_a_file_that_grows_while_it_is_published_fits_its_manifest(monkeypatch):
+    """Its log, say, into which the run writes."""
+    log, hashed = run_folder(RUN) / "worker.log", manifest.of_file
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("one\n")
+
+    def and_grown(path):
+        found = hashed(path)
+        if path == log:
+            log.write_text("one\ntwo\n")
+        return found
+
+    monkeypatch.setattr(manifest, "of_file", and_grown)
+    store = object_store.opened()
+    publish.publish(store, RUN)
+    [entry] = manifest.read(store, f"{RUN}/run").values()
+    assert entry == manifest.of_bytes(b"one\ntwo\n") and store.names(f"{RUN}/run").keys() >= {entry.sha256}

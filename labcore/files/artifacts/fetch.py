@@ -68,7 +68,7 @@ def there(path: Path | str) -> bool:
             files = _manifest(store, thing) or {}
             return any(inside in (".", name) or name.startswith(f"{inside}/") for name in files)
         return loose is not None and loose[1] in (_manifest(store, loose[0]) or {})
-    except Away:
+    except (Away, Damaged):
         return False
 
 
@@ -86,7 +86,7 @@ def checkpoints(run: str) -> list[str]:
         found = _asked(store, "checkpoints", run, lambda: _checkpoints(store, run)) if store else []
         gone = {*state.to_forget()} if found else ()
         return [name for name in found if f"{run}/{things.CHECKPOINTS}/{name}" not in gone]
-    except Away:
+    except (Away, Damaged):
         return []
 
 
@@ -96,7 +96,7 @@ def files(run: str, kind: str) -> list[str]:
     try:
         found = list(_manifest(store, f"{run}/{kind}") or {}) if store else []
         return [] if found and f"{run}/{kind}" in state.to_forget() else found
-    except Away:
+    except (Away, Damaged):
         return []
 
 

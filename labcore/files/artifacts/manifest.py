@@ -46,6 +46,11 @@ def of_file(path: Path) -> File:
     return File(size, digest.hexdigest())
 
 
+def of_bytes(content: bytes) -> File:
+    """The same of a file with this content."""
+    return File(len(content), hashlib.sha256(content).hexdigest())
+
+
 def read(store: ObjectStore, thing: str) -> Manifest | None:
     """The manifest of a thing; None where it is not published.
 

@@ -128,15 +128,17 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
     for path in paths("step-*.json"):
         with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
             files[path.name] = _file(path, sent)
-    after = {**files, **before} if add else files
+    after = {**before, **files} if sent.again else {**files, **before} if add else files
     there = {file.sha256 for name, file in before.items() if not (sent.again and name in files)}
 
     def send(name: str) -> str | None:
-        """Send a file; its name where it was thinned meanwhile."""
+        """Send a file as it is now, which another process may be writing; its name where it was thinned meanwhile."""
         try:
-            store.put_file(f"{thing}/{after[name].sha256}", things.folder(thing) / name)
+            content = (things.folder(thing) / name).read_bytes()
         except FileNotFoundError:
             return name
+        after[name] = manifest.of_bytes(content)
+        store.put(f"{thing}/{after[name].sha256}", content)
         return None
 
     new = [name for name, file in files.items() if after[name] == file and file.sha256 not in there]
