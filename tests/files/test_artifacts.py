@@ -424,3 +424,19 @@ def test_a_file_that_grows_while_it_is_published_fits_its_manifest(monkeypatch):
     publish.publish(store, RUN)
     [entry] = manifest.read(store, f"{RUN}/run").values()
     assert entry == manifest.of_bytes(b"one\ntwo\n") and store.names(f"{RUN}/run").keys() >= {entry.sha256}
+
+
+def test_a_run_of_which_the_store_has_another_file_does_not_count_as_published():
+    """This home may have the newer one, which its bound must not drop."""
+    picture = run_folder(RUN) / "samples" / "step-000001.json"
+    picture.parent.mkdir(parents=True)
+    picture.write_text("1")
+    store = object_store.opened()
+    publish.publish(store, RUN)
+    assert state.is_published(RUN, store.begin())
+    picture.write_text("2")
+    changed(picture)
+    publish.publish(store, RUN, add=True)
+    assert not state.is_published(RUN, store.begin())
+    publish.publish(store, RUN)
+    assert state.is_published(RUN, store.begin())

@@ -43,12 +43,12 @@ def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: 
         OSError: a file here cannot be read.
     """
     with FileLock(state.lock_of(unit)):
-        begun = _stamp(unit)
+        begun, whole = _stamp(unit), True
         if things.is_run(unit):
-            _run(store, unit, marked, add, sent or Sent())
+            whole = _run(store, unit, marked, add, sent or Sent())
         elif things.folder(unit).is_dir():
             publish_thing(store, unit)
-        if mark and _stamp(unit) == begun:
+        if mark and whole and _stamp(unit) == begun:
             state.set_published(unit, store.begin())
 
 
@@ -66,9 +66,10 @@ def now(path: Path) -> None:
             publish(store, unit)
 
 
-def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: Sent) -> None:
+def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: Sent) -> bool:
+    """Publish a run; whether the store then has every file as it is here."""
     root = things.folder(run)
-    _loose(store, f"{run}/{things.RUN}", lambda _: [root / name for name in things.LOOSE], add, sent)
+    whole = _loose(store, f"{run}/{things.RUN}", lambda _: [root / name for name in things.LOOSE], add, sent)
     there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
     for _, path in checkpoint.here(root):
         thing = f"{run}/{things.CHECKPOINTS}/{path.name}"
@@ -79,12 +80,13 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
         _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
         del there[name]
     for name in things.PICTURES:
-        _loose(store, f"{run}/{name}", (root / name).glob, add, sent)
+        whole &= _loose(store, f"{run}/{name}", (root / name).glob, add, sent)
     if (root / things.START).is_dir() and not there:
         publish_thing(store, f"{run}/{things.START}")
     elif there and sent.start and not add:
         _delete(store, f"{run}/{things.START}")
         sent.start = False
+    return whole
 
 
 def _checkpoints(store: ObjectStore, run: str, add: bool) -> dict[str, int]:
@@ -121,8 +123,9 @@ def publish_thing(store: ObjectStore, thing: str, again: bool = False) -> int:
     return sum(file.size for file in files.values())
 
 
-def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]], add: bool, sent: Sent) -> None:
-    """Have the files of a thing in the store as they are here, or with `add` also those."""
+def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]], add: bool, sent: Sent) -> bool:
+    """Have the files of a thing in the store as they are here, or with `add` also those: then what the store has stays.
+    Whether it has every file as it was here."""
     before = sent.loose[thing] if thing in sent.loose else _manifest(store, thing) or {}
     files: Manifest = {}
     for path in paths("step-*.json"):
@@ -145,11 +148,11 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
     for name in filter(None, each(send, new)):
         del after[name]
     sent.loose[thing] = after
-    if after == before and not sent.again:
-        return
-    manifest.write(store, thing, after)
-    gone = {file.sha256 for file in before.values()} - {file.sha256 for file in after.values()}
-    store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
+    if after != before or sent.again:
+        manifest.write(store, thing, after)
+        gone = {file.sha256 for file in before.values()} - {file.sha256 for file in after.values()}
+        store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
+    return all(after[name] == file or name in new for name, file in files.items() if name in after)
 
 
 def _manifest(store: ObjectStore, thing: str) -> Manifest | None:
