@@ -182,6 +182,8 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
     print(f"{found.id}: {progress_words(far(store, found.id))}")
     if early := engine.early_stopping(store, found.id):
         print(early.words())
+    if why := engine.unjudged(store, found.id):
+        print(why)
     for run in found.runs[:SHOWN]:
         why = f"  {run.message}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
@@ -237,10 +239,18 @@ def sweeps(options: argparse.Namespace) -> int:
                            "to resume.")
         return run_all(store, options.sweep, options)
     if options.status:
-        found = far(store, engine.sweep(store, options.sweep).id)
-        print(json.dumps(vars(found), indent=2) if options.json else f"{options.sweep}: {progress_words(found)}")
-        return 0
+        return _status(store, options.sweep, options.json)
     report(store, options.sweep, options)
+    return 0
+
+
+def _status(store: Store, sweep_id: str, as_json: bool) -> int:
+    found = far(store, engine.sweep(store, sweep_id).id)
+    why = engine.unjudged(store, sweep_id)
+    if as_json:
+        print(json.dumps({**vars(found), "early_stopping_off": why}, indent=2))
+    else:
+        print("\n".join(filter(None, (f"{sweep_id}: {progress_words(found)}", why))))
     return 0
 
 

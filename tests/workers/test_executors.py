@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from labcore.errors import LabError
+from labcore.files.artifacts import object_store
 from labcore.files.paths import made, run_folder
 from labcore.store.store import Store
 from labcore.workers.executors import choice, node, ray
@@ -177,6 +178,18 @@ def test_a_machine_needs_no_shared_folder_where_there_is_an_object_store(store, 
     run_id = store.create(fake.grpo(3))
     monkeypatch.setenv("RL_LAB_ARTIFACTS", f"file://{tmp_path}")
     assert node.wanted(run_id, platform.node()) and run_folder(run_id).is_dir()
+
+
+@pytest.mark.parametrize(("url", "package"), [("s3://bucket/lab", "s3fs"), ("gs://bucket/lab", "gcsfs")])
+def test_a_machine_without_the_client_of_the_object_store_names_its_package(store, monkeypatch, url, package):
+    """Before its worker is started, which could only end with a code."""
+    run_id = store.create(fake.grpo(3))
+    monkeypatch.setenv("RL_LAB_ARTIFACTS", url)
+    monkeypatch.setattr(object_store, "find_spec",
+                        lambda name: None if name == package else importlib.util.find_spec(name))
+    with pytest.raises(LabError, match=rf"^The machine .* has no {package}, which RL_LAB_ARTIFACTS \({url}\) needs: "
+                                       r"run pip install -r requirements-cluster\.txt there, then resume the run\.$"):
+        node.wanted(run_id, platform.node())
 
 
 # ---------------------------------------------------------------- the driver
