@@ -113,6 +113,11 @@ class Setting:
         return self.mean is not None and self.mean.count == len(self.runs)
 
     @property
+    def over(self) -> bool:
+        """Whether each of its runs finished or was stopped early: what it comes to is known."""
+        return all(run.state == "finished" or run.early for run in self.runs)
+
+    @property
     def furthest(self) -> int:
         return max(run.step for run in self.runs)
 
