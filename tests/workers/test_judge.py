@@ -268,7 +268,7 @@ def test_a_store_that_refuses_a_decision_is_said_until_it_takes_one(store, going
     with monkeypatch.context() as patch:
         patch.setattr(store, "decide", lambda *_: (_ for _ in ()).throw(LabError("The disk is full.")))
         assert module._look(store, {})
-    assert unjudged(store, going).startswith(f"{OFF}The disk is full): no run is ended early.")
+    assert unjudged(store, going).startswith(f"{OFF}The disk is full): no more runs are stopped early.")
     module._look(store, {})
     assert unjudged(store, going) == "" and len(decided(store, going)) == 6
 
