@@ -51,7 +51,7 @@ def main() -> None:
             seconds[url].append(took)
             runs += [run] if url else []
         first = runs[0]
-        size = sizes.size(checkpoint.here(run_folder(first))[-1][1])
+        size = sizes.size(checkpoint.local(run_folder(first))[-1][1])
         print(f"| checkpoint of {size / 1e6:.1f} MB in {files(first)} files | ms, median of {given.times} |")
         print("|---|---:|")
         for name, milliseconds in checkpoint_times(first, given.times):
@@ -75,14 +75,14 @@ def trained(steps: int) -> tuple[str, float]:
 
 def files(run: str) -> int:
     """How many files the newest checkpoint has."""
-    return sum(path.is_file() for path in checkpoint.here(run_folder(run))[-1][1].rglob("*"))
+    return sum(path.is_file() for path in checkpoint.local(run_folder(run))[-1][1].rglob("*"))
 
 
 def checkpoint_times(run: str, times: int) -> Iterator[tuple[str, float]]:
     """What is done with the newest checkpoint of a run, and the milliseconds."""
     store = object_store.opened()
     assert store
-    path = checkpoint.here(run_folder(run))[-1][1]
+    path = checkpoint.local(run_folder(run))[-1][1]
     thing = path.relative_to(home()).as_posix()
 
     def again() -> None:
@@ -91,7 +91,7 @@ def checkpoint_times(run: str, times: int) -> Iterator[tuple[str, float]]:
     yield "publish", median(times, lambda: publish.publish_thing(store, thing), again)
     yield "look whether it is there", median(times, lambda: fetch.checkpoints(run), fetch.forget_answers)
     path.rename(Path(tempfile.mkdtemp(dir=home())) / "kept")
-    yield "fetch and check", median(times, lambda: fetch.here(path), lambda: shutil.rmtree(path, ignore_errors=True))
+    yield "fetch and check", median(times, lambda: fetch.bring(path), lambda: shutil.rmtree(path, ignore_errors=True))
 
 
 def median(times: int, do: Callable[[], object], before: Callable[[], object]) -> float:

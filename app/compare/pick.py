@@ -19,7 +19,7 @@ from app.status import STATES, duration
 from app.tokens import literal
 from labcore.compare import imported
 from labcore.jobs.progress import Progress, progress
-from labcore.runs import halving, sweep
+from labcore.runs import sweep
 from labcore.runs.knob_history import KnobHistory
 from labcore.store.rows import ACTIVE, RunRow
 
@@ -103,9 +103,8 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
     if runs and early:
         st.caption(literal(early.words()))
-        if halving.lacks_optuna() and any(run.state in ACTIVE for run in runs):
-            st.warning("No run is stopped early at the moment, since Optuna is not installed: run pip install -r "
-                       "requirements-sweeps.txt, then start the lab again.", icon=":material/error:")
+        if why := sweep.unjudged(lab().store, place.sweep):
+            st.warning(literal(why), icon=":material/error:")
 
 
 def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False) -> str:

@@ -29,7 +29,7 @@ def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 def path_of(run_id: str, kind: str, step: int) -> Path:
     """Where a file is; fetched, where another machine has written it."""
-    return fetch.here(run_folder(run_id) / kind / f"step-{step:06d}.json")
+    return fetch.bring(run_folder(run_id) / kind / f"step-{step:06d}.json")
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:

@@ -17,8 +17,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import assignments, spec_of, summary, warn
 from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
-from labcore.compare.ranking import Ends, ranking
-from labcore.compare.ranking import axes_of as axes_of_runs
+from labcore.compare.ranking import Ends
+from labcore.compare.sweep_standing import LARGE, standing
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
 from labcore.jobs.progress import Progress, progress
@@ -34,7 +34,6 @@ from labcore.workers.launcher import Launcher
 POLL_SECONDS = 0.2
 SAY_SECONDS = 2.0  # a sweep of thousands says more seldom how it stands
 BEST = 10  # settings of a large sweep that are named
-SHOWN = 64  # runs of a sweep that are listed one by one; of a larger one the progress says more
 WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives
 
 
@@ -50,7 +49,7 @@ def add_to(add, add_run) -> None:
     many.add_argument("--min-steps", type=int, metavar="N",
                       help="after how many steps a run is first judged (default: a ninth of all)")
     many.add_argument("--reduction-factor", type=int, metavar="N",
-                      help="of N runs the best one goes on at each judgement (default: 3)")
+                      help="of N runs the best one continues at each judgement (default: 3)")
     many.set_defaults(seed=0)
     _add_report(many)
 
@@ -146,7 +145,7 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
     while True:
         states = store.tally(sweep_id)
         over = not set(states) & set(ACTIVE)
-        if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > SHOWN else 0)):
+        if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > LARGE else 0)):
             print(f"{sweep_id}: {progress_words(far(store, sweep_id))}", file=sys.stderr)
             said, told = states, time.monotonic()
         if over:
@@ -174,7 +173,7 @@ def progress_words(found: Progress) -> str:
 def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
     """Print the runs of a sweep and the table of those that have made a step."""
     found = engine.sweep(store, sweep_id)
-    ids = [run.id for run in found.runs if run.step] if len(found.runs) <= SHOWN else []
+    ids = [run.id for run in found.runs if run.step] if len(found.runs) <= LARGE else []
     if options.json:
         table = compare(load(store, ids), options.metric).to_json() if ids else None
         print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
@@ -182,12 +181,14 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
     print(f"{found.id}: {progress_words(far(store, found.id))}")
     if early := engine.early_stopping(store, found.id):
         print(early.words())
-    for run in found.runs[:SHOWN]:
+    if why := engine.unjudged(store, found.id):
+        print(why)
+    for run in found.runs[:LARGE]:
         why = f"  {run.message}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
-    if len(found.runs) > SHOWN:
-        print(f"and {len(found.runs) - SHOWN:,} more: --json lists all, the page Compare shows what came of them\n")
+    if len(found.runs) > LARGE:
+        print(f"and {len(found.runs) - LARGE:,} more: --json lists all, the page Compare shows what came of them\n")
         print("\n".join(best_words(store, found, options.metric)))
     if ids:
         print()
@@ -195,17 +196,17 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
 
 
 def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[str]:
-    """The best settings of a large sweep, a line each."""
-    key = metric or next(iter(halving.metrics_of(found.runs[0].spec)), "reward")
-    axes, values = axes_of_runs(found.runs, found.axes), Ends(store).values(found.runs, key)
-    lines = []
-    for place, setting in enumerate(ranking(found.runs, axes, values, key)[:BEST], start=1):
-        point = ", ".join(f"{axis.title} {shown(value)}" for axis, value in zip(axes, setting.values, strict=True)
+    """The best settings of a large sweep, a line each, in the order of its page."""
+    now = standing(store, found, Ends(store), metric or "")
+    lines = [f"{now.metric.label}, the mean over the seeds that finished:"]
+    for place, setting in enumerate(now.ranked[:BEST], start=1):
+        point = ", ".join(f"{axis.title} {shown(value)}" for axis, value in zip(now.axes, setting.values, strict=True)
                           if value is not None)
         mean = "none finished" if setting.mean is None else f"{setting.mean.mean:.4g}"
         ended = f"{setting.mean.count if setting.mean else 0} of {len(setting.runs)} finished"
-        lines.append(f"{place if setting.whole else '–':>3}  {mean:<14} {ended}  {point}")
-    return [f"{METRICS[key].label}, the mean over the seeds that finished:", *lines]
+        rank = place if setting.whole and now.metric.better else "–"
+        lines.append(f"{rank:>3}  {mean:<14} {ended}  {point}")
+    return lines + ([f"Left out: runs in which a knob was moved by hand ({now.aside:,})."] if now.aside else [])
 
 
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
@@ -237,10 +238,18 @@ def sweeps(options: argparse.Namespace) -> int:
                            "to resume.")
         return run_all(store, options.sweep, options)
     if options.status:
-        found = far(store, engine.sweep(store, options.sweep).id)
-        print(json.dumps(vars(found), indent=2) if options.json else f"{options.sweep}: {progress_words(found)}")
-        return 0
+        return _status(store, options.sweep, options.json)
     report(store, options.sweep, options)
+    return 0
+
+
+def _status(store: Store, sweep_id: str, as_json: bool) -> int:
+    found = far(store, engine.sweep(store, sweep_id).id)
+    why = engine.unjudged(store, sweep_id)
+    if as_json:
+        print(json.dumps({**vars(found), "early_stopping_off": why}, indent=2))
+    else:
+        print("\n".join(filter(None, (f"{sweep_id}: {progress_words(found)}", why))))
     return 0
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.metrics import METRICS
-from labcore.compare import statistics
+from labcore.compare import statistics, variance
 from labcore.compare.statistics import Mean
 from labcore.compare.table import LAST
 from labcore.spec.run_spec import knobs_of
@@ -27,6 +27,7 @@ WINDOWS = (LAST, 20 * LAST)  # rows at a run's end in which its last values are 
 KEPT = 20_000  # values that are remembered
 
 Values = Mapping[str, float]  # run -> its number
+Point = tuple[Value | None, ...]  # the values of a setting on the axes
 
 
 class Ends:
@@ -101,7 +102,7 @@ def _value(key: str) -> Callable[[RunRow], Value | None]:
 class Setting:
     """The runs of one point of a sweep. `mean` is over those that finished; None where none has."""
 
-    values: tuple[Value | None, ...]
+    values: Point
     runs: tuple[RunRow, ...]
     results: Values
     mean: Mean | None
@@ -112,6 +113,11 @@ class Setting:
         return self.mean is not None and self.mean.count == len(self.runs)
 
     @property
+    def over(self) -> bool:
+        """Whether each of its runs finished or was stopped early: what it comes to is known."""
+        return all(run.state == "finished" or run.early for run in self.runs)
+
+    @property
     def furthest(self) -> int:
         return max(run.step for run in self.runs)
 
@@ -119,7 +125,7 @@ class Setting:
 def ranking(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values, metric: str) -> list[Setting]:
     """The settings: first those whose runs all finished, the best first, then those of which some did, then the others,
     by how far they came. `values` are the runs' at their last steps."""
-    found: dict[tuple[Value | None, ...], list[RunRow]] = {}
+    found: dict[Point, list[RunRow]] = {}
     for row in rows:
         found.setdefault(tuple(axis.of(row) for axis in axes), []).append(row)
     sign = 1 if METRICS[metric].better == "lower" else -1
@@ -132,7 +138,7 @@ def ranking(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values, metric
     return sorted((_setting(point, runs, values) for point, runs in found.items()), key=order)
 
 
-def _setting(point: tuple[Value | None, ...], runs: Sequence[RunRow], values: Values) -> Setting:
+def _setting(point: Point, runs: Sequence[RunRow], values: Values) -> Setting:
     ended = [values[run.id] for run in runs if run.state == "finished" and run.id in values]
     return Setting(point, tuple(runs), {run.id: values[run.id] for run in runs if run.id in values},
                    statistics.mean(np.array(ended)) if ended else None)
@@ -140,42 +146,38 @@ def _setting(point: tuple[Value | None, ...], runs: Sequence[RunRow], values: Va
 
 @dataclass(frozen=True)
 class Effect:
-    """What an axis alone explains of the differences between runs: `share` of their variance. `means` by its values."""
+    """What an axis alone explains of the differences between runs: `share` of their variance, ω²; None where nothing is
+    left to tell it from noise. `means` by its values."""
 
     axis: Axis
-    share: float
+    share: float | None
     means: Mapping[Value | None, float]
 
 
 def effects(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> list[Effect]:
     """The axes with what they explain, the most first; `values` are the runs' at a place where they can be compared.
 
-    The share is η²: the variance of the means of an axis's values, as a part of that of all runs. The shares of a whole
-    grid add up to at most 1, the rest is what knobs do together and what seeds do.
+    The share is ω² (`labcore.compare.variance`), an estimate for each axis by itself: shares need not add up to 1, and
+    what knobs do together is in none of them.
     """
-    there = [row for row in rows if row.id in values]
-    every = np.array([values[row.id] for row in there])
-    total = float(((every - every.mean()) ** 2).sum()) if every.size else 0.0
-    found = []
-    for axis in axes:
-        parts: dict[Value | None, list[float]] = {}
-        for row in there:
-            parts.setdefault(axis.of(row), []).append(values[row.id])
-        between = sum(len(part) * (fmean(part) - float(every.mean())) ** 2 for part in parts.values())
-        found.append(Effect(axis, between / total if total > 0 else 0.0,
-                            {value: fmean(parts[value]) for value in axis.values if value in parts}))
-    return sorted(found, key=lambda effect: -effect.share)
+    by_axis = [_parts(rows, [axis], values) for axis in axes]
+    factors = [variance.sums(parts.values()) for parts in by_axis]
+    error = variance.error_of(variance.sums(_parts(rows, axes, values).values()), factors)
+    found = [Effect(axis, None if error is None else variance.omega_squared(factor, error),
+                    {value: fmean(parts[value,]) for value in axis.values if (value,) in parts})
+             for axis, parts, factor in zip(axes, by_axis, factors, strict=True)]
+    return sorted(found, key=lambda effect: -(effect.share or 0.0))
 
 
 def of_seeds(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> float | None:
-    """The share of the variance that lies between runs of one setting; None where no setting has two runs."""
-    parts: dict[tuple[Value | None, ...], list[float]] = {}
+    """The variance between runs of one setting, as a share of that of all runs; None where no setting has two runs."""
+    return variance.noise(_parts(rows, axes, values).values())
+
+
+def _parts(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> dict[Point, list[float]]:
+    """The numbers of the runs that have one, by where they are on these axes."""
+    parts: dict[Point, list[float]] = {}
     for row in rows:
         if row.id in values:
             parts.setdefault(tuple(axis.of(row) for axis in axes), []).append(values[row.id])
-    if not any(len(part) > 1 for part in parts.values()):
-        return None
-    every = np.concatenate([np.array(part) for part in parts.values()])
-    total = float(((every - every.mean()) ** 2).sum())
-    within = sum(float(((np.array(part) - fmean(part)) ** 2).sum()) for part in parts.values())
-    return within / total if total > 0 else 0.0
+    return parts

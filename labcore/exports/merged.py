@@ -34,6 +34,6 @@ def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
     target = made(file(run_id).parent, spare=True) / file(run_id).name
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = Path(temporary) / f"{run_id}-merged"
-        resolve_name("labcore.llm.nets.model:export_merged")(fetch.here(found[step]) / "policy", folder)
+        resolve_name("labcore.llm.nets.model:export_merged")(fetch.bring(found[step]) / "policy", folder)
         atomic.write_file(target, lambda packed: pack(folder, packed))
     return {"bytes": target.stat().st_size}

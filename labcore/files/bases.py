@@ -53,7 +53,7 @@ def take(name: str) -> Path | None:
             if not target.exists():  # else another process was faster
                 raise
     elif not shipped(name):
-        fetch.here(target)
+        fetch.bring(target)
     return target if target.exists() else None
 
 

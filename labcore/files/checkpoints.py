@@ -6,22 +6,19 @@ them away first, so that no half of one is ever seen.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from labcore.files import atomic
-from labcore.files.artifacts import fetch
+from labcore.files.artifacts import fetch, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.deletion import deleted
 from labcore.files.sizes import size
 
 KEEP = 2
 LADDER, LADDER_BYTES = 10, 200_000_000  # what is kept between the first and the newest two, at most
-START = "start"  # where a fork keeps its parent's checkpoint until it has one of its own
-_NAME = re.compile(r"step-(\d{6,})")
 
 
 def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:
@@ -32,7 +29,7 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
     Raises:
         OSError: the disk is full or not writable; nothing is left of the attempt.
     """
-    target = run_folder / "checkpoints" / name_of(step)
+    target = run_folder / things.CHECKPOINTS / name_of(step)
     changed(run_folder, marked)
     if not target.exists():
         atomic.write_folder(target, fill)
@@ -44,14 +41,14 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
 def steps(run_folder: Path) -> list[tuple[int, Path]]:
     """The complete checkpoints of a run, oldest first: (step, folder). Also those that another machine has published:
     `at` and `newest` fetch them."""
-    published = {run_folder / "checkpoints" / name for name in fetch.checkpoints(run_folder.name)}
-    return sorted((step_of(path.name), path) for path in published | {path for _, path in here(run_folder)})
+    published = {run_folder / things.CHECKPOINTS / name for name in fetch.checkpoints(run_folder.name)}
+    return sorted((step_of(path.name), path) for path in published | {path for _, path in local(run_folder)})
 
 
-def here(run_folder: Path) -> list[tuple[int, Path]]:
+def local(run_folder: Path) -> list[tuple[int, Path]]:
     """Those of them that this machine has."""
-    folder = run_folder / "checkpoints"
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
+    folder = run_folder / things.CHECKPOINTS
+    found = [path for path in folder.iterdir() if things.is_checkpoint(path.name)] if folder.is_dir() else []
     return sorted((step_of(path.name), path) for path in found)
 
 
@@ -62,13 +59,13 @@ def at(run_folder: Path, step: int) -> Path | None:
         LabError: another machine has published it, and it cannot be fetched.
     """
     path = dict(steps(run_folder)).get(step)
-    return path and fetch.here(path)
+    return path and fetch.bring(path)
 
 
 def newest(run_folder: Path) -> tuple[int, Path] | None:
     """The newest complete checkpoint, or None. Raises LabError as `at`."""
     found = steps(run_folder)
-    return (found[-1][0], fetch.here(found[-1][1])) if found else None
+    return (found[-1][0], fetch.bring(found[-1][1])) if found else None
 
 
 def newest_step(run_folder: Path) -> int | None:
@@ -92,10 +89,10 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
 
     The ladder loses those first that stand closest to their neighbours, and the steps `marked` last.
     """
-    folders = dict(here(run_folder))
+    folders = dict(local(run_folder))
     for step in spare([(step, size(path)) for step, path in folders.items()], keep, marked):
         _rename_away(folders[step])
-    _clear(run_folder / "checkpoints")
+    _clear(run_folder / things.CHECKPOINTS)
 
 
 def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = ()) -> list[int]:
@@ -118,7 +115,7 @@ def forget_after(run_folder: Path, step: int) -> None:
             if path.exists():
                 _rename_away(path)
             deleted(path)
-    _clear(run_folder / "checkpoints")
+    _clear(run_folder / things.CHECKPOINTS)
 
 
 def _rename_away(path: Path) -> None:
@@ -136,8 +133,8 @@ def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
     The files are linked, so that they take no room. Where that fails the fork has to find them at its parent's.
     """
     def fill(folder: Path) -> None:
-        shutil.copytree(dict(here(parent_folder))[step], folder / "checkpoint", copy_function=atomic.link)
+        shutil.copytree(dict(local(parent_folder))[step], folder / "checkpoint", copy_function=atomic.link)
         atomic.link(parent_folder / "spec.json", folder / "spec.json")
 
     with suppress(KeyError, OSError):
-        atomic.write_folder(run_folder / START, fill)
+        atomic.write_folder(run_folder / things.START, fill)

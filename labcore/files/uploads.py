@@ -64,7 +64,7 @@ def keep_file(path: Path, limit: int) -> Path:
 
 def file_at(place: str) -> Path | None:
     """The file that is kept at a place; None where there is none, or no such place."""
-    return next(fetch.here(root() / place).glob("[!.]*"), None) if is_place(place) else None
+    return next(fetch.bring(root() / place).glob("[!.]*"), None) if is_place(place) else None
 
 
 def is_place(name: str) -> bool:

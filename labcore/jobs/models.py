@@ -35,7 +35,7 @@ class Source:
 def spec_of(run: str) -> RunSpec:
     """The spec of a language-model run. Raises LabError where there is no such run, or it trains something else."""
     try:
-        spec = RunSpec.from_json(fetch.here(run_folder(run) / "spec.json").read_text(encoding="utf-8"))
+        spec = RunSpec.from_json(fetch.bring(run_folder(run) / "spec.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise no_run(run) from error
     if spec.kind != "llm":
@@ -83,7 +83,7 @@ def source(model: Model) -> Source:
     if step not in found:
         raise LabError(f"The run {model.run} has no checkpoint of step {step} any more: take one of "
                        f"{', '.join(map(str, found)) or 'none, it has not made any yet'}.")
-    return Source(spec, checkpoint=fetch.here(found[step]))
+    return Source(spec, checkpoint=fetch.bring(found[step]))
 
 
 def base_folder(spec: RunSpec) -> Path | None:

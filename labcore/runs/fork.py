@@ -17,7 +17,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch
+from labcore.files.artifacts import fetch, things
 from labcore.files.paths import run_folder
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of, make
@@ -160,9 +160,9 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     """
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
-    start = run_folder(run_id) / checkpoint.START
+    start = run_folder(run_id) / things.START
     if fetch.there(start):
-        fetch.here(start)
+        fetch.bring(start)
         return _spec_in(start), start / "checkpoint"
     if not fetch.there(run_folder(parent) / "spec.json"):
         raise LabError(f"The run {parent}, from whose step {step} this fork was to start, was deleted: fork another "
@@ -170,7 +170,7 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     found = dict(checkpoint.steps(run_folder(parent)))
     if step not in found:
         raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
-    return _spec_in(run_folder(parent)), fetch.here(found[step])
+    return _spec_in(run_folder(parent)), fetch.bring(found[step])
 
 
 def _left(row: RunRow) -> int:
@@ -179,7 +179,7 @@ def _left(row: RunRow) -> int:
 
 
 def _spec_in(folder: Path) -> RunSpec:
-    return RunSpec.from_json(fetch.here(folder / "spec.json").read_text(encoding="utf-8"))
+    return RunSpec.from_json(fetch.bring(folder / "spec.json").read_text(encoding="utf-8"))
 
 
 def lineage(store: Store, run_id: str) -> list[Branch]:

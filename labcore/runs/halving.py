@@ -1,9 +1,9 @@
 """Early stopping of a sweep by asynchronous successive halving (ASHA): which runs go on at which steps.
 
-At `min_steps`, and each time that it has made `factor` times as many, a run goes on if it is among the best of those
-that have come so far, 1 of `factor`; nobody waits for the others. The rule is Optuna's `SuccessiveHalvingPruner`. What
-it is asked is kept as events `rung` of the runs: asked again in their order it says the same, so that a decision
-survives every process.
+At `min_steps`, and each time that it has made `factor` times as many, a run continues if it is among the best of those
+that have reached that step by then, 1 of `factor`; nobody waits for the others. The rule is Optuna's
+`SuccessiveHalvingPruner`. What it is asked is kept as events `rung` of the runs: asked again in their order it says the
+same, so that a decision survives every process.
 
 Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020. Imports Optuna only to decide.
 """
@@ -32,7 +32,7 @@ _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "n
 
 @dataclass(frozen=True)
 class Halving:
-    """How a sweep is stopped early: by which metric, first after how many steps, and that one of `factor` goes on."""
+    """How a sweep is stopped early: by which metric, first after how many steps, and that one of `factor` continues."""
 
     metric: str
     min_steps: int
@@ -61,14 +61,14 @@ class Halving:
     def words(self) -> str:
         """The rule in a sentence."""
         return (f"Successive halving by {METRICS[self.metric].inline}: after {self.min_steps:,} steps, again after "
-                f"{self.min_steps * self.factor:,} and so on, the best {_share(self.factor)} of the runs that have "
-                "come so far goes on.")
+                f"{self.min_steps * self.factor:,} and so on, a run continues only if it is among the best "
+                f"{_share(self.factor)} of the runs that have reached that step by then.")
 
     def verdict(self, step: int, value: float, of: int, kept: bool, over: bool) -> str:
-        """What was decided of a run that was at `value` after `step` steps, as one `of` so many; `over`: too late."""
+        """What was decided of a run that was at `value` after `step` steps, one `of` so many. `over`: it finished."""
         best = (f"among the best {_share(self.factor)} of {of:,} runs" if of >= self.factor else
                 f"the best of {of:,} runs" if of > 1 else "the first")
-        begin = "Goes on" if kept else "Finished before it was judged" if over else EARLY
+        begin = "Finished before it was judged" if over else "Continues" if kept else EARLY
         return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:.3g} {'is' if kept else 'is not'} "
                 f"{best} at this step.")
 
@@ -123,7 +123,7 @@ def value_at(step: int, steps: Sequence[int], values: Sequence[float | None]) ->
 
 
 class Rungs:
-    """Optuna's pruner over the runs of a sweep. To be told in the order in which the runs came to their rungs."""
+    """Optuna's pruner over the runs of a sweep. To be told in the order in which the runs reached their rungs."""
 
     def __init__(self, how: Halving) -> None:
         import optuna  # here: whoever reads a sweep does without it
@@ -137,7 +137,7 @@ class Rungs:
         self._came: dict[int, int] = {}  # step -> how many runs
 
     def came(self, run_id: str, step: int, value: float) -> tuple[bool, int]:
-        """Whether a run that has come to a rung goes on, and how many have come there with it."""
+        """Whether a run that has reached a rung continues, and how many have reached it with this one."""
         if run_id not in self._trials:
             self._trials[run_id] = self._study.ask()
         trial = self._trials[run_id]

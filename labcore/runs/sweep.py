@@ -185,6 +185,13 @@ def early_stopping(store: Store, sweep_id: str) -> Halving | None:
     return Halving.from_json(found[sweep_id]) if sweep_id in found else None
 
 
+def unjudged(store: Store, sweep_id: str) -> str:
+    """Why no run of a sweep with early stopping is stopped early, in a sentence; empty where nothing is wrong."""
+    why = store.unjudged(sweep_id).get(sweep_id, "")
+    return why and (f"Early stopping is off for this sweep ({why.rstrip('.')}): no more runs are stopped early. Mend "
+                    "that, and start the lab again if this stays.")
+
+
 def label(spec: RunSpec, axes: Sequence[str]) -> str:
     """What sets a run of a sweep apart: "beta 0.02, seed 1"."""
     values = [f"{key} {json.dumps(spec.knobs[key])}" for key in axes if key in spec.knobs]

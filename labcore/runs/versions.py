@@ -53,7 +53,7 @@ def note(folder: Path, step: int, session: Session) -> None:
 
 def noted(folder: Path) -> list[Versions]:
     """What `note` wrote: each entry counts after its step `from`, up to the next one's. Empty for an old run."""
-    return _read(fetch.here(folder / FILE))
+    return _read(fetch.bring(folder / FILE))
 
 
 def _read(path: Path) -> list[Versions]:

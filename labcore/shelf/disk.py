@@ -42,5 +42,5 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE
                 if (folder / name).is_dir() or (published and fetch.files(run_id, name)))
-    found = checkpoint.steps(folder) if published else checkpoint.here(folder)
+    found = checkpoint.steps(folder) if published else checkpoint.local(folder)
     yield from (path for _, path in found[1:-1])

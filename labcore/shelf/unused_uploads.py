@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
 from labcore.files import sizes
+from labcore.files.artifacts import things
 from labcore.files.artifacts.deletion import deleted
 from labcore.files.given import json_of
 from labcore.files.paths import home
@@ -87,7 +87,7 @@ def _on_disk() -> Iterator[str]:
     """What the runs of this folder name, also those that the store does not know, which may have had another one, and
     the files of what was imported."""
     yield from imported.sources()
-    for pattern in ("*/spec.json", f"*/{checkpoint.START}/spec.json"):
+    for pattern in ("*/spec.json", f"*/{things.START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):
                 fields = json_of(file.read_bytes())

@@ -131,7 +131,7 @@ def reward_model_of(name: str) -> Path:
     Raises:
         LabError: nothing is called so, it is no reward model, or it cannot be fetched.
     """
-    return fetch.here(_reward_model(name))
+    return fetch.bring(_reward_model(name))
 
 
 def _reward_model(name: str) -> Path:

@@ -96,7 +96,7 @@ class RunSpec:
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
-        content = fetch.here(self.data).read_bytes() if self.data else b""
+        content = fetch.bring(self.data).read_bytes() if self.data else b""
         return hashlib.sha256(_without_lora(self).to_json().encode() + content).hexdigest()[:12]
 
 
@@ -211,7 +211,7 @@ def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
         raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
                        f"or give --{task_row.data} FILE.")
-    if data and not fetch.here(path_of(data)).is_file():
+    if data and not fetch.bring(path_of(data)).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 

@@ -71,7 +71,7 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
     if after or run.step < STEPS.start:
         return frozenset(), {}
     try:
-        with safe_open(fetch.here(run_folder(run.id) / FILE), framework="numpy") as file:
+        with safe_open(fetch.bring(run_folder(run.id) / FILE), framework="numpy") as file:
             names = frozenset(file.keys())
             found = {key: file.get_tensor(key) for key in keys if key in names}
     except (LabError, OSError, SafetensorError):  # none, or one that cannot be had: the store has it all

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = "7"
+VERSION = "8"
 
 metadata = sa.MetaData()
 
@@ -51,6 +51,7 @@ sweeps = sa.Table(  # since version 7; a sweep without a row has no early stoppi
     sa.Column("id", sa.String(100), primary_key=True),
     sa.Column("halving", sa.Text, nullable=False),  # how its runs are stopped early
     sa.Column("decisions", sa.Integer, nullable=False, default=0),  # how many were made
+    sa.Column("fault", sa.Text),  # since version 8: why nobody decides
 )
 
 steps = sa.Table(

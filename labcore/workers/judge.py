@@ -1,7 +1,8 @@
 """Early stopping as a process: it decides which runs of a sweep go on, by what the store has of them.
 
 The supervisor starts it while a sweep with early stopping has runs that wait or go, and it ends with the supervisor. It
-knows nothing that is not in the store: another one, or that of another lab on the same store, decides the same.
+knows nothing that is not in the store: another one, or that of another lab on the same store, decides the same. Why a
+sweep is not judged is in the store as well, until a judge has looked at it again.
 `python -m labcore.workers.judge`: the lifeline is standard input.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Set
 from contextlib import suppress
 
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.runs.halving import MISSING, Halving, Rungs, lacks_optuna, value_at
 from labcore.store.rows import ACTIVE, Decision
 from labcore.store.store import Store
@@ -104,9 +106,10 @@ class Judge:
 
 def main() -> None:
     """Judge the sweeps of the store until the lab is gone, or no sweep is to be judged any more."""
-    if lacks_optuna():
-        sys.exit(MISSING)
     store = Store()
+    if lacks_optuna():
+        _say(store, store.halvings(), "Optuna is not installed: run pip install -r requirements-sweeps.txt")
+        sys.exit(MISSING)
     judges: dict[str, Judge] = {}
     with Lifeline(sys.stdin.fileno()) as lifeline:
         while not lifeline.cut and _look(store, judges):
@@ -125,10 +128,21 @@ def _look(store: Store, judges: dict[str, Judge]) -> bool:
             if sweep_id not in judges:
                 judges[sweep_id] = Judge(store, sweep_id, Halving.from_json(text))
             judges[sweep_id].look()
+            store.set_unjudged([sweep_id], None)
         except LabError as error:  # the disk is full, say: later there may be room
             judges.pop(sweep_id, None)  # it may remember what was not written
             print(error, file=sys.stderr, flush=True)
+            _say(store, [sweep_id], str(error))
+        except Exception as error:  # the lab's own fault, or Optuna's: it is said, and the process ends with it
+            _say(store, [sweep_id], f"{type(error).__name__}: {first_line(error)}")
+            raise
     return bool(sweeps)
+
+
+def _say(store: Store, sweeps: Collection[str], why: str) -> None:
+    """Note why sweeps are not judged."""
+    with suppress(LabError):  # the same fault, which the log has
+        store.set_unjudged(sweeps, why)
 
 
 class Judging:
@@ -137,7 +151,9 @@ class Judging:
     def __init__(self, store: Store):
         self._store = store
         self._process: subprocess.Popen | None = None
-        self._faults = 0
+        self._faults = 0  # in a row
+        self._code: int | None = None  # the last one
+        self._said: set[str] = set()  # the sweeps that it was given up for
 
     def fill(self) -> None:
         """Start it where there is something to judge and none lives."""
@@ -145,10 +161,21 @@ class Judging:
             return
         if self._process:
             self.cut()
-            self._faults = self._faults + 1 if code else 0
-        if self._faults < TRIES and self._store.halvings():
+            self._faults, self._code = (self._faults + 1 if code else 0), code
+        sweeps = self._store.halvings()
+        if self._faults >= TRIES:
+            self._give_up(sweeps.keys() - self._said)
+        elif sweeps:
             self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE,
                                              env=process.environment(self._store.url))
+
+    def _give_up(self, sweeps: Set[str]) -> None:
+        """Say once of each sweep why it is not judged, unless the judge itself has said it."""
+        if sweeps:
+            self._store.set_unjudged(sweeps - self._store.unjudged().keys(), (
+                f"the process that decides ended {TRIES} times in a row, the last time with code {self._code}; what it "
+                "printed is in the lab's log"))
+            self._said |= sweeps
 
     def cut(self) -> None:
         """Let it know that the lab is gone."""

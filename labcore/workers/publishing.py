@@ -33,9 +33,20 @@ class OfWorker(Publisher):
         self._runs = store
 
     def complete(self, run_id: str, lifeline: Lifeline) -> None:
-        """Publish all that the run has before its end is said; what cannot be published now, an event says."""
+        """Publish all that the run has before its end is said; what cannot be published now, an event says. No fault
+        of this keeps the end from being said."""
         self.live.discard(run_id)
-        changed(run_folder(run_id))
+        try:
+            changed(run_folder(run_id))
+            if not self._flushed(run_id, lifeline) and run_id not in self.said:
+                self._log(run_id, "its end did not wait until all of them were sent")
+            if not lifeline.cut:
+                cache.trim(lambda: active(self._runs))  # what is beyond the bound can go another time
+        except (LabError, OSError) as error:
+            print(f"{run_id}: {error}", file=sys.stderr, flush=True)
+
+    def _flushed(self, run_id: str, lifeline: Lifeline) -> bool:
+        """Whether all of the run was sent before it was asked to stop, or the lab ended."""
         begun = looked = time.monotonic()
 
         def wait() -> bool:
@@ -43,17 +54,16 @@ class OfWorker(Publisher):
             now = time.monotonic()
             if now - looked > LOOK_SECONDS:
                 looked = now
-                self._runs.beat(run_id)
-                self._runs.set_message(run_id, "publishing its files")
-                if self._stopped(run_id):  # the store may hang
-                    return False
+                try:
+                    self._runs.beat(run_id)
+                    self._runs.set_message(run_id, "publishing its files")
+                    if self._stopped(run_id):  # the object store may hang
+                        return False
+                except LabError as error:  # the store of runs has a fault: the files can be sent all the same
+                    print(f"{run_id}: {error}", file=sys.stderr, flush=True)
             return not lifeline.cut or now - begun < CUT_SECONDS
 
-        if not self.flush(wait) and run_id not in self.said:
-            self._log(run_id, "its end did not wait until all of them were sent")
-        if not lifeline.cut:
-            with suppress(LabError, OSError):  # what is beyond the bound goes another time
-                cache.trim(lambda: active(self._runs))
+        return self.flush(wait)
 
     def _stopped(self, run_id: str) -> bool:
         asked = [control for control in self._runs.asked(run_id) if control.command == "stop"]

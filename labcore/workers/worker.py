@@ -20,8 +20,9 @@ from threadpoolctl import threadpool_limits
 from labcore.errors import LabError
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch
+from labcore.files.artifacts import fetch, things
 from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.manifest import Damaged
 from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import made, run_folder
 from labcore.runs import digest, fork, versions
@@ -116,14 +117,17 @@ class _Drive:
         return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
 
     def _bring(self, step: int) -> None:
-        """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here."""
+        """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here;
+        where it holds something damaged, without that: a checkpoint is checked when it is fetched."""
         self._publishing.live.add(self._run_id)
         self._publishing.partial.add(self._run_id)
         try:
             fetch.bring_run(self._run_id)
         except Away:
-            if step and not checkpoint.here(self._folder):
+            if step and not checkpoint.local(self._folder):
                 raise
+        except Damaged as error:  # pictures or notes, without which the run learns the same
+            print(error, file=sys.stderr, flush=True)
         else:
             self._publishing.partial.remove(self._run_id)
 
@@ -154,8 +158,8 @@ class _Drive:
     def _end(self, state: str, message: str) -> None:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so
             self._reserve.unlink(missing_ok=True)
-            if checkpoint.here(self._folder):  # from here on it needs nothing of its parent's
-                shutil.rmtree(self._folder / checkpoint.START, ignore_errors=True)
+            if checkpoint.local(self._folder):  # from here on it needs nothing of its parent's
+                shutil.rmtree(self._folder / things.START, ignore_errors=True)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)

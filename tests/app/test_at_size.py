@@ -12,10 +12,13 @@ from app.compare.sweep.at_size.standing import ends, headline, standing
 from app.compare.sweep.at_size.table import table as table_html
 from benchmarks.sweep_at_size import AXES, StandIn
 from labcore.catalog.metrics import METRICS
+from labcore.cli.main import main
 from labcore.compare.ranking import Axis
 from labcore.runs import sweep
 from labcore.runs.halving import Halving
+from labcore.spec.record import Record
 from labcore.spec.run_spec import make
+from labcore.store.schema import sweeps
 from tests.app.seeding import html, link, ran
 from tests.queries import counted
 
@@ -77,7 +80,8 @@ def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, lab):
                                 "Reward: the best, the median and the worst setting"}
     first, second = drawn(test)["Reward by knob"]["layout"]["annotations"]
     shares = [int(re.search(r"(\d+)% of the variance", each["text"])[1]) for each in (first, second)]
-    assert "Learning rate" in first["text"] and shares[0] > shares[1] and sum(shares) <= 100
+    assert "Learning rate" in first["text"] and shares[0] > shares[1]
+    assert "Shares are estimates (ω²); the variance between seeds of one setting is" in said
     [heat] = drawn(test)["Reward by Learning rate η and KL coefficient β"]["data"]
     assert max(value for line in heat["z"] for value in line) == heat["z"][1][1]
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
@@ -92,7 +96,7 @@ def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, lab):
 def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
     test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
     assert "One or two seeds are no evidence" in (said := told(test)) and "bootstrap" not in said
-    assert "Between seeds" not in said and "[" not in table(test)[0][1]
+    assert "between seeds" not in said and "[" not in table(test)[0][1]
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
     assert not [each for each in curves if each.get("fill")]
     assert "Together" not in said, "there is one knob"
@@ -118,8 +122,78 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     rows = table(test)
     assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][1] and "[" not in rows[0][1]
     assert "stopped early" in rows[0][4]
-    assert "Reward at step 2, where all runs come by" in said
+    assert "Reward at step 2, before any run is stopped early" in said
     assert all(len(effect["x"]) for effect in drawn(test)["Reward by knob"]["data"])
+
+
+def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page, lab, monkeypatch):
+    monkeypatch.setattr(sweep, "early_stopping", lambda *_: Halving("reward", 2, 3))
+    sweep_id = queued(lab)
+    for run in lab.store.sweep_runs(sweep_id)[9:]:  # of each setting the first seed finishes, and of β 0.05 all
+        if run.spec.knobs["beta"] != 0.05 and run.spec.seed > 2:
+            lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs."})
+    StandIn(lab.store, sweep_id, 16).work()
+    test = page("compare", sweep=sweep_id)
+    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    whole = {each["name"] for each in curves if each.get("fill")}
+    named = [each["name"] for each in curves if each.get("showlegend")]
+    assert whole and whole == {each for each in named if "finished)" not in each} and len(whole) < 3
+    assert "without a band where not all runs finished" in told(test)
+
+
+def test_while_it_goes_the_worst_is_none_that_has_just_started(page, lab):
+    """Two settings are done, a third one has made a step: the curves are of those two."""
+    sweep_id = queued(lab)
+    done_by = {0.0: 0.5, 0.05: 0.9}
+    for run in lab.store.sweep_runs(sweep_id):
+        beta, rate = run.spec.knobs["beta"], run.spec.knobs["learning_rate"]
+        if rate == 1e-3 and (beta in done_by or beta == 0.2):
+            lab.store.claim(run.id)
+            lab.store.set_state(run.id, "running")
+            for step in range(1, 1 + (STEPS if beta in done_by else 1)):
+                lab.store.append(run.id, Record(step, step, {"reward": done_by.get(beta, 0.0)}), float(step))
+            if beta in done_by:
+                lab.store.set_state(run.id, "finished")
+    test = page("compare", sweep=sweep_id)
+    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    assert [each["name"] for each in curves if each.get("showlegend")] == ["Best: β 0.05 · η 0.001",
+                                                                           "Worst: β 0 · η 0.001"]
+    assert "Of the 2 settings whose runs have all ended" in told(test)
+
+
+def test_before_a_setting_is_done_no_curve_is_called_the_best(page, lab):
+    sweep_id = queued(lab)
+    run = lab.store.sweep_runs(sweep_id)[0]
+    lab.store.claim(run.id)
+    lab.store.set_state(run.id, "running")
+    lab.store.append(run.id, Record(1, 1, {"reward": 0.5}), 1.0)
+    test = page("compare", sweep=sweep_id)
+    assert not drawn(test) and any("as soon as all runs of a setting have ended" in each.value for each in test.caption)
+
+
+def test_the_command_names_the_winner_of_the_page(page, lab, capsys):
+    """Also where early stopping goes by another metric than the first chart, and a run was steered by hand."""
+    spec = make(algorithm_key="grpo", task_key="sort", steps=STEPS)
+    sweep_id = sweep.queue(lab.store, sweep.grid(spec, {"beta": [0.0, 0.1, 0.2]}, range(24)))
+    with lab.store._writing() as connection:
+        connection.execute(sweeps.insert(), {"id": sweep_id, "halving": Halving("kl", 2, 3).to_json()})
+    for run in lab.store.sweep_runs(sweep_id):
+        lab.store.claim(run.id)
+        lab.store.set_state(run.id, "running")
+        beta, steered = run.spec.knobs["beta"], run.spec.knobs["beta"] == 0.1 and not run.spec.seed
+        kl = 1.0 - beta - 90 * steered  # the lowest of all, but for the run that was steered: β 0.2
+        for step in range(1, STEPS + 1):
+            lab.store.append(run.id, Record(step, step, {"reward": 1.0 - beta, "kl": kl}), float(step))
+        if steered:
+            lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.1, "to": 0.2, "update": 2, "between": 1,
+                                           "text": "β"}, 3)
+        lab.store.set_state(run.id, "finished")
+    assert "the best: β 0.2 (" in told(page("compare", sweep=sweep_id))
+    assert main(["sweeps", sweep_id]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = next(line for line in lines if line.lstrip().startswith("1 "))
+    assert first.split()[:2] == ["1", "0.8"] and first.endswith("KL coefficient β 0.2")
+    assert lines[-1] == "Left out: runs in which a knob was moved by hand (1)."
 
 
 def test_while_it_goes_it_says_so(page, lab):
@@ -134,7 +208,7 @@ def test_while_it_goes_it_says_so(page, lab):
 def test_empty_and_failed_sweeps_are_said_in_words(page, lab):
     sweep_id = queued(lab)
     test = page("compare", sweep=sweep_id)
-    assert any("Nothing to rank yet" in each.value for each in test.info) and not drawn(test)
+    assert any("Nothing to show yet" in each.value for each in test.info) and not drawn(test)
     for run in lab.store.sweep_runs(sweep_id):
         lab.store.claim(run.id)
         lab.store.set_state(run.id, "failed", "The model cannot be read: check the path.")
@@ -149,7 +223,11 @@ def test_a_metric_that_nobody_logged_and_one_without_a_better(page, lab):
     test = page("compare", sweep=sweep_id, metric="reward/gold")
     assert any("No run has logged gold reward" in each.value for each in test.info)
     test = page("compare", sweep=sweep_id, metric="entropy")
-    assert "nothing is ranked by it" in told(test) and {row[0] for row in table(test)} == {"–"}
+    assert "nothing is ranked by it" in (said := told(test)) and {row[0] for row in table(test)} == {"–"}
+    assert "each with its runs, the highest first" in said and "the best first" not in said
+    [box] = [each for each in test.selectbox if each.label == "Metric"]
+    assert box.help == "What is shown of the runs"
+    assert any(each.label == "Curves of the first 8" for each in test.button)
 
 
 def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab):
@@ -157,7 +235,7 @@ def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab):
     run = lab.store.sweep_runs(sweep_id)[0]
     lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.0, "to": 0.2, "update": 2, "between": 1, "text": "β"}, 3)
     assert "Left out: 1 run in which a knob was moved by hand" in told(page("compare", sweep=sweep_id))
-    assert len(standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward", None).rows) == 71
+    assert len(standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward").rows) == 71
 
 
 def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, lab):
@@ -176,10 +254,10 @@ def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
 def test_a_text_of_the_user_is_shown_as_text_in_every_picture(lab):
     bad = "<b onmouseover=x>"
     sweep_id = done(lab)
-    now = standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward", None)
+    now = standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward")
     named = Axis(bad, (bad, "a"), lambda run: bad if run.spec.seed else "a")
     now = replace(now, axes=(named, now.axes[0]))
-    points = figures.points_of(now.rows, now.axes, now.alike[1])
+    points = figures.points_of(now.rows, now.axes, now.alike)
     made = json.dumps([figures.knobs(now.effects, points, now.axes, now.metric, "light"),
                        figures.two_knobs(now.axes[0], now.axes[1], points, now.axes, now.metric, "light")])
     shown = table_html(now, now.ranked, 0) + headline(now)

@@ -121,7 +121,7 @@ def test_a_sweep_is_stopped_early_and_says_so(capsys):
     assert main(["sweeps", got["sweep"]]) == 0
     said = capsys.readouterr().out
     assert f"{got['progress']['early']} stopped early" in said and "Stopped early at step " in said
-    assert "after 4 steps, again after 8 and so on, the best half of the runs that have come so far goes on" in said
+    assert "after 4 steps, again after 8 and so on, a run continues only if it is among the best half of the" in said
     assert "nothing to resume" in refused(capsys, "sweeps", got["sweep"], "--resume")
 
 

@@ -58,15 +58,19 @@ def test_what_was_stopped_is_never_compared_at_its_last_step_with_what_finished(
 
 def test_a_knob_explains_the_share_of_the_variance_that_lies_between_its_values():
     rows = rows_of({"beta": [0.0, 0.1], "group_size": [4, 8]}, seeds=[0, 1])
-    # β adds 0 or 2, the seed 0 or 1, the group nothing: of the variance 1 + 0.25, β has 1 and seeds 0.25.
+    # β adds 0 or 2, the seed 0 or 1, the group nothing: SST = 10, of β 8, within the 4 settings 2 of 4 degrees of
+    # freedom. So MSE = 0.5, ω² of β (8 - 0.5) / (10 + 0.5), of the group (0 - 0.5) / 10.5: none.
     found = values(rows, lambda knobs, seed: 20 * knobs["beta"] + seed)
     beta, group = effects(rows, axes(rows), found)
-    assert (beta.axis.title, beta.share, beta.means) == ("KL coefficient β", pytest.approx(0.8), {0.0: 0.5, 0.1: 2.5})
-    assert (group.axis.title, group.share) == ("Group size G", pytest.approx(0.0))
-    assert of_seeds(rows, axes(rows), found) == pytest.approx(0.2)
+    assert (beta.axis.title, beta.share, beta.means) == ("KL coefficient β", pytest.approx(7.5 / 10.5),
+                                                          {0.0: 0.5, 0.1: 2.5})
+    assert (group.axis.title, group.share) == ("Group size G", 0)
+    assert of_seeds(rows, axes(rows), found) == pytest.approx((2 / 4) / (10 / 7))
     alone = [row for row in rows if not row.spec.seed]
     assert of_seeds(alone, axes(alone), found) is None, "one seed says nothing of seeds"
-    assert effects(rows, axes(rows), {})[0].share == 0 and effects(rows, axes(rows), dict.fromkeys(found, 1.0))[
+    one = [row for row in alone if row.spec.knobs["group_size"] == 4]
+    assert [effect.share for effect in effects(one, axes(one), found)] == [None], "a knob and nothing beside it"
+    assert effects(rows, axes(rows), {})[0].share is None and effects(rows, axes(rows), dict.fromkeys(found, 1.0))[
         0].share == 0
 
 

@@ -14,7 +14,7 @@ from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
-from tests.files.test_artifacts import RUN, saved
+from tests.files.artifacts.tools import RUN, saved
 from tests.runs import fake
 from tests.workers.tools import LIGHT, run, until
 

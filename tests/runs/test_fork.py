@@ -12,6 +12,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import things
 from labcore.files.paths import run_folder
 from labcore.runs import fork
 from labcore.runs.fork import Branch, fork_spec, lineage
@@ -99,7 +100,7 @@ def test_a_fork_that_is_stopped_goes_on_bit_for_bit_without_its_parent(store, ki
     whole = done(store, fork_spec(store, parent, 4, twin=False, seed=9))
     parts = store.create(fork_spec(store, parent, 4, twin=False, seed=9))
     state = drive(store, parts, on_record=lambda run, record, _: record.step == 7 and store.ask(run, "stop"))
-    assert state == "stopped" and not (run_folder(parts) / checkpoint.START).exists()
+    assert state == "stopped" and not (run_folder(parts) / things.START).exists()
     store.delete(parent)
     shutil.rmtree(run_folder(parent).parent / "base", ignore_errors=True)
     store.requeue(parts)
@@ -293,7 +294,7 @@ def test_a_fork_with_nothing_to_start_from_says_so(store):
     parent = faked(store, fake.grpo(10))
     pruned, orphan = (store.create(fork_spec(store, parent, 4)) for _ in range(2))
     for child in (pruned, orphan):
-        shutil.rmtree(run_folder(child) / checkpoint.START)
+        shutil.rmtree(run_folder(child) / things.START)
     shutil.rmtree(run_folder(parent) / "checkpoints" / "step-000004")
     assert drive(store, pruned, start=fake.start) == "failed"
     assert "has no checkpoint of step 4 any more: fork it from another step" in store.run(pruned).message

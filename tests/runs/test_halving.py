@@ -34,11 +34,13 @@ def test_a_run_is_judged_as_it_is_at_its_end():
 @pytest.mark.parametrize("of, kept, over, said", [
     (27, False, False, "Stopped early at step 64: its reward 0.21 is not among the best third of 27 runs at this "
      "step."),
-    (27, True, False, "Goes on at step 64: its reward 0.21 is among the best third of 27 runs at this step."),
+    (27, True, False, "Continues at step 64: its reward 0.21 is among the best third of 27 runs at this step."),
     (2, False, False, "Stopped early at step 64: its reward 0.21 is not the best of 2 runs at this step."),
-    (1, True, False, "Goes on at step 64: its reward 0.21 is the first at this step."),
+    (1, True, False, "Continues at step 64: its reward 0.21 is the first at this step."),
     (1000, False, True, "Finished before it was judged at step 64: its reward 0.21 is not among the best third of "
      "1,000 runs at this step."),
+    (3, True, True, "Finished before it was judged at step 64: its reward 0.21 is among the best third of 3 runs at "
+     "this step."),
 ])
 def test_a_verdict_is_a_sentence(of, kept, over, said):
     assert HOW.verdict(64, 0.21, of, kept, over) == said

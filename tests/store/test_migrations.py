@@ -49,8 +49,11 @@ def turn_back(store: Store, version: str) -> None:
                                {**vars(marks), "tags": json.dumps(marks.tags), "id": run_id})
         if version in ("1", "2", "3"):
             connection.execute(sa.text("DROP TABLE lab_marks"))
-        connection.execute(sa.text("DROP TABLE lab_sweeps"))
-        if version != "6":
+        if version == "7":
+            connection.execute(sa.text("ALTER TABLE lab_sweeps DROP COLUMN fault"))
+        else:
+            connection.execute(sa.text("DROP TABLE lab_sweeps"))
+        if version not in ("6", "7"):
             connection.execute(schema.meta.delete().where(schema.meta.c.key == "number"))
         connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": version})
     store.dispose()
@@ -81,7 +84,7 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
     child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
     store.append(child, Record(1, 8, {"reward": EXACT}), 1.0)
     gone = store.create(grpo())
-    if kept := version in ("3", "4", "5", "6"):
+    if kept := version in ("3", "4", "5", "6", "7"):
         store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
         store.trash([gone])
         store.keep_summaries({parent: "short"})
@@ -103,7 +106,7 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
     assert opened.purge(time.time()) == [child] and opened.run(opened.create(grpo())).state == "queued"
     assert [row.number for row in opened.runs()] == [4, 3, 1], "the numbers stay; the newest is first"
     opened.create_all([grpo()], sweep="sweep-2", halving="{}")
-    assert opened.halvings() == {"sweep-2": "{}"}
+    assert opened.halvings() == {"sweep-2": "{}"} and opened.unjudged() == {}
 
 
 def tables(store: Store) -> dict[str, dict[str, tuple[str, bool]]]:

@@ -322,8 +322,8 @@ def test_deltas_and_asked_are_cheap(store):
 
 def test_a_store_of_another_version_is_refused(store):
     with store._writing() as connection:
-        connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": "8"})
-    with pytest.raises(LabError, match="format is 8, this lab's is 7"):
+        connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": "9"})
+    with pytest.raises(LabError, match="format is 9, this lab's is 8"):
         Store()
 
 

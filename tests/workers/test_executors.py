@@ -11,10 +11,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from labcore.errors import LabError
+from labcore.files.artifacts import object_store
+from labcore.files.atomic import write_text
 from labcore.files.paths import made, run_folder
+from labcore.jobs import jobs, memory
+from labcore.llm.sizes import sizes as sizes_job
+from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.executors import choice, node, ray
 from labcore.workers.executors.carrier import Carrier
@@ -140,12 +147,48 @@ def test_where_the_store_cannot_be_written_an_end_is_not_forgotten(store, monkey
 def test_a_run_asks_for_what_its_spec_says(tmp_path):
     spec = fake.grpo(3)
     assert needed(spec).cores == 1 and needed(spec).gpu == "may" and needed(spec).memory == CODE_BYTES
-    (tmp_path / "model.safetensors").write_bytes(bytes(1000))
+    save_file({"a": np.zeros((20, 10), np.float16), "b": np.zeros(50, np.float32)}, tmp_path / "model.safetensors")
     large = needed(replace(spec, threads=8, device="cuda", model=str(tmp_path)))
-    assert (large.cores, large.gpu, large.memory) == (8, "must", CODE_BYTES + 8000)  # policy and reference
+    # Policy and reference of 250 numbers, 4 bytes each whatever the file has; of the policy gradients and moments.
+    assert (large.cores, large.gpu, large.memory) == (8, "must", CODE_BYTES + 2 * 1000 + 1000 + 2000)
+    lora = replace(spec, model=str(tmp_path), knobs={**spec.knobs, "lora_rank": 4})
+    assert needed(lora).memory == CODE_BYTES + 1000
+    judge = make(algorithm_key="reward_model", task_key="sort", model=str(tmp_path))
+    assert needed(judge).memory == CODE_BYTES + 2 * 1000 + 1000 + 2000  # the policy only lends its weights
     assert large.fit({"CPU": 8, "GPU": 1, "memory": 1e9}) and not large.fit({"CPU": 8, "memory": 1e9})
     assert not large.fit({"CPU": 7, "GPU": 1, "memory": 1e9}) and not large.fit({"CPU": 8, "GPU": 1, "memory": 1e6})
     assert needed(replace(spec, device="cpu")).gpu == "no"
+    (tmp_path / "model.safetensors").write_bytes(b"damaged")
+    assert needed(replace(spec, model=str(tmp_path))).memory == CODE_BYTES
+    maze = make(kind="maze", algorithm_key="q_learning", task_key="cliff")
+    assert needed(maze).memory == CODE_BYTES and needed(maze).gpu == "no"
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dpo", "sft"])
+def test_ray_is_asked_for_what_the_memory_table_says_where_sizes_were_counted(lab_home, algorithm):
+    spec = make(algorithm_key=algorithm, task_key="sort", steps=3)
+    assert needed(spec).memory == CODE_BYTES
+    asked = memory.asked([spec])
+    jobs.put(asked)
+    write_text(jobs.folder(jobs.job_id(asked)) / "result.json", json.dumps(sizes_job(asked)))
+    [found] = sizes_job(asked)["sizes"]
+    table = memory.estimate(spec, found)
+    assert needed(spec).memory == CODE_BYTES + table.peak and table.peak > 10**6
+    assert needed(replace(spec, seed=7)).memory == needed(spec).memory
+
+
+def test_sizes_that_cannot_be_counted_are_no_fault_of_the_run(lab_home):
+    spec = make(algorithm_key="grpo", task_key="sort", steps=3)
+    asked = memory.asked([spec])
+    jobs.put(asked)
+    write_text(jobs.folder(jobs.job_id(asked)) / "result.json", json.dumps({"sizes": ["It has no such sizes."]}))
+    assert needed(spec).memory == CODE_BYTES
+
+
+def test_what_a_run_asks_for_is_found_without_torch():
+    """The supervisor's own process computes nothing; `labcore.workers.executors` is imported there."""
+    program = "import sys, labcore.workers.executors.resources; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
 
 
 # ---------------------------------------------------------------- the machine that a run was sent to
@@ -177,6 +220,18 @@ def test_a_machine_needs_no_shared_folder_where_there_is_an_object_store(store, 
     run_id = store.create(fake.grpo(3))
     monkeypatch.setenv("RL_LAB_ARTIFACTS", f"file://{tmp_path}")
     assert node.wanted(run_id, platform.node()) and run_folder(run_id).is_dir()
+
+
+@pytest.mark.parametrize(("url", "package"), [("s3://bucket/lab", "s3fs"), ("gs://bucket/lab", "gcsfs")])
+def test_a_machine_without_the_client_of_the_object_store_names_its_package(store, monkeypatch, url, package):
+    """Before its worker is started, which could only end with a code."""
+    run_id = store.create(fake.grpo(3))
+    monkeypatch.setenv("RL_LAB_ARTIFACTS", url)
+    monkeypatch.setattr(object_store, "find_spec",
+                        lambda name: None if name == package else importlib.util.find_spec(name))
+    with pytest.raises(LabError, match=rf"^The machine .* has no {package}, which RL_LAB_ARTIFACTS \({url}\) needs: "
+                                       r"run pip install -r requirements-cluster\.txt there, then resume the run\.$"):
+        node.wanted(run_id, platform.node())
 
 
 # ---------------------------------------------------------------- the driver

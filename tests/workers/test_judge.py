@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 
 import pytest
 
+from labcore.cli.main import main
+from labcore.errors import LabError
 from labcore.runs import sweep as sweeps
 from labcore.runs.halving import Halving, Rungs, lacks_optuna
-from labcore.runs.sweep import grid, queue, resume, sweep
+from labcore.runs.sweep import grid, queue, resume, sweep, unjudged
 from labcore.spec.record import Record
+from labcore.store.schema import sweeps as sweeps_table
 from labcore.store.store import Store
 from labcore.workers import judge as module
 from labcore.workers.judge import Judge, Judging
@@ -223,16 +227,66 @@ def test_a_judge_that_fails_at_once_is_not_started_for_ever(store, going, monkey
     assert judging._faults == module.TRIES and judging._process is None
 
 
-def test_without_optuna_it_ends_with_a_sentence(store, going, monkeypatch):
+OFF = "Early stopping is off for this sweep ("
+
+
+def given_up(judging) -> None:
+    for _ in range(module.TRIES + 1):
+        judging.fill()
+        if judging._process:
+            judging._process.wait(60)
+
+
+def test_a_judge_that_was_given_up_is_said_of_its_sweeps_until_one_works(store, going, monkeypatch, capsys):
+    assert unjudged(store, going) == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "COMMAND", ("sh", "-c", "exit 3"))
+        given_up(judging := Judging(store))
+        assert unjudged(store, going).startswith(f"{OFF}the process that decides ended 3 times in a row, the last time "
+                                                 "with code 3; what it")
+        later = queue(store, grid(fake.grpo(), {}, range(2)), early=HOW)
+        judging.fill()
+        assert unjudged(store, later).startswith(OFF), "also of a sweep that is queued afterwards"
+    assert main(["sweeps", going, "--status"]) == 0 and OFF in capsys.readouterr().out
+    assert main(["sweeps", going, "--status", "--json"]) == 0 and OFF in json.loads(
+        capsys.readouterr().out)["early_stopping_off"]
+    assert module._look(store, {})
+    assert unjudged(store, going) == unjudged(store, later) == ""
+    judging.fill()
+    assert unjudged(store, going) == "", "the lab that gave up says it once: another one may judge"
+
+
+def test_a_fault_of_the_judge_is_said_in_its_own_words(store, going, monkeypatch):
+    """The real process, three times: what it is to go by cannot be read."""
+    with store._writing() as connection:
+        connection.execute(sweeps_table.update(), {"halving": '{"metric": "reward"}'})
+    given_up(Judging(store))
+    assert unjudged(store, going).startswith(f"{OFF}TypeError: ") and "min_steps" in unjudged(store, going)
+
+
+def test_a_store_that_refuses_a_decision_is_said_until_it_takes_one(store, going, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "decide", lambda *_: (_ for _ in ()).throw(LabError("The disk is full.")))
+        assert module._look(store, {})
+    assert unjudged(store, going).startswith(f"{OFF}The disk is full): no more runs are stopped early.")
+    module._look(store, {})
+    assert unjudged(store, going) == "" and len(decided(store, going)) == 6
+
+
+def test_without_optuna_it_ends_with_a_sentence_and_the_sweep_says_so(store, going, monkeypatch):
     monkeypatch.setattr(module, "lacks_optuna", lambda: True)
     with pytest.raises(SystemExit, match="Early stopping needs Optuna"):
         module.main()
+    assert unjudged(store, going).startswith(f"{OFF}Optuna is not installed: run pip install -r requirements-sweeps")
 
 
-def test_the_supervisor_has_no_threads_of_it(store):
-    before = threading.active_count()
-    Judging(store).fill()
-    assert threading.active_count() == before
+def test_the_supervisor_has_no_threads_of_it(store, going):
+    before, judging = threading.active_count(), Judging(store)
+    judging.fill()
+    try:
+        assert judging._process and threading.active_count() == before
+    finally:
+        judging.cut()
 
 
 def test_a_supervisor_killed_in_the_middle_of_a_sweep_changes_no_decision(store, monkeypatch):

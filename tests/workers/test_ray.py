@@ -18,6 +18,8 @@ import pytest
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import log_file, run_folder
+from labcore.runs import sweep
+from labcore.runs.halving import Halving, Rungs, lacks_optuna
 from labcore.spec.run_spec import make
 from labcore.workers.executors import choice, driver
 from labcore.workers.executors.resources import Resources
@@ -210,6 +212,28 @@ def test_ray_queues_runs_by_what_they_need(store, open_lab):
     until(lambda: store.run(waits).state == "running")
     lab.close()
     assert [store.run(run).state for run in (waits, large)] == ["interrupted", "queued"]
+
+
+@pytest.mark.skipif(lacks_optuna(), reason="Optuna is not installed: pip install -r requirements-sweeps.txt")
+def test_a_sweep_on_ray_is_stopped_early_and_what_its_runs_learnt_stays_the_same(store, open_lab):
+    """The judge is a process beside the supervisor; what it asks for reaches the workers through the store."""
+    steps, how = 300, Halving("reward", 20, 2)
+    seeds = (8, 4, 2, 3)  # the last two, which begin when the others have ended, are behind them at step 20
+    sweep_id = sweep.queue(store, sweep.grid(fake.grpo(steps), {}, seeds), early=how)
+    open_lab().wake()
+    until(lambda: not sweep.sweep(store, sweep_id).active)
+    runs = sweep.sweep(store, sweep_id).runs
+    assert {run.state for run in runs[2:]} == {"stopped"} and sweep.unjudged(store, sweep_id) == ""
+    assert all(run.message.startswith("Stopped early at step ") for run in runs if run.state == "stopped")
+    decisions = store.decisions(sweep_id)[1]
+    assert {each.run_id for each in decisions if not each.payload["kept"]} >= {run.id for run in runs if run.early}
+    again = Rungs(how)
+    assert [again.came(each.run_id, each.step, each.payload["value"])[0] for each in decisions] == [
+        each.payload["kept"] for each in decisions]
+    for run in runs:
+        alone = store.create(run.spec, mine=True)
+        assert drive(store, alone, start=fake.start) == "finished"
+        assert fake.trained(store, run.id) == fake.trained(store, alone)[:run.step] and run.step >= how.min_steps
 
 
 @pytest.mark.parametrize("victim", ["lab", "supervisor", "driver", "all"])

@@ -18,7 +18,7 @@ WAYS = {False: "None", True: "Successive halving"}
 
 
 def choose(plan: Plan) -> None:
-    """None, or successive halving with its metric, its first step and the share that goes on."""
+    """None, or successive halving with its metric, its first step and the share that continues."""
     shown = held(f"{plan.scope}:early", plan.fields["early"] is not None)
 
     def changed() -> None:
@@ -56,8 +56,8 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
     for column, field, title, (low, high), help in (
             (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
              "at as many times the reduction factor, and so on."),
-            (share, "factor", "Reduction factor", FACTORS, "3: at each judgement the best third of the runs that have "
-             "come so far goes on.")):
+            (share, "factor", "Reduction factor", FACTORS, "3: at each judgement a run continues only if it is among "
+             "the best third of the runs that have reached that step by then.")):
         box = held(f"{plan.scope}:{field}", fields[field])
 
         def typed(field: str = field, box: Any = box) -> None:

@@ -118,7 +118,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, 
     (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
     files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
-        files[spec.data] = fetch.here(row.spec.data)
+        files[spec.data] = fetch.bring(row.spec.data)
     files |= _seen(run_folder(row.id)) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
@@ -127,7 +127,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, 
     while True:
         # a run that is going may have newer ones, and resuming an import with those would leave a hole in its rows
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
-        newest = fetch.here(newest)
+        newest = fetch.bring(newest)
         try:
             return _pack(packed, files | checkpoints.files(newest), manifest)
         except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones
@@ -143,7 +143,7 @@ class _Checkpoints:
     """
 
     def __init__(self, row: RunRow, largest: int):
-        first = fetch.here(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
+        first = fetch.bring(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
         self.first, self.left_out, self._largest = first, {}, largest
         if (size := sizes.size(first)) > largest:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}

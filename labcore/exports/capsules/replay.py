@@ -23,6 +23,7 @@ from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.adapters import BESIDE
+from labcore.files.artifacts import things
 from labcore.files.paths import run_folder
 from labcore.runs import versions
 from labcore.runs.knob_history import has_place, overtaken
@@ -120,7 +121,7 @@ class _Rerun:
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
-                shutil.copytree(folder, run_folder(self._run_id) / "checkpoints" / folder.name,
+                shutil.copytree(folder, run_folder(self._run_id) / things.CHECKPOINTS / folder.name,
                                 copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):

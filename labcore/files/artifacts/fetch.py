@@ -31,7 +31,7 @@ _away: dict[str, tuple[float, Away]] = {}
 Answer = TypeVar("Answer")
 
 
-def here(path: Path | str) -> Path:
+def bring(path: Path | str) -> Path:
     """The file or folder at `path`, fetched where this home lacks it. What nobody has stays a path to nothing.
 
     A path into another machine's home is found in this one, for checkpoints, bases and uploads.
@@ -104,18 +104,18 @@ def bring_run(run: str) -> None:
     """Have all of a run here but its checkpoints: a worker is about to go on with it.
 
     Raises:
-        LabError: the store is away, or a file there is damaged.
+        LabError: the store is away; or it holds something damaged, once all else is here.
     """
-    store = object_store.opened()
+    store, faults = object_store.opened(), []
     if store is None:
         return
-    for name in (things.RUN, *things.PICTURES):
-        thing = f"{run}/{name}"
-        _use(things.folder(thing))
-        folder = things.folder(thing)
-        missing = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
-                   if not (folder / file).exists()]
-        each(partial(_bring_file, store, thing), missing)
+    for thing in (things.RUN, *things.PICTURES):
+        try:
+            _bring_loose(store, f"{run}/{thing}")
+        except Damaged as error:
+            faults.append(error)
+    if faults:
+        raise faults[0]
 
 
 def forget_answers() -> None:
@@ -157,6 +157,14 @@ def _bring_whole(store: ObjectStore, thing: str) -> None:
             atomic.write_folder(target, lambda new: _fill(store, thing, files, new), sync=False)
 
 
+def _bring_loose(store: ObjectStore, thing: str) -> None:
+    folder = things.folder(thing)
+    _use(folder)
+    missing = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
+               if not (folder / file).exists()]
+    each(partial(_bring_file, store, thing), missing)
+
+
 def _use(folder: Path) -> bool:
     """Have a folder count as used just now, so that it is not dropped; whether it is there."""
     with FileLock(state.lock("cache")):
@@ -168,12 +176,12 @@ def _use(folder: Path) -> bool:
 
 
 def _fill(store: ObjectStore, thing: str, files: Mapping[str, File], folder: Path) -> None:
-    def bring(name: str) -> None:
+    def one(name: str) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         _get(store, thing, files[name], path)
 
-    each(bring, files)
+    each(one, files)
 
 
 def _begin(store: ObjectStore, path: Path) -> None:

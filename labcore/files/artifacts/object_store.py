@@ -56,6 +56,15 @@ def shown(url: str) -> str:
     return url if scheme == "file" else f"{scheme}{mark}{re.split('[?#]', place.rpartition('@')[2])[0]}"
 
 
+def missing_package(url: str) -> str | None:
+    """The package that this machine lacks for a store at `url`; None where it has it, or none is needed.
+
+    >>> missing_package("file:///mnt/lab")
+    """
+    package = PACKAGES.get(url.partition("://")[0])
+    return package if package and find_spec(package) is None else None
+
+
 def opened() -> ObjectStore | None:
     """The store of this process; None where none is set.
 
@@ -100,6 +109,9 @@ class ObjectStore:
                            "the folder.")
         self._root = rest.rstrip("/")
         self._id: str | None = None
+        if package := missing_package(url):
+            raise LabError(f"{VARIABLE} names {scheme}://, for which {package} is needed: pip install -r "
+                           "requirements-cluster.txt, or use file:///FOLDER.")
         self._files = _file_system(scheme)
 
     def begin(self) -> str:
@@ -313,9 +325,6 @@ def each(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
 
 
 def _file_system(scheme: str) -> Any:
-    if (package := PACKAGES.get(scheme)) and find_spec(package) is None:
-        raise LabError(f"{VARIABLE} names {scheme}://, for which {package} is needed: pip install -r "
-                       "requirements-cluster.txt, or use file:///FOLDER.")
     import fsspec
 
     given: dict[str, Any] = {}

@@ -71,7 +71,7 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     root = things.folder(run)
     whole = _loose(store, f"{run}/{things.RUN}", lambda _: [root / name for name in things.LOOSE], add, sent)
     there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
-    for _, path in checkpoint.here(root):
+    for _, path in checkpoint.local(root):
         thing = f"{run}/{things.CHECKPOINTS}/{path.name}"
         if (sent.again or path.name not in there) and (size := publish_thing(store, thing, sent.again)):
             there[path.name] = size

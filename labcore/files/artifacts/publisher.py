@@ -90,9 +90,11 @@ class Publisher:
             failed = self._tries
             self._hurried = True
             self._going.notify_all()
-            while (self._changed or self._busy) and self._tries <= failed and wait():
-                self._going.wait(0.2)
-            self._hurried = False
+            try:
+                while (self._changed or self._busy) and self._tries <= failed and wait():
+                    self._going.wait(0.2)
+            finally:
+                self._hurried = False
             return not self._changed and not self._busy
 
     def _work(self) -> None:

@@ -20,11 +20,12 @@ from pathlib import Path, PurePosixPath
 
 from labcore.files.paths import RESERVED, home, is_run_id
 
-RUN, CHECKPOINTS, START = "run", "checkpoints", "start"
+RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
 LOOSE = ("spec.json", "versions.json", "columns.safetensors", "worker.log")
 PICTURES = ("samples", "lines")
-_WHOLE = re.compile(r"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:checkpoints/step-\d{6,}|start))(?:/.*)?")
-_INSIDE = re.compile(r"(?:base|uploads)/\w+(?:/.*)?|[^/]+/checkpoints/step-\d{6,}(?:/.*)?")
+_STEP = r"step-\d{6,}"  # what the folder of a checkpoint is called
+_WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{_STEP}|{START}))(?:/.*)?")
+_INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{_STEP}(?:/.*)?")
 
 
 def folder(thing: str) -> Path:
@@ -83,7 +84,7 @@ def is_run(unit: str) -> bool:
 
 def is_checkpoint(name: str) -> bool:
     """Whether the folder of a checkpoint is called so."""
-    return re.fullmatch(r"step-\d{6,}", name) is not None
+    return re.fullmatch(_STEP, name) is not None
 
 
 def safe(name: str) -> bool:

@@ -34,7 +34,7 @@ def find(name_or_path: str | Path) -> Path:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
     """
     name = str(name_or_path)
-    folder = fetch.here(path_of(os.path.expanduser(name_or_path)))  # Path's own raises for an unknown user
+    folder = fetch.bring(path_of(os.path.expanduser(name_or_path)))  # Path's own raises for an unknown user
     if folder.is_dir():
         return folder
     if folder.exists():

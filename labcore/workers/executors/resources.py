@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+
+from labcore.jobs import jobs, memory
+from labcore.jobs.memory import Sizes
 from labcore.spec.run_spec import RunSpec
 
-CODE_BYTES = 600 * 10**6  # what Python, torch and the libraries hold beside the networks
-LEARNT = 4  # a weight, its gradient and the two moments of AdamW
+CODE_BYTES = 600 * 10**6  # what Python, torch and the libraries hold beside the tensors
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,33 @@ class Resources:
 def needed(spec: RunSpec) -> Resources:
     """What a run of `spec` is to be given."""
     gpu = {"cuda": "must", "auto": "may" if spec.kind_row.on_gpu else "no"}.get(spec.device, "no")
-    return Resources(spec.threads, gpu, CODE_BYTES + _networks(spec))
+    return Resources(spec.threads, gpu, CODE_BYTES + _tensors(spec))
 
 
-def _networks(spec: RunSpec) -> int:
-    """The bytes of the networks, those with the lab too small to count; with LoRA they share one frozen trunk."""
-    folder = Path(spec.model)
-    if not (folder.is_absolute() and folder.is_dir()):
+def _tensors(spec: RunSpec) -> int:
+    """Bytes of the run's tensors by `labcore.jobs.memory`: all of them where its sizes were counted, as the page and
+    the command `cost` have it done; else what networks take for sure, those with the lab too small to count."""
+    if spec.kind_row.on_gpu and (counted := jobs.outcome(jobs.job_id(memory.asked([spec])))) and counted.result:
+        [sizes] = counted.result["sizes"]
+        if not isinstance(sizes, str):
+            return memory.peak(memory.parts(spec, Sizes(**sizes)))
+    parameters, names = _parameters(Path(spec.model)), spec.row.models
+    if spec.knobs.get("lora_rank"):  # all share one frozen trunk, beside which what learns is small
+        return memory.weights(parameters)
+    frozen = {"reference", *(("policy",) if "reward_model" in names else ())}
+    learnt = parameters * len({*names} - frozen)
+    return memory.weights(parameters * len(names)) + memory.gradients(learnt) + memory.optimizer(learnt)
+
+
+def _parameters(folder: Path) -> int:
+    """The numbers of a model in a folder, by the heads of its files; 0 of any other."""
+    paths = folder.glob("*.safetensors") if folder.is_absolute() and folder.is_dir() else ()
+    return sum(map(_numbers, paths))
+
+
+def _numbers(path: Path) -> int:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except SafetensorError:  # a damaged file: the worker says so
         return 0
-    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return weights if spec.knobs.get("lora_rank") else weights * LEARNT * len(spec.row.models)

@@ -45,7 +45,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
             **({"matches": "y"} if place else {}), "title": {"text": "" if place else metric.unit or metric.label,
                                                              "standoff": 4, "font": {"size": 13}}}
         layout["annotations"].append({
-            "text": f"<b>{html.escape(effect.axis.title)}</b><br>{effect.share:.0%} of the variance",
+            "text": f"<b>{html.escape(effect.axis.title)}</b><br>{share_words(effect)}",
             "showarrow": False, "x": (low + high) / 2, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "center",
             "yanchor": "bottom", "font": {"size": 13}})
         ends = {"type": "scatter", "xaxis": f"x{number}", "yaxis": f"y{number}"}
@@ -59,6 +59,11 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
         if effect.axis.knob is None or effect.axis.knob.type not in (int, float):
             traces[-1]["mode"] = "markers"  # there is nothing between two words
     return {"data": traces, "layout": layout}
+
+
+def share_words(effect: Effect) -> str:
+    """What an axis explains, in words; empty where there is no telling."""
+    return "" if effect.share is None else f"{effect.share:.0%} of the variance"
 
 
 def _text(axis: Axis, value: Value | None, named: bool = False) -> str:

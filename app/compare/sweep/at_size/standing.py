@@ -1,11 +1,9 @@
-"""How a large sweep stands, from one number of each run: what is ranked, where knobs are compared, and its words."""
+"""How a large sweep stands, in words: `labcore.compare.sweep_standing` says who is ahead."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import streamlit as st
@@ -16,13 +14,12 @@ from app.compare.wording import mean as mean_words
 from app.lab import lab
 from app.theme import number
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import METRICS, Metric
-from labcore.compare import ranking, statistics
-from labcore.compare.ranking import Axis, Effect, Ends, Setting, Values
+from labcore.compare import statistics, sweep_standing
+from labcore.compare.ranking import Axis, Ends, Setting
+from labcore.compare.sweep_standing import Standing
 from labcore.compare.table import LAST
-from labcore.runs.halving import Halving
 from labcore.runs.sweep import Sweep
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.store.rows import RunRow
 
 
 @st.cache_resource(show_spinner=False)
@@ -30,46 +27,22 @@ def ends() -> Ends:
     return Ends(lab().store)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """The runs of a sweep by a metric. `aside` are those left out since a knob was moved in them by hand."""
+def standing(sweep_id: str, rows: Sequence[RunRow], metric: str) -> Standing:
+    """How the runs of a sweep stand now."""
+    return sweep_standing.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
 
-    rows: tuple[RunRow, ...]
-    aside: int
-    metric: Metric
-    axes: tuple[Axis, ...]
-    early: Halving | None
-    values: Values
 
-    @property
-    def active(self) -> bool:
-        return any(row.state in ACTIVE for row in self.rows)
+def where(now: Standing) -> str:
+    """Where runs are compared for a knob."""
+    if now.early:
+        return f"at step {now.early.min_steps:,}, before any run is stopped early"
+    return "of the runs that finished"
 
-    @cached_property
-    def ranked(self) -> list[Setting]:
-        return ranking.ranking(self.rows, self.axes, self.values, self.metric.key)
 
-    @cached_property
-    def alike(self) -> tuple[str, Values]:
-        """Where runs can be compared for a knob, in words, and their values there."""
-        if self.early:
-            at = self.early.min_steps
-            return f"at step {at:,}, where all runs come by", ends().values(self.rows, self.metric.key, at)
-        done = {row.id for row in self.rows if row.state == "finished"}
-        return "of the runs that finished", {run: value for run, value in self.values.items() if run in done}
-
-    @cached_property
-    def effects(self) -> list[Effect]:
-        return ranking.effects(self.rows, self.axes, self.alike[1])
-
-    @cached_property
-    def of_seeds(self) -> float | None:
-        return ranking.of_seeds(self.rows, self.axes, self.alike[1])
-
-    def name(self, setting: Setting) -> str:
-        """A setting by its values: "β 0.05 · G 32"."""
-        return " · ".join(value_words(axis, value, True) for axis, value in zip(self.axes, setting.values, strict=True)
-                          if value is not None) or setting.runs[0].spec.row.label
+def name(now: Standing, setting: Setting) -> str:
+    """A setting by its values: "β 0.05 · G 32"."""
+    return " · ".join(value_words(axis, value, True) for axis, value in zip(now.axes, setting.values, strict=True)
+                      if value is not None) or setting.runs[0].spec.row.label
 
 
 def value_words(axis: Axis, value: Value | None, named: bool = False) -> str:
@@ -81,12 +54,10 @@ def value_words(axis: Axis, value: Value | None, named: bool = False) -> str:
     return words(axis.knob, value) if named else words(axis.knob, value).removeprefix(axis.knob.name).strip()
 
 
-def standing(sweep_id: str, rows: Sequence[RunRow], metric: str, early: Halving | None) -> Standing:
-    """How the runs of a sweep stand now."""
-    moved = lab().store.moved(sweep_id)
-    kept = tuple(row for row in rows if row.id not in moved)
-    axes = ranking.axes_of(kept, Sweep(sweep_id, kept).axes)
-    return Standing(kept, len(rows) - len(kept), METRICS[metric], tuple(axes), early, ends().values(kept, metric))
+def head(title: str, words: str) -> None:
+    """A line above a picture or a table."""
+    st.html(f'<div class="rl-status"><b>{html.escape(title)}</b> <span class="rl-muted">{html.escape(words)}</span>'
+            "</div>")
 
 
 def headline(now: Standing) -> str:
@@ -101,7 +72,7 @@ def headline(now: Standing) -> str:
     so_far = f"So far, of the {len(whole):,} settings that are done, " if now.active else "Of " + (
         f"{len(whole):,} settings " if len(whole) == len(now.ranked) else
         f"the {len(whole):,} of {len(now.ranked):,} settings of which all runs finished, ")
-    said = (f"{so_far}the best: {now.name(best)} ({number(best.mean.mean, metric.digits)}, "
+    said = (f"{so_far}the best: {name(now, best)} ({number(best.mean.mean, metric.digits)}, "
             f"{_seeds(best.mean.count)}).")
     return html.escape(f"{said} {_against(now, whole)}".strip())
 
@@ -116,7 +87,7 @@ def _best_run(now: Standing) -> str:
     setting, run = ended[best]
     assert setting.mean
     return (f"The best of the {len(ended):,} runs that {'have finished so far' if now.active else 'finished'}: "
-            f"{now.name(setting)}, seed {run.spec.seed} ({number(now.values[best], now.metric.digits)}). "
+            f"{name(now, setting)}, seed {run.spec.seed} ({number(now.values[best], now.metric.digits)}). "
             f"{setting.mean.count:,} of {len(setting.runs):,} runs of its setting finished.")
 
 
@@ -129,7 +100,7 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
         return "One or two seeds are no evidence."
     ahead = statistics.comparison(first, second, now.metric.better).verdict == "A"
     told = "It is ahead of the next" if ahead else "Seeds alone can explain its lead over the next"
-    return f"{told}, {now.name(whole[1])}; the best of many settings owes part of its lead to luck."
+    return f"{told}, {name(now, whole[1])}; the best of many settings owes part of its lead to luck."
 
 
 def _seeds(count: int) -> str:

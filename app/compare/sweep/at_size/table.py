@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from app.compare import wording
-from app.compare.sweep.at_size.standing import Standing, shown, value_words
+from app.compare.sweep.at_size.standing import shown, value_words
 from app.status import STATES
 from app.theme import number
 from labcore.compare.ranking import Setting
+from labcore.compare.sweep_standing import Standing
 from labcore.store.rows import RunRow
 
 ROWS = 20  # settings of a page

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 import streamlit as st
 
 from app import link, theme
-from app.compare import data, pick
+from app.compare import pick
 from app.compare.controls import moved
-from app.compare.curves import sent, version
+from app.compare.curves import sent
 from app.compare.data import Source
-from app.compare.lines import Look, lines_of
 from app.compare.place import Place, go
-from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import MEASURED, Standing, headline, standing
+from app.compare.sweep.at_size import curves, figures
+from app.compare.sweep.at_size.standing import MEASURED, head, headline, standing, where
 from app.compare.sweep.at_size.table import ROWS, table
 from app.components.figure_chart import figure_chart
 from app.held import held
 from app.lab import errors_shown, lab
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.panels import PANELS
 from labcore.compare.ranking import Setting
-from labcore.compare.table import Group
+from labcore.compare.sweep_standing import LARGE, Standing, offered
 from labcore.errors import LabError
-from labcore.runs import halving, sweep
+from labcore.runs import sweep
 from labcore.store.rows import ACTIVE, RunRow
 
-LARGE = 64  # runs; of as many each setting has a chart of its own
 EVERY = 3.0  # seconds between two looks at a sweep that goes
-POINTS = 240  # of a curve
 COMPARED = 8  # settings that the page Compare draws over each other
 NEW = "at_size:new"
 
@@ -76,10 +70,7 @@ def _again(place: Place, seen: list[RunRow], query: dict[str, str]) -> list[RunR
 
 def _draw(place: Place, rows: Sequence[RunRow]) -> None:
     sent().begin(place)
-    early = sweep.early_stopping(lab().store, place.sweep)
-    offered = metrics_of(rows)
-    metric = place.metric or (early.metric if early else offered[0])
-    now = standing(place.sweep, rows, metric, early)
+    now = standing(place.sweep, rows, place.metric)
     above, beneath = st.container(key="at_size_head"), st.container()
     with beneath:  # first: pictures take the browser longest
         if now.values:
@@ -89,37 +80,30 @@ def _draw(place: Place, rows: Sequence[RunRow]) -> None:
         _ranking(now)
     with above:
         pick.row(place, rows, large=True)
-        _controls(now, offered)
-
-
-def metrics_of(rows: Sequence[RunRow]) -> list[str]:
-    """The metrics that can be asked for: of the runs' charts, those that say what is better first."""
-    specs = {(row.spec.algorithm, row.spec.mix): row.spec for row in rows}.values()
-    better = [key for spec in specs for key in halving.metrics_of(spec)]
-    drawn = [key for spec in specs for panel in spec.row.charts(spec.task_row) for key in PANELS[panel].metrics]
-    return list(dict.fromkeys([*better, *(key for key in drawn if METRICS[key].about == "training")]))
+        _controls(now, offered(rows))
 
 
 def _nothing(now: Standing) -> str:
     if not any(row.step for row in now.rows):
         if now.active:
-            return "Nothing to rank yet: wait for the first steps."
+            return "Nothing to show yet: wait for the first steps."
         why, many = Counter(row.message for row in now.rows).most_common(1)[0]
         return "None of these runs made a step." + (f" {many:,} of them say: {why}" if why else "")
     return f"No run has logged {now.metric.inline}: choose another metric."
 
 
-def _controls(now: Standing, offered: Sequence[str]) -> None:
+def _controls(now: Standing, metrics: Sequence[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="at_size_controls"):
-        offered = [*offered, *([] if now.metric.key in offered else [now.metric.key])]
-        shown = held("at_size:metric", now.metric.key, tuple(offered))
-        st.selectbox("Metric", offered, offered.index(shown.value), format_func=lambda key: METRICS[key].label,
+        metrics = [*metrics, *([] if now.metric.key in metrics else [now.metric.key])]
+        shown = held("at_size:metric", now.metric.key, tuple(metrics))
+        st.selectbox("Metric", metrics, metrics.index(shown.value), format_func=lambda key: METRICS[key].label,
                      key=shown.key, width=230, on_change=moved("metric", shown), label_visibility="collapsed",
-                     help="What the runs are ranked by")
+                     help="What the runs are ranked by" if now.metric.better else "What is shown of the runs")
         if best := _compared(now):
-            st.button(f"Curves of the best {len(best)}", icon=":material/show_chart:",
-                      help="Compare these settings run by run", on_click=lambda: go(Place(
-                          runs=tuple(run.id for setting in best for run in setting.runs), metric=now.metric.key)))
+            st.button(f"Curves of the {'best' if now.metric.better else 'first'} {len(best)}",
+                      icon=":material/show_chart:", help="Compare these settings run by run",
+                      on_click=lambda: go(Place(runs=tuple(run.id for setting in best for run in setting.runs),
+                                                metric=now.metric.key)))
 
 
 def _compared(now: Standing) -> list[Setting]:
@@ -136,88 +120,48 @@ def _compared(now: Standing) -> list[Setting]:
 def _pictures(place: Place, now: Standing) -> None:
     kind = theme.ground()
     st.html(f'<div class="rl-status" role="status"><b>{headline(now)}</b></div>')
-    where, values = now.alike
-    points = figures.points_of(now.rows, now.axes, values)
+    points = figures.points_of(now.rows, now.axes, now.alike)
     two = len(now.effects) > 1 and len(points) > 1
     if points and now.axes:
         left, right = st.columns([1.4, 1], gap="large") if two else (st.container(), None)
         with left:
-            _knobs(now, points, where, kind)
+            _knobs(now, points, kind)
         if right:
             with right:
-                _map(now, points, where, kind)
+                _map(now, points, kind)
     elif now.axes:
         st.caption("Which knob matters is shown as soon as runs have finished.")
-    _curves(place, now, kind)
+    curves.show(place, now, kind)
 
 
-def _head(title: str, words: str) -> None:
-    st.html(f'<div class="rl-status"><b>{html.escape(title)}</b> <span class="rl-muted">{html.escape(words)}</span>'
-            "</div>")
-
-
-def _knobs(now: Standing, points: Sequence[figures.Point], where: str, kind: str) -> None:
+def _knobs(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     seeds = now.of_seeds
-    words = f"{now.metric.label} {where}; a dot is a setting, the line their mean"
+    words = f"{now.metric.label} {where(now)}; a dot is a setting, the line their mean. Shares are estimates (ω²)"
     if seeds is not None:
-        words += f". Between seeds of one setting: {seeds:.0%} of the variance"
-    _head("Which knob matters", words)
+        words += f"; the variance between seeds of one setting is {min(seeds, 1.0):.0%} of that of all runs"
+    head("Which knob matters", words)
     figure_chart(figures.knobs(now.effects, points, now.axes, now.metric, kind), "at_size_knobs",
-                 title=f"{now.metric.label} by knob", caption=f"{where.capitalize()}. A dot is a setting, the line "
-                 "their mean", least=190 * len(now.effects), alt="What each knob alone explains of the variance: "
-                 + ", ".join(f"{effect.axis.title} {effect.share:.0%}" for effect in now.effects))
+                 title=f"{now.metric.label} by knob",
+                 caption=f"{where(now).capitalize()}. A dot is a setting, the line their mean",
+                 least=190 * len(now.effects), alt="What each knob alone explains of the variance: "
+                 + ", ".join(f"{effect.axis.title} {figures.share_words(effect)}" for effect in now.effects))
 
 
-def _map(now: Standing, points: Sequence[figures.Point], where: str, kind: str) -> None:
+def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     across, up = (effect.axis for effect in now.effects[:2])
     beside = "" if len(now.axes) == 2 else ", over all values of the others"
-    _head("Together", f"mean {now.metric.inline}{beside}")
+    head("Together", f"mean {now.metric.inline}{beside}")
     figure_chart(figures.two_knobs(across, up, points, now.axes, now.metric, kind), "at_size_map",
-                 title=f"{now.metric.label} by {across.title} and {up.title}", caption=f"{where.capitalize()}{beside}",
+                 title=f"{now.metric.label} by {across.title} and {up.title}",
+                 caption=f"{where(now).capitalize()}{beside}",
                  alt=f"Mean {now.metric.inline} for each pair of values of {across.title} and {up.title}")
-
-
-def _curves(place: Place, now: Standing, kind: str) -> None:
-    chosen = _three(now)
-    if not chosen:
-        return
-    look = Look(now.metric.key, "step", place.smooth, False, POINTS, False)
-    rows = [[run for run in setting.runs if run.state == "finished"] or [run for run in setting.runs if run.step]
-            for setting in chosen.values()]
-    traces = iter(data.reader().traces([run for each in rows for run in each], [now.metric.key]))
-    groups = [Group(name, tuple(next(traces) for _ in each), (), {}) for name, each in zip(chosen, rows, strict=True)]
-    lines = [sent().lines((place.sweep, group.label, look), version(group), partial(lines_of, group, number, look, {}))
-             for number, group in enumerate(groups)]
-    colours = dict(zip(("Best", "Median", "Worst"), (
-        (theme.LIGHT[0], theme.DARK[0]), figures.MIDDLE, (theme.LIGHT[5], theme.DARK[5])), strict=True))
-    several = any(len(each) > 1 for each in rows)
-    caption = "Mean over seeds with its 95 % bootstrap band" if several else "One seed each"
-    _head("From the best to the worst", caption[0].lower() + caption[1:])
-    named = [f"{name}: {now.name(setting)}{_short_of(setting)}" for name, setting in chosen.items()]
-    figure_chart(figures.curves(named, lines, [colours[name] for name in chosen], now.metric, kind), "at_size_curves",
-                 title=f"{now.metric.label}: the best, the median and the worst setting", caption=caption,
-                 alt="; ".join(named))
-
-
-def _short_of(setting: Setting) -> str:
-    """Where not all runs of a setting finished, how many did."""
-    return "" if setting.whole else (f" ({setting.mean.count if setting.mean else 0:,} of {len(setting.runs):,} "
-                                     "finished)")
-
-
-def _three(now: Standing) -> dict[str, Setting]:
-    """The best, the median and the worst of the settings that have rows; those that did not finish come last."""
-    there = [setting for setting in now.ranked if any(run.id in now.values for run in setting.runs)]
-    if not there or not now.metric.better:
-        return {}
-    places = {"Best": 0, "Median": len(there) // 2, "Worst": len(there) - 1}
-    return {name: there[place] for name, place in places.items() if not place or name == "Worst" or len(there) > 2}
 
 
 def _ranking(now: Standing) -> None:
     count = len(now.ranked)
     runs = "each with its runs" if count < len(now.rows) else "a run each"
-    _head(f"{count:,} settings", f"{runs}, the best first. {MEASURED} {_left_out(now)}".strip())
+    first_words = "the best first" if now.metric.better else "the highest first"
+    head(f"{count:,} settings", f"{runs}, {first_words}. {MEASURED} {_left_out(now)}".strip())
     pages = -(-count // ROWS)
     first = 0
     if pages > 1:
@@ -230,7 +174,7 @@ def _ranking(now: Standing) -> None:
 def _left_out(now: Standing) -> str:
     """What has no rank, and why."""
     parts = []
-    if any(not setting.whole for setting in now.ranked):
+    if now.metric.better and any(not setting.whole for setting in now.ranked):
         parts.append("A setting has a rank once all of its runs finished: what was stopped is not compared at its last "
                      "step.")
     if now.aside:

@@ -1,0 +1,89 @@
+"""Fetching: by another home, and only where every byte is right."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+from labcore.errors import LabError
+from labcore.files import checkpoints as checkpoint
+from labcore.files.artifacts import fetch, manifest, publish
+from labcore.files.paths import run_folder
+from labcore.runs.faults import disk_full
+from tests.files.artifacts.tools import RUN, objects, saved, store
+
+
+def test_what_is_published_is_fetched_by_another_home(another):
+    saved(0, 50)
+    publish.publish(store(), RUN)
+    here = checkpoint.at(run_folder(RUN), 50)
+    there = another()
+    assert [step for step, _ in checkpoint.steps(run_folder(RUN))] == [0, 50] and not run_folder(RUN).exists()
+    step, path = checkpoint.newest(run_folder(RUN))
+    assert step == 50 and path.is_relative_to(there) and not path.samefile(here)
+    assert (path / "policy" / "weights").read_text() == "50" * 100 and (path / "state.json").read_text() == "50"
+    assert [step for step, _ in checkpoint.local(run_folder(RUN))] == [50]  # the other one stays where it is
+    assert checkpoint.at(run_folder(RUN), 60) is None
+
+
+def test_files_that_stand_for_themselves_come_one_by_one(another):
+    for step in (5, 10):
+        path = run_folder(RUN) / "samples" / f"step-{step:06d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(step))
+    (run_folder(RUN) / "spec.json").write_text("{}")
+    publish.publish(store(), RUN)
+    another()
+    assert fetch.files(RUN, "samples") == ["step-000005.json", "step-000010.json"]
+    path = fetch.bring(run_folder(RUN) / "samples" / "step-000010.json")
+    assert path.read_text() == "10" and len(list(path.parent.iterdir())) == 1
+    assert fetch.bring(run_folder(RUN) / "spec.json").read_text() == "{}"
+    assert not fetch.bring(run_folder(RUN) / "worker.log").exists()
+    fetch.bring_run(RUN)
+    assert len(list(path.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage, words", [
+    (lambda file: file.write_bytes(file.read_bytes()[:-1]), "299 of 300 bytes|1 of 2 bytes"),
+    (lambda file: file.write_bytes(b"x" * file.stat().st_size), "another content"),
+    (lambda file: file.unlink(), "missing"),
+])
+def test_a_damaged_object_is_a_sentence_and_is_never_used(folder, another, damage, words):
+    saved(50)
+    publish.publish(store(), RUN)
+    for path in objects(folder / RUN):
+        if not path.endswith(manifest.NAME):
+            damage(folder / RUN / path)
+    another()
+    with pytest.raises(LabError, match=f"damaged .*({words.replace('299', '199').replace('300', '200')})"):
+        checkpoint.newest(run_folder(RUN))
+    assert not (run_folder(RUN) / "checkpoints" / "step-000050").exists()
+    assert not list((run_folder(RUN) / "checkpoints").glob("*"))
+    assert not list((run_folder(RUN) / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "files": {}}', '{"format": 1, "files": {"a": {}}}',
+                                  '{"format": 1, "files": {"../../a": {"size": 1, "sha256": "0"}}}',
+                                  '{"format": 1, "files": {"/a": {"size": 1, "sha256": "0"}}}'])
+def test_a_damaged_manifest_is_a_sentence(folder, another, text):
+    saved(50)
+    publish.publish(store(), RUN)
+    (folder / RUN / "checkpoints" / "step-000050" / manifest.NAME).write_text(text)
+    another()
+    with pytest.raises(LabError, match="its manifest cannot be read"):
+        checkpoint.newest(run_folder(RUN))
+
+
+def test_a_full_disk_here_is_not_taken_for_a_fault_of_the_store(another, monkeypatch):
+    def full(*_given, **_named):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved(0)
+    publish.publish(store(), RUN)
+    another()
+    monkeypatch.setattr(store()._files, "get_file", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        checkpoint.newest(run_folder(RUN))
+    assert disk_full(error.value) and not list((run_folder(RUN) / "checkpoints").iterdir())
