@@ -12,7 +12,7 @@ from torch import Tensor
 from labcore.catalog.choices import SFT_LOSS
 from labcore.llm.batch import encode_completions, encode_prompts
 from labcore.llm.evaluation import Evaluation, evaluate
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import at_tokens, micro_batches, precision
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
 from labcore.llm.session import LlmSession
@@ -71,14 +71,14 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     for some, rows in micro_batches(session.policy, len(prompts), *answers.ids.shape):
         ids, mask = answers.ids[rows], answers.mask[rows]
         with precision(session.policy, knobs["dtype"]):
-            logits = completion_outputs(session.policy, prompts[some], ids)
-        logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+            logprobs, entropy, likeliest = at_tokens(session.policy, prompts[some], ids, _measure,
+                                                     met and met.norms_of(ids))
         if met:
-            met.see(logits, logprobs, entropy)
+            met.see(logprobs, entropy)
         part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total
         part.backward()
         loss += part.item()
-        right += int(((logits.argmax(-1) == ids) & mask).sum())
+        right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
     session.tokens += int(total)
     norm = session.optimise("policy", knobs["learning_rate"], loss)
@@ -89,3 +89,7 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     return metrics, [{"prompt": problem.prompt, "text": problem.answer, **each}
                      for problem, each in zip(problems, shown, strict=False)]
 
+
+def _measure(logits: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
+    """The log-prob of each token, the entropy before it, and the token that was likeliest there."""
+    return *logprobs_and_entropy(logits, ids, entropy_grad=False), logits.detach().argmax(-1)

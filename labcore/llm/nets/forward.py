@@ -19,11 +19,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache, PreTrainedModel
 
 from labcore.llm.batch import Prompts
-from labcore.llm.nets import llama
+from labcore.llm.nets import head, llama
 from labcore.llm.nets.packed import packed, packs, short
 
 Network = PreTrainedModel | nn.Module
-MAX_ELEMENTS = 2**26  # of one output tensor: what bounds the memory of a forward pass
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
 
 
@@ -87,6 +86,29 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
                  use_cache=False, logits_to_keep=ids.shape[1]).logits
 
 
+def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    """The same with every row's padding moved behind it, so that no mask is needed. ids (P·G, T) -> (P·G, T, …)
+
+    Nothing before the padding sees it, positions count from 0, and torch can use its causal kernels.
+    """
+    group_size, length = len(ids) // len(prompts), ids.shape[1]
+    lengths = prompts.mask.sum(1, keepdim=True).repeat_interleave(group_size, 0)
+    whole = torch.cat([prompts.ids.repeat_interleave(group_size, 0), ids[:, :-1]], 1)
+    columns = torch.arange(whole.shape[1], device=ids.device) + prompts.ids.shape[1] - lengths
+    rows = whole.gather(1, columns % whole.shape[1])
+    predicting = lengths - 1 + torch.arange(length, device=ids.device)
+    if not head.has_plain_head(model):
+        return _rows_at(model(input_ids=rows, use_cache=False).logits, predicting)
+    with head.headless(model) as last:
+        hidden = _rows_at(model(input_ids=rows, use_cache=False).logits, predicting)
+    return last(hidden)
+
+
+def _rows_at(outputs: Tensor, places: Tensor) -> Tensor:
+    """(B, S, N), (B, T) -> (B, T, N)"""
+    return outputs.gather(1, places[..., None].expand(-1, -1, outputs.shape[2]))
+
+
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Logits (or a critic's values) that predict each completion token: the cheapest exact path for this model."""
     path: Callable[..., Tensor] = plain
@@ -98,6 +120,22 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
         return path(model, prompts, ids)
 
 
+def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure,
+              norms: Tensor | None = None) -> tuple[Tensor, ...]:
+    """What `measure` says of the logits that predict each completion token, (B, T) each; they are never held whole
+    where they are many.
+
+    The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
+    """
+    if head.has_plain_head(model) and ids.numel() * model.lm_head.out_features > head.MAX_ELEMENTS:
+        with head.headless(model) as last:
+            hidden = completion_outputs(model, prompts, ids)
+        return head.in_chunks(last, hidden, ids, measure, norms)
+    logits = completion_outputs(model, prompts, ids)
+    head.watch(logits, norms)
+    return measure(logits, ids)
+
+
 def micro_batches(model: Network, prompts: int, rows: int, length: int) -> Iterator[tuple[slice, slice]]:
     """Cut a batch of `prompts` prompts and `rows` completions into parts that fit in memory.
 
@@ -105,7 +143,7 @@ def micro_batches(model: Network, prompts: int, rows: int, length: int) -> Itera
     """
     group_size = rows // prompts
     width = getattr(model.config, "vocab_size", 1)
-    part = max(1, MAX_ELEMENTS // (group_size * length * width))
+    part = max(1, head.MAX_ELEMENTS // (group_size * length * width))
     for start in range(0, prompts, part):
         stop = min(start + part, prompts)
         yield slice(start, stop), slice(start * group_size, stop * group_size)

@@ -8,7 +8,7 @@ import torch
 from labcore.catalog.choices import AGGREGATION
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, sft
-from labcore.llm.nets import forward
+from labcore.llm.nets import head
 from labcore.llm.nets.forward import micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.rollout import credit
@@ -20,7 +20,7 @@ PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "a
 
 @pytest.mark.parametrize("limit, parts", [(2**26, 1), (2 * 3 * 5 * 11, 3), (1, 5)])
 def test_every_row_once_and_groups_whole(limit, parts, monkeypatch):
-    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
+    monkeypatch.setattr(head, "MAX_ELEMENTS", limit)
     cuts = list(micro_batches(model(), 5, 15, 5))
     assert len(cuts) == parts
     assert [n for some, _ in cuts for n in range(5)[some]] == list(range(5))
@@ -36,7 +36,7 @@ def gradients(started, update, monkeypatch, limit):
         seen[f"{name} loss"] = torch.tensor([loss])
         started.models[name].zero_grad(set_to_none=True)
         return 0.0
-    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
+    monkeypatch.setattr(head, "MAX_ELEMENTS", limit)
     monkeypatch.setattr(started, "optimise", keep)
     update()
     return seen
