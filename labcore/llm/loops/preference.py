@@ -14,7 +14,8 @@ from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated
-from labcore.llm.nets.forward import Network, at_tokens, micro_batches, precision
+from labcore.llm.nets.forward import Network, at_tokens, precision
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
@@ -130,6 +131,7 @@ class Taken:
         return int(self.completions.mask.sum())
 
 
+@retried
 def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
     """Leave the gradient of the loss on pairs in the policy, before any step.
 
@@ -137,8 +139,10 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
     cut into micro-batches for memory; the gradient does not depend on the cut.
     """
     knobs = session.knobs
+    if met:
+        met.clear()
     prompts, completions, labels = _labelled(session, found)
-    parts = list(micro_batches(session.policy, len(prompts), *completions.ids.shape))
+    parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
     kl = _mismatched_kl(session, prompts, completions) if objective.asks(knobs, "mismatched") else None
     whole = None
     if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
@@ -196,7 +200,7 @@ def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completio
     size = len(completions) // len(prompts)
     ids, mask = completions.ids.roll(size, 0), completions.mask.roll(size, 0)
     ratios = []
-    for some, rows in micro_batches(session.policy, len(prompts), *ids.shape):
+    for some, rows in micro_batches(session.policy, prompts, ids, session.room):
         policy, reference = ((_token_logprobs(session, model, prompts[some], ids[rows]) * mask[rows]).sum(1)
                              for model in (session.policy, session.reference))
         ratios.append(policy - reference)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ Measure = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # logits (…, V) and 
 def has_plain_head(model: nn.Module) -> bool:
     """Whether the model's logits are its last hidden states times a matrix, and nothing else."""
     return (isinstance(model, PreTrainedModel) and model.config.model_type in KINDS
-            and type(getattr(model, "lm_head", None)) is nn.Linear)  # an adapter on it is another class
+            and type(getattr(model, "lm_head", None)) in (nn.Linear, nn.Identity))  # an adapter on it is another class
 
 
 @contextmanager
@@ -45,24 +46,25 @@ def watch(logits: Tensor, norms: Tensor | None) -> None:
     """Have the backward pass write ‖∂L/∂z‖₂ of each token's logits z (…, V) into `norms` (…), where it is given."""
     def write(gradient: Tensor) -> None:  # keeps the norms only, not the gradient
         assert norms is not None
-        norms.copy_(torch.linalg.vector_norm(gradient, dim=-1, dtype=torch.float32))
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        norms.copy_(torch.linalg.vector_norm(gradient, dim=-1, dtype=wide))
     if norms is not None and logits.requires_grad:
         logits.register_hook(write)
 
 
 def in_chunks(head: nn.Linear, hidden: Tensor, ids: Tensor, measure: Measure,
               norms: Tensor | None = None) -> tuple[Tensor, ...]:
-    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time. hidden (B, T, H) -> (B, T) each
-    """
+    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time. hidden (B, T, H) -> (B, T, …)
+    each"""
     size = max(1, MAX_ELEMENTS // head.out_features)
     weight, bias = head.weight, head.bias  # as they are now: in a pass in bf16 they are others than after it
 
-    def measured(states: Tensor, tokens: Tensor, pulled: Tensor | None) -> tuple[Tensor, ...]:
+    def measured(pulled: Tensor | None, states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         logits = F.linear(states, weight, bias)
         watch(logits, pulled)
         return measure(logits, tokens)
     states, tokens = hidden.flatten(0, 1).split(size), ids.flatten().split(size)
     pulled = [None] * len(tokens) if norms is None else norms.view(-1).split(size)
-    found = [checkpoint(measured, *each, use_reentrant=False, preserve_rng_state=False)
-             for each in zip(states, tokens, pulled, strict=True)]
-    return tuple(torch.cat(column).view(ids.shape) for column in zip(*found, strict=True))
+    found = [checkpoint(partial(measured, own), *each, use_reentrant=False, preserve_rng_state=False)
+             for own, *each in zip(pulled, states, tokens, strict=True)]
+    return tuple(torch.cat(column).unflatten(0, ids.shape) for column in zip(*found, strict=True))

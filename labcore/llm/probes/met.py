@@ -30,6 +30,11 @@ class Met:
     _norms: list[Tensor] = field(default_factory=list)
     _references: list[Tensor] = field(default_factory=list)
 
+    def clear(self) -> None:
+        """Forget all parts: the batch is run again."""
+        for column in vars(self).values():
+            column.clear()
+
     def norms_of(self, ids: Tensor) -> Tensor:
         """Where the norms of a part are to be written, which has the tokens `ids` (b, T)."""
         self._norms.append(torch.zeros_like(ids, dtype=torch.float32))

@@ -6,28 +6,32 @@ import pytest
 import torch
 
 from labcore.catalog.choices import AGGREGATION
+from labcore.jobs import passes
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, sft
-from labcore.llm.nets import head
-from labcore.llm.nets.forward import micro_batches
+from labcore.llm.nets.forward import layers_of
+from labcore.llm.nets.micro_batches import micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
 from labcore.tasks.task import Pair, Problem
-from tests.llm.tools import model, ragged, session, shake
+from tests.llm.tools import completion_ids, model, prompts, ragged, session, shake
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
 
 
-@pytest.mark.parametrize("limit, parts", [(2**26, 1), (2 * 3 * 5 * 11, 3), (1, 5)])
-def test_every_row_once_and_groups_whole(limit, parts, monkeypatch):
-    monkeypatch.setattr(head, "MAX_ELEMENTS", limit)
-    cuts = list(micro_batches(model(), 5, 15, 5))
+@pytest.mark.parametrize("prompts_at_once, parts", [(5, 1), (2, 3), (1, 5), (0.5, 5)])
+def test_every_row_once_and_groups_whole(prompts_at_once, parts):
+    network, asked = model(), prompts((3, 1, 6, 2, 2))
+    one = passes.Batch(1, 3, 0, 6, 5)
+    room = int(prompts_at_once * passes.activations(layers_of(network), one, passes.Mode()))
+    cuts = list(micro_batches(network, asked, completion_ids(15, 5), room))
     assert len(cuts) == parts
     assert [n for some, _ in cuts for n in range(5)[some]] == list(range(5))
     assert all((rows.start, rows.stop) == (some.start * 3, some.stop * 3) for some, rows in cuts)
 
 
-def gradients(started, update, monkeypatch, limit):
+def gradients(started, update, monkeypatch, room):
     """The gradient of each network that `update` hands to the optimizer, and the losses it says."""
     seen = {}
 
@@ -36,16 +40,16 @@ def gradients(started, update, monkeypatch, limit):
         seen[f"{name} loss"] = torch.tensor([loss])
         started.models[name].zero_grad(set_to_none=True)
         return 0.0
-    monkeypatch.setattr(head, "MAX_ELEMENTS", limit)
+    monkeypatch.setattr(LlmSession, "room", room)
     monkeypatch.setattr(started, "optimise", keep)
     update()
     return seen
 
 
 def check(started, update, monkeypatch, names=("policy",)):
-    whole = gradients(started, update, monkeypatch, 2**26)
-    for limit in (1, 2 * 4 * 6 * started.policy.config.vocab_size):  # one prompt a part, and two or more
-        cut = gradients(started, update, monkeypatch, limit)
+    whole = gradients(started, update, monkeypatch, 2**32)
+    for room in (1, 100_000):  # one prompt a part, and two or more
+        cut = gradients(started, update, monkeypatch, room)
         for name in names:
             assert whole[name].norm() > 1e-4
             assert (cut[name] - whole[name]).norm() < 1e-5 * whole[name].norm()
