@@ -47,8 +47,8 @@ def load(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
         optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
         return
     weights = _weights(optimizer)  # bitsandbytes counts steps by a number
-    for place, state in states.items():
-        optimizer.state[weights[place]] = {**state, "step": int(state["step"])}
+    for index, state in states.items():
+        optimizer.state[weights[index]] = {**state, "step": int(state["step"])}
 
 
 def _weights(optimizer: Optimizer) -> list[nn.Parameter]:

@@ -116,7 +116,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> 
         part = rollout.slice(prompts, rows)
         with precision(session.policy, knobs["dtype"]):
             logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,
-                                          met and met.norms_of(part.ids))
+                                          met.norms_of(part.ids) if met else None)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         if met:
             met.see(logprobs, entropy)

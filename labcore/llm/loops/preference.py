@@ -172,11 +172,11 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
         ref_logprobs = objective.summed(knobs, ref_tokens, mask, paired)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy, *squares = at_tokens(session.policy, prompts, ids, partial(
-            _measure, squares=bool(knobs["pair_weighting"])), met and met.norms_of(ids))
+            _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None)
     if met:
         met.see(logprobs, entropy, ref_tokens)
     if squares:
-        likelihoods = likelihood(logprobs.detach(), *squares, mask)
+        likelihoods = likelihood(logprobs.detach(), squares[0], mask)
     sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_logprobs, likelihoods)
     return sides, (entropy * mask).sum()
 

@@ -89,7 +89,7 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
         ids, mask = answers.ids[rows], answers.mask[rows]
         with precision(session.policy, knobs["dtype"]):
             logprobs, entropy, likeliest = at_tokens(session.policy, prompts[some], ids, _measure,
-                                                     met and met.norms_of(ids))
+                                                     met.norms_of(ids) if met else None)
         if met:
             met.see(logprobs, entropy)
         part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total

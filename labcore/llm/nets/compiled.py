@@ -15,7 +15,7 @@ from torch import nn
 from labcore.errors import LabError, first_line
 
 
-def mark(model: nn.Module, on: bool) -> None:
+def mark(model: Any, on: bool) -> None:
     """Switch it on or off for a network."""
     model.compiles = on
 

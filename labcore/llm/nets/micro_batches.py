@@ -18,7 +18,9 @@ from labcore.llm.nets import head
 from labcore.llm.nets.forward import Network, layers_of, mode_of
 from labcore.spec.run_spec import RunSpec
 
-Given, Result, Holder = ParamSpec("Given"), TypeVar("Result"), TypeVar("Holder", bound="Halves")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Holder = TypeVar("Holder", bound="Halves")
 
 
 def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: int = passes.ON_PROCESSOR,
@@ -58,7 +60,7 @@ def retried(run: Callable[Concatenate[Holder, Given], Result]) -> Callable[Conca
     """`run` of a session, once more with micro-batches of half the size where the device's memory is out. These stay
     half as large for the rest of the run."""
     @wraps(run)
-    def attempt(session: Holder, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def attempt(session: Holder, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         try:
             return run(session, *args, **kwargs)
         except torch.OutOfMemoryError:

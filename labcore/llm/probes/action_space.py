@@ -69,7 +69,8 @@ def sampled_mass(session: LlmSession, count: int, seed: int) -> tuple[Tensor, Te
     """The mass before each token of one completion of each prompt, (N, T, K), and which tokens count, (N, T)."""
     problems = session.task.problems(min(count, session.task.size or count), np.random.default_rng((seed, STREAM)))
     generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
-    ids, parts = generated.completions.ids, []
+    ids = generated.completions.ids
+    parts: list[Tensor] = []
     for some, rows in micro_batches(session.policy, generated.prompts, ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
             parts += at_tokens(session.policy, generated.prompts[some], ids[rows], lambda logits, ids: (
