@@ -115,7 +115,8 @@ def tokens(done: Batch, by: Way) -> int:
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
     bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well. With
-    gradient checkpointing: width · L · H, and of one layer all.
+    gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these take the
+    place of what has been freed).
     """
     by = way(layers, done, mode)
     count = tokens(done, by)
@@ -123,7 +124,7 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     spread = layers.queries if by == "shared" else layers.keys  # a cache is spread over all heads
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
     of_layer = count * of_token + seen * 2 * spread
-    return mode.width * (layers.layers * count * layers.hidden + of_layer if mode.recomputed
+    return mode.width * (layers.layers * count * layers.hidden + 2 * of_layer if mode.recomputed
                          else layers.layers * of_layer)
 
 

@@ -66,9 +66,10 @@ def test_what_bounds_a_micro_batch_and_given_answers_its_length():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(held, "ON_PROCESSOR", 3 * one + 1)
         assert memory_parts.batch(spec, SIZES).prompts == 3, "activations"
-        checkpointed = replace(spec, knobs={**spec.knobs, "gradient_checkpointing": True})
-        assert memory_parts.batch(checkpointed, replace(SIZES, layers=20)).prompts > memory_parts.batch(
-            spec, replace(SIZES, layers=20)).prompts
+        deep = replace(SIZES, layers=20)
+        patched.setattr(held, "ON_PROCESSOR", passes.activations(deep, Batch(2, 4, 0, 5, 8), Mode()))
+        again = replace(spec, knobs={**spec.knobs, "gradient_checkpointing": True})
+        assert [memory_parts.batch(each, deep).prompts for each in (spec, again)] == [2, 8]
     sft = make(algorithm_key="sft", task_key="sort")
     assert memory_parts.batch(sft, replace(SIZES, answer=3)).length == 3
 

@@ -41,9 +41,9 @@ def test_costs_by_hand():
     assert passes.cost(LAYERS, SHORT, "shared") == 1.5 * 6 * 8 * 33 + 3 * 3 * (5**2 + 6 * 8)
 
 
-def test_layers_that_are_computed_again_keep_their_input_and_one_of_them_all():
+def test_layers_that_are_computed_again_keep_their_input_and_one_of_them_all_with_its_gradients():
     of_token = 6 * 8 + 3 * 8 + 4 * 16 + 2 * 4
-    assert passes.activations(LAYERS, SHORT, Mode(recomputed=True)) == 4 * 33 * (2 * 8 + of_token)
+    assert passes.activations(LAYERS, SHORT, Mode(recomputed=True)) == 4 * 33 * (2 * 8 + 2 * of_token)
     assert passes.activations(LAYERS, SHORT, Mode()) == 4 * 33 * 2 * of_token
     assert passes.attention(LAYERS, SHORT, Mode(width=2, recomputed=True)) == 2 * 2 * 3 * 11**2
 
