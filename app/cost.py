@@ -28,7 +28,7 @@ CSS = """
 </style>"""
 HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; those that are frozen learn nothing."),
          ("Weights", "4 bytes a number. Weights that models share count once."),
-         ("Gradients, optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW."),
+         ("Gradients, optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW (2 in 8 bits)."),
          ("Activations", "What is kept for the backward pass, at its most."),
          ("Step", "The fastest of a few steps, without evaluations. With one thread: processor time, which other "
                   "programs do not change."),

@@ -32,7 +32,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "holds", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
-    "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
+    "note": ("text",), "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
     **dict.fromkeys(ENDED, ("text",)),
 }
 

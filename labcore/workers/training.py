@@ -127,6 +127,8 @@ class Training:
             raise Diverged(record.step, broken)
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
+        for text in record.notes:
+            self._store.log(self._row.id, "note", {"text": text}, record.step)
         self._examine(record)
         self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
         self._draw(record.step, record.samples, record.line)

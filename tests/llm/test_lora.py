@@ -119,6 +119,14 @@ def test_the_reference_is_the_base_bit_for_bit_and_takes_no_memory(kind, base):
     assert {id(weight) for weight in started.reference.parameters()} <= held
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_frozen_layers_that_are_computed_again_give_their_adapters_the_same_gradients(kind, base):
+    folder = base(kind)
+    expected, found = (records(begun(run_spec("grpo", folder, gradient_checkpointing=on))) for on in (False, True))
+    for one, other in zip(expected, found, strict=True):
+        assert one.metrics["grad_norm"] > 0 and other.metrics == pytest.approx(one.metrics, rel=1e-4, abs=1e-5)
+
+
 def test_the_critic_shares_the_frozen_weights_and_learns_an_adapter_and_a_head(base):
     started = begun(run_spec("ppo", base("llama")))
     own = lora.own(started.critic)

@@ -20,6 +20,7 @@ from labcore.device import pick_device
 from labcore.errors import LabError
 from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
+from labcore.llm.nets import recompute
 from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, completion_ids, records, session, spec, unlike, weights
 
@@ -128,6 +129,17 @@ def test_changed_knobs_are_kept(tmp_path):
     started.save(tmp_path)
     resumed = session("grpo", resume=tmp_path)
     assert resumed.knobs == started.knobs and resumed.spec.knobs["beta"] == 0.04
+
+
+@pytest.mark.parametrize(("algorithm", "dtype"), [("grpo", "fp32"), ("ppo", "bf16"), ("dpo", "fp32"), ("sft", "bf16"),
+                                                  ("reward_model", "fp32")])
+def test_a_run_whose_layers_are_computed_again_is_the_same_run(algorithm, dtype):
+    kept, again = (session(algorithm, steps=2, dtype=dtype, gradient_checkpointing=on) for on in (False, True))
+    learns = next(iter(again.optimizers))
+    assert recompute.marked(again.models[learns]) and not recompute.marked(kept.models[learns])
+    assert not again.models[learns].training, "no dropout"
+    for one, other in zip(records(kept), records(again), strict=True):
+        assert other.metrics == pytest.approx(one.metrics, rel=1e-4 if dtype == "fp32" else 0.2, abs=2e-2)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -37,6 +37,17 @@ ON = object()  # a switch: it stands for itself, without a value
 _FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
 _DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, value: "" if value == "bf16" else _FP32)
 _LORA = adapter(to("--ds.lora.rank", note=ALL_LINEAR), to("--ds.lora.alpha"))
+_COMPILE = switch(given(lambda plan, value: {"--ds.deepcompile": ON}), False)
+_NO_8_BITS = switch(missing("OpenRLHF has no AdamW in 8 bits: to save that memory, move its moments to the processor "
+                            "with --ds.adam_offload"), "adamw")
+
+
+def _engine(model: str) -> Rules:
+    """The knobs of the engine; `model` begins the options of the one that learns."""
+    return {"gradient_checkpointing": switch(given(lambda plan, value: {
+        f"--{model}.gradient_checkpointing_enable": ON}), False), "optimizer": _NO_8_BITS, "compile": _COMPILE}
+
+
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
 _ESTIMATOR = "--algo.advantage.estimator"
@@ -163,7 +174,7 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
                                                          "subtracted")}, ""),
-    "dtype": _DTYPE, **_LORA, **BASE_RULES, **TASK_RULES}
+    "dtype": _DTYPE, **_engine("actor"), **_LORA, **BASE_RULES, **TASK_RULES}
 _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -189,13 +200,13 @@ _DPO: Rules = {
     }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
-    **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
     "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
@@ -205,7 +216,7 @@ _RM: Rules = {
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training"),
     }, "see the data below"),
-    "eval_pairs": MEASURED, **_LORA, **BASE_RULES, **TASK_RULES}
+    "eval_pairs": MEASURED, **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
 

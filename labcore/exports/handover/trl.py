@@ -22,6 +22,7 @@ from labcore.exports.handover.plan import (
     given,
     lines,
     remarks,
+    switch,
     to,
 )
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
@@ -47,7 +48,10 @@ def trainer(plan: Plan) -> str:
 
 _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
-    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), **BASE_RULES, **TASK_RULES,
+    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), "compile": switch(to("torch_compile"), False),
+    "gradient_checkpointing": to("gradient_checkpointing"),
+    "optimizer": choice({"adamw": ({}, ""), "adamw_8bit": ({"optim": "adamw_8bit"}, "")}, "see optim"),
+    **BASE_RULES, **TASK_RULES,
     **adapter(IN_THE_CODE, IN_THE_CODE)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
@@ -67,7 +71,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings
-    return found | {"seed": plan.spec.seed, "lr_scheduler_type": "constant", "gradient_checkpointing": False,
+    return found | {"seed": plan.spec.seed, "lr_scheduler_type": "constant",
                     **({"max_length": None} if plan.loop != "online" else {})}
 
 

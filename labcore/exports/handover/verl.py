@@ -37,8 +37,15 @@ TEMPLATE='{% for message in messages %}{{ message.content }}\
 {% if message.role == "assistant" %}{{ eos_token }}{% endif %}{% endfor %}'
 """
 _KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl", "ratio_k3": "k3+"}
+_IN_8_BITS = {"optimizer": "AdamW8bit", "optimizer_impl": "bitsandbytes.optim"}
 _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if value == "bf16" else {},
               lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32")
+
+
+def _of(plan: Plan, actor: str, critic: str) -> list[str]:
+    """The settings of the policy, and of the critic where there is one."""
+    return [actor, critic] if plan["advantage"] == "gae" else [actor]
+
 
 def _kl_estimator(plan: Plan, value: Any) -> Line:
     key = {"loss": f"{_ACTOR}.kl_loss_type", "reward": "algorithm.kl_penalty"}.get(plan["kl_placement"])
@@ -169,6 +176,14 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
     "dtype": _BF16, **BASE_RULES, **TASK_RULES,
+    "gradient_checkpointing": given(lambda plan, value: {
+        f"{part}.enable_gradient_checkpointing": value
+        for part in _of(plan, "actor_rollout_ref.model", "critic.model")}),
+    "optimizer": switch(given(lambda plan, value: {
+        f"{part}.{key}": name for part in _of(plan, f"{_ACTOR}.optim", "critic.optim")
+        for key, name in _IN_8_BITS.items()}), "adamw"),
+    "compile": given(lambda plan, value: {f"{_ACTOR}.use_torch_compile": value},
+                     lambda plan, value: "of what is computed from the logits only" if value else ""),
     **adapter(to("actor_rollout_ref.model.lora_rank", note=ALL_LINEAR), to("actor_rollout_ref.model.lora_alpha"))}
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
@@ -177,6 +192,9 @@ _SFT: Rules = {
     "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
+    "gradient_checkpointing": to("model.enable_gradient_checkpointing"),
+    "optimizer": switch(given(lambda plan, value: {f"optim.{key}": name for key, name in _IN_8_BITS.items()}), "adamw"),
+    "compile": to("engine.use_torch_compile"),
     **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}

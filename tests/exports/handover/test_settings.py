@@ -57,6 +57,25 @@ def test_every_tool_bounds_bad_tokens_alike(tool, dual_clip, clip_delta, bound):
     assert MODULES[tool].settings(plan("grpo")).get(BOUND[tool]) == (1e6 if tool == "verl" else None)
 
 
+@pytest.mark.parametrize("algorithm, tool, wanted", [
+    ("grpo", "trl", {"gradient_checkpointing": True, "optim": "adamw_8bit", "torch_compile": True}),
+    ("sft", "trl", {"gradient_checkpointing": True, "optim": "adamw_8bit", "torch_compile": True}),
+    ("grpo", "verl", {"actor_rollout_ref.model.enable_gradient_checkpointing": True,
+                      "actor_rollout_ref.actor.optim.optimizer": "AdamW8bit",
+                      "actor_rollout_ref.actor.optim.optimizer_impl": "bitsandbytes.optim",
+                      "actor_rollout_ref.actor.use_torch_compile": True}),
+    ("ppo", "verl", {"critic.model.enable_gradient_checkpointing": True, "critic.optim.optimizer": "AdamW8bit"}),
+    ("sft", "verl", {"model.enable_gradient_checkpointing": True, "optim.optimizer": "AdamW8bit",
+                     "engine.use_torch_compile": True}),
+    ("grpo", "openrlhf", {"--actor.gradient_checkpointing_enable": openrlhf.ON, "--ds.deepcompile": openrlhf.ON}),
+    ("dpo", "openrlhf", {"--model.gradient_checkpointing_enable": openrlhf.ON, "--ds.deepcompile": openrlhf.ON})])
+def test_the_engine_s_switches_are_those_of_the_tool(algorithm, tool, wanted):
+    on = mixed(algorithm, gradient_checkpointing=True, optimizer="adamw_8bit", compile=True)
+    assert MODULES[tool].settings(on).items() >= wanted.items()
+    off = MODULES[tool].settings(plan(algorithm))
+    assert not [key for key, value in wanted.items() if off.get(key, False) == value]
+
+
 def test_verl_names_the_knob_that_bounds_bad_tokens():
     [row] = [line for line in verl.script(mixed(surrogate="bounded_clip")).splitlines() if "clip_ratio_c=" in line]
     assert row.split() == ["actor_rollout_ref.actor.clip_ratio_c=3.0", "#", "dual_clip"]
