@@ -74,6 +74,15 @@ def test_a_fork_goes_on_with_its_parent_s_moments(tmp_path):
     assert state.keys() == again.keys() and all(torch.equal(each, again[name]) for name, each in state.items())
 
 
+@pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(optimizers.EIGHT_BIT, marks=with_library)])
+def test_weights_do_not_decay(name):
+    weight = torch.nn.Parameter(torch.ones(64, 128))
+    optimizer = optimizers.make(name, [weight], 0.1)
+    weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    assert torch.equal(weight, torch.ones(64, 128))
+
+
 def test_a_missing_library_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     with pytest.raises(LabError, match=r"needs the package bitsandbytes: .*requirements-8bit\.txt, or set optimizer"):

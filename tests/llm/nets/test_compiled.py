@@ -78,7 +78,9 @@ def test_layers_that_are_computed_again_are_not_compiled():
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_compiled_run_is_the_plain_one(dtype):
-    plain, other = (records(session("grpo", steps=3, dtype=dtype, compile=on)) for on in (False, True))
+    plain, other = (records(session("grpo", steps=3, dtype=dtype, updates_per_batch=2, compile=on))
+                    for on in (False, True))
+    within = {"rel": 1e-3, "abs": 1e-5} if dtype == "fp32" else {"rel": 5e-2, "abs": 1e-3}  # on policy the loss is 0
     for one, two in zip(plain, other, strict=True):
         for key in ("loss", "grad_norm", "entropy"):
-            assert two.metrics[key] == pytest.approx(one.metrics[key], rel=1e-3 if dtype == "fp32" else 5e-2)
+            assert two.metrics[key] == pytest.approx(one.metrics[key], **within)

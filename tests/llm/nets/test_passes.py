@@ -137,6 +137,15 @@ def test_logits_are_never_whole(monkeypatch):
     assert sum(sizes) == ROWS * LENGTH * VOCABULARY
 
 
+def test_the_norms_are_those_of_the_gradient_that_autograd_has_of_the_logits(monkeypatch):
+    policy, asked, ids = network("qwen2"), prompts(), completion_ids(ROWS, LENGTH)
+    logits = plain(policy, asked, ids).detach().requires_grad_()
+    weighing = torch.randn(2, *ids.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    (weighing * torch.stack(MEASURE(logits, ids))).sum().backward()
+    for chunks in (False, True):
+        assert distance(found(policy, "plain", monkeypatch, chunks)[2], logits.grad.norm(dim=-1)) < EXACT
+
+
 def test_other_heads_stay_whole(monkeypatch):
     monkeypatch.setattr(head, "MAX_ELEMENTS", 1)
     monkeypatch.setattr(head, "in_chunks", lambda *_: pytest.fail("logits are not only a matrix times hidden states"))
@@ -184,6 +193,7 @@ def kept(network, again) -> int:
 def test_layers_that_are_computed_again_keep_their_input_only(kind):
     policy = network(kind, torch.float32, num_hidden_layers=6, n_layer=6)
     assert kept(policy, True) < 0.35 * kept(policy, False)
+    assert not any("forward" in vars(part) for part in policy.modules()), "and the layers are themselves again"
 
 
 def test_a_network_without_layers_says_so():
