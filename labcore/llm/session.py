@@ -28,6 +28,7 @@ from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.files.given import json_of
 from labcore.llm.batch import encode_prompts
+from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import Lora
@@ -57,7 +58,7 @@ class LlmSession:
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
-    the reference, so no checkpoint holds it.
+    the reference, so no checkpoint holds it. `graphs` are the decoding steps that a GPU has recorded.
     """
 
     spec: RunSpec
@@ -84,6 +85,7 @@ class LlmSession:
     finished_because: str = ""
     origin: str = ""
     watched: tuple[Any, ...] | None = None
+    graphs: Graphs | None = None
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -113,6 +115,11 @@ class LlmSession:
         """Tokens that a prompt and its completion may take together."""
         config = self.policy.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
+
+    @property
+    def notes(self) -> list[str]:
+        """How the run computes otherwise than expected on its device, a sentence each; more may come while it goes."""
+        return self.graphs.notes if self.graphs else []
 
     def check_room(self) -> None:
         """Check that the length limit and every prompt of the user's file fit the context together.
@@ -152,7 +159,7 @@ class LlmSession:
         policy, tokenizer = cls._weights(source, task, spec.seed)
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
-                      dict(spec.knobs), spec.seed, origin=source)
+                      dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
@@ -231,7 +238,11 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        try:
+            yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        finally:
+            if self.graphs:
+                self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
 

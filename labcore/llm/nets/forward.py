@@ -8,7 +8,7 @@ usual models run faster `packed`, and those of a plain Llama faster still by its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
 from typing import Any
@@ -121,11 +121,17 @@ def precision(model: Network, dtype: str) -> Iterator[None]:
     if dtype != "bf16":
         yield
         return
-    rounded = {weight: weight.to(torch.bfloat16) for weight in model.parameters()}  # tied weights are one
+    with standing_in(model, {weight: weight.to(torch.bfloat16) for weight in model.parameters()}):
+        yield
+
+
+@contextmanager
+def standing_in(model: Network, others: Mapping[Tensor, Tensor]) -> Iterator[None]:
+    """Inside, the model computes with the others in place of its weights; tied weights are one."""
     slots = [(module._parameters, name, weight) for module in model.modules()
-             for name, weight in module._parameters.items() if weight is not None]
+             for name, weight in module._parameters.items() if weight in others]
     for holder, name, weight in slots:
-        holder[name] = rounded[weight]
+        holder[name] = others[weight]
     try:
         yield
     finally:
