@@ -101,7 +101,7 @@ class Graphs:
             except Exception as error:  # whatever keeps a step from being recorded, the model can do without
                 self._give_up(model, None, _said(error))
                 return None
-        self._give_up(model, shape, "the GPU's memory is too small for the buffers of a recorded step")
+        self._give_up(model, shape, "the GPU has too little memory for its buffers")
         return None
 
     def free(self) -> None:
@@ -169,7 +169,7 @@ class Graphs:
     def _give_up(self, model: Network, shape: Shape | None, reason: str) -> None:
         self._stepwise[model].add(shape)
         self._drop([key for key in self._kept if key[0] == id(model) and shape in (None, key[2])])
-        if (note := f"This model decodes step by step: {reason}.") not in self.notes:
+        if (note := f"This model decodes step by step, not by a CUDA graph: {reason}.") not in self.notes:
             self.notes.append(note)
 
 
@@ -178,18 +178,18 @@ def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor) -> None:
     those of the plain forward pass, in one row of each group. Raises _Untrue."""
     count, prompts = len(first), len(batch.prompts)
     if (decoder.ids[:count] == first).all(0).float().mean() < ALIKE:
-        raise _Untrue("replayed, its step draws other tokens")
+        raise _Untrue("the graph draws other tokens than the model")
     group_size, prompt = batch.shape.rows // prompts, torch.arange(prompts, device=first.device)
     rows = prompt * group_size + prompt % group_size
     ids = decoder.ids[:count, rows].T
     expected = selective_log_softmax(plain(batch.model, batch.prompts, ids), ids, batch.temperature)
     gap = float((decoder.logprobs[:count, rows].T - expected).abs().mean()) * batch.temperature
     if not gap <= TOLERANCE[batch.dtype]:
-        raise _Untrue(f"replayed, its step gives log-probs that are {gap:.2g} nats off")
+        raise _Untrue(f"the graph's log-probs are {gap:.2g} nats off the model's")
 
 
 def _said(error: Exception) -> str:
     if isinstance(error, _Untrue):
         return str(error)
     line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
-    return f"its step cannot be recorded ({line})"
+    return f"it could not be recorded ({line})"

@@ -75,8 +75,8 @@ def keep_top(logprobs: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
     ordered = ordered.masked_fill(ordered < smallest, -torch.inf)
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
-    outside = ((before >= top_p) & (top_p < 1)).scatter(-1, order, (before >= top_p) & (top_p < 1))
-    return logprobs.masked_fill(outside | (logprobs < smallest), -torch.inf)
+    outside = (before >= top_p) & (top_p < 1)
+    return logprobs.masked_fill(outside.scatter(-1, order, outside) | (logprobs < smallest), -torch.inf)
 
 
 class StaticDecoder:
