@@ -18,7 +18,7 @@ from labcore.spec.run_spec import RunSpec, knobs_of, make
 BESIDE = "ppo"  # the row that the others are compared with
 USUAL = (BESIDE, "grpo", "rloo", "reinforce", "dpo", "simpo", "reward_model", "sft")
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
-_SHARED = ("dtype", "lora_rank", "lora_alpha")
+_SHARED = ("dtype", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile")
 _PROCESS = ("threads", "instructions")  # of the process that asks, not of the one that measures
 
 

@@ -33,6 +33,7 @@ from labcore.llm.nets.model import build
 from labcore.llm.nets.scorer import CONFIG
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import NETWORKS, POLICY, SCORER, learning, needed, needs_scorer
+from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession, learnt
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.run_spec import RunSpec
@@ -155,8 +156,7 @@ def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"weights": _bytes({id(weight): weight for model in session.models.values()
                                for weight in model.parameters()}.values()),
             "gradients": sum(gradients.values()),
-            "optimizer": sum(_bytes(state.values()) for optimizer in session.optimizers.values()
-                             for state in optimizer.state.values()),
+            "optimizer": sum(_bytes(tensors_of(optimizer).values()) for optimizer in session.optimizers.values()),
             "activations": kept.most, "peak": max(0, _peak() - before - (_mapped() - mapped)), "seconds": seconds,
             "measured": time.time()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from labcore.errors import Diverged
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
-from labcore.llm.nets.forward import Network, completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, precision
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
@@ -56,8 +58,10 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
     drawn = {**asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
              "generator": session.generator}
-    completions = session.graphs.sample(model, prompts, group_size, dtype=session.knobs["dtype"],
-                                        **drawn) if session.graphs else None
+    completions = None
+    if session.graphs:
+        completions = session.graphs.sample(model, prompts, group_size, dtype=session.knobs["dtype"], **drawn)
+        session.notes.extend(session.graphs.take_notes())
     if completions is None:
         with precision(model, session.knobs["dtype"]):
             completions = sample(model, prompts, group_size, **drawn)
@@ -66,36 +70,38 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     return Generated(prompts, completions, decode(session.tokenizer, completions))
 
 
+@retried
 @torch.no_grad()
 def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, completions: Completions) -> Tensor:
     """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
-    parts = []
-    for some, rows in micro_batches(model, len(prompts), *completions.ids.shape):
+    parts, temperature = [], session.knobs["temperature"]
+    for some, rows in micro_batches(model, prompts, completions.ids, session.room):
         with precision(model, session.knobs["dtype"]):
-            logits = completion_outputs(model, prompts[some], completions.ids[rows])
-        parts.append(selective_log_softmax(logits, completions.ids[rows], session.knobs["temperature"]))
+            parts += at_tokens(model, prompts[some], completions.ids[rows],
+                               lambda logits, ids: (selective_log_softmax(logits, ids, temperature),))
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 
 
+@retried
 @torch.no_grad()
 def policy_logprobs_and_entropy(session: LlmSession, prompts: Prompts, ids: Tensor,
                                 mask: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probs of given completions under the policy at the sampling temperature, 0 where `mask` is False, and the
     entropy of its next-token distribution at each place. ids, mask (B, T) -> (B, T), (B, T) nats"""
-    columns = []
-    for some, rows in micro_batches(session.policy, len(prompts), *ids.shape):
+    columns, measure = [], partial(logprobs_and_entropy, temperature=session.knobs["temperature"])
+    for some, rows in micro_batches(session.policy, prompts, ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
-            logits = completion_outputs(session.policy, prompts[some], ids[rows])
-        columns.append(logprobs_and_entropy(logits, ids[rows], session.knobs["temperature"]))
+            columns.append(at_tokens(session.policy, prompts[some], ids[rows], measure))
     logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
     return logprobs.masked_fill(~mask, 0), entropy
 
 
+@retried
 @torch.no_grad()
 def token_values(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
     """The critic's value before each completion token, 0 where not counted. (B, T) reward"""
     parts = []
-    for some, rows in micro_batches(session.critic, len(prompts), *completions.ids.shape):
+    for some, rows in micro_batches(session.critic, prompts, completions.ids, session.room):
         with precision(session.critic, session.knobs["dtype"]):
             parts.append(completion_outputs(session.critic, prompts[some], completions.ids[rows])[..., 0].float())
     return torch.cat(parts).masked_fill(~completions.mask, 0)

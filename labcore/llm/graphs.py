@@ -25,7 +25,7 @@ from labcore.llm.recorder import CudaRecorder, Recorder, Recording
 from labcore.llm.static_decoder import Shape, StaticDecoder, unfit
 from labcore.maths.logprobs import selective_log_softmax
 
-MEMORY_SHARE = 4  # recordings keep at most a fourth of the device's memory, however much of it is free
+MEMORY_SHARE = 8  # recordings keep at most an eighth of the device's memory, however much of it is free
 IDLE = 32  # batches after which a recording is freed that none of them used: a knob has changed the shape
 WARM_UP = 3  # steps before one is recorded
 ALIKE = 0.9  # of the rows draw the same first tokens: rounding may turn a draw
@@ -72,11 +72,12 @@ class _Untrue(Exception):
 
 
 class Graphs:
-    """The recordings of a run. `budget`: bytes that they may keep from batch to batch. `notes`: why which model decodes
-    step by step, a sentence for each reason."""
+    """The recordings of a run. `budget`: bytes that they may keep from batch to batch. `notes`: sentences not yet taken
+    on why a model decodes step by step; none is said twice."""
 
     def __init__(self, recorder: Recorder, budget: int):
         self.notes: list[str] = []
+        self._told: set[str] = set()
         self._recorder, self._budget, self._batches = recorder, budget, 0
         self._kept: dict[tuple[int, str, Shape], _Kept] = {}  # by the model's id, which is kept with its decoder
         self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
@@ -97,16 +98,26 @@ class Graphs:
             try:
                 return self._decode(batch, max_new_tokens, eos)
             except torch.OutOfMemoryError:
-                self.free()
+                self.make_room()
             except Exception as error:  # whatever keeps a step from being recorded, the model can do without
                 self._give_up(model, None, _said(error))
                 return None
         self._give_up(model, shape, "the GPU has too little memory for its buffers")
         return None
 
+    def take_notes(self) -> list[str]:
+        """The sentences since it was last asked."""
+        taken, self.notes = self.notes, []
+        return taken
+
     def free(self) -> None:
         """Free all recordings; what is decoded next is recorded again."""
         self._drop([*self._kept])
+
+    def make_room(self) -> None:
+        """Free all recordings, and from now on keep half as much: memory was short."""
+        self.free()
+        self._budget //= 2
 
     @property
     def nbytes(self) -> int:
@@ -169,8 +180,9 @@ class Graphs:
     def _give_up(self, model: Network, shape: Shape | None, reason: str) -> None:
         self._stepwise[model].add(shape)
         self._drop([key for key in self._kept if key[0] == id(model) and shape in (None, key[2])])
-        if (note := f"This model decodes step by step, not by a CUDA graph: {reason}.") not in self.notes:
-            self.notes.append(note)
+        if reason not in self._told:
+            self._told.add(reason)
+            self.notes.append(f"This model decodes step by step, not by a CUDA graph: {reason}.")
 
 
 def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor) -> None:

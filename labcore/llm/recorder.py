@@ -36,14 +36,17 @@ class Recorder(Protocol):
 class CudaRecorder:
     """CUDA graphs. Their passing tensors may share memory: nothing but the decoder's buffers outlives a step."""
 
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()  # one for all: libraries keep a workspace for each stream
+
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """On a stream of its own: libraries allocate and choose their kernels in the first steps."""
-        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
+        """On the stream of the recording: in the first steps there libraries allocate and choose their kernels."""
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
             yield
-        current.wait_stream(stream)
+        current.wait_stream(self._stream)
 
     def record(self, decoder: StaticDecoder, beside: Recording | None) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
@@ -53,7 +56,7 @@ class CudaRecorder:
         try:
             # A recording that fails leaves its own stream current: the outer context puts this one back.
             with (torch.cuda.stream(torch.cuda.current_stream()),
-                  torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")):
+                  torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local")):
                 try:
                     decoder.step()
                 except Exception as error:

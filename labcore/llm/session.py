@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Self
@@ -27,11 +27,13 @@ from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.files.given import json_of
+from labcore.llm import optimizers
 from labcore.llm.batch import encode_prompts
 from labcore.llm.graphs import Graphs, of_device
-from labcore.llm.nets import lora
+from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import Lora
+from labcore.llm.nets.micro_batches import room_of
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
@@ -46,7 +48,7 @@ from labcore.tasks.task import Pair, TextTask, make_task
 CHECKED_AT_ONCE = 1024  # prompts
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
-LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold")
+LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings")
 
 
 @dataclass
@@ -58,7 +60,8 @@ class LlmSession:
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
-    the reference, so no checkpoint holds it. `graphs` are the decoding steps that a GPU has recorded.
+    the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
+    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded.
     """
 
     spec: RunSpec
@@ -85,6 +88,8 @@ class LlmSession:
     finished_because: str = ""
     origin: str = ""
     watched: tuple[Any, ...] | None = None
+    halvings: int = 0
+    notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
 
     @property
@@ -115,11 +120,6 @@ class LlmSession:
         """Tokens that a prompt and its completion may take together."""
         config = self.policy.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
-
-    @property
-    def notes(self) -> list[str]:
-        """How the run computes otherwise than expected on its device, a sentence each; more may come while it goes."""
-        return self.graphs.notes if self.graphs else []
 
     def check_room(self) -> None:
         """Check that the length limit and every prompt of the user's file fit the context together.
@@ -197,9 +197,14 @@ class LlmSession:
                 adapter.put_on(self.models[name])
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        self.optimizers = {name: self.optimizers.get(name) or torch.optim.AdamW(
-            learnt(self.models[name]), lr=float(self.knobs[rate]), weight_decay=0.0, fused=True)
-            for name, rate in moved.items()}
+        for name in moved:
+            recompute.mark(self.models[name], bool(self.knobs.get("gradient_checkpointing")))
+            compiled.mark(self.models[name], bool(self.knobs.get("compile")))
+        if self.knobs.get("compile"):
+            compiled.check(self.device)
+        kind = str(self.knobs.get("optimizer", optimizers.ADAMW))
+        self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
+            kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
 
     def _scorers(self, resume: Path | None) -> nn.ModuleList:
         """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
@@ -239,12 +244,33 @@ class LlmSession:
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
         try:
-            yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+            for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
+                if record is not None and self.notes:
+                    record, self.notes = replace(record, notes=(*self.notes,)), []
+                yield record
         finally:
             if self.graphs:
                 self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
+
+    @property
+    def room(self) -> int:
+        """Bytes for the activations of a micro-batch."""
+        moved = [self.models[name] for name in self.optimizers]
+        return room_of(self.models.values(), moved, self.spec) >> self.halvings
+
+    def halve_micro_batches(self) -> None:
+        """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
+        self.halvings += 1
+        self.notes.append(f"The device's memory was short: micro-batches halved, to 1/{2**self.halvings} of what was "
+                          "planned.")
+        for model in self.models.values():
+            model.zero_grad(set_to_none=True)
+        if self.graphs:
+            self.graphs.make_room()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
@@ -279,9 +305,7 @@ class LlmSession:
         for place, scorer in enumerate(self.models.get(SCORER, ())):
             save_scorer(scorer, folder / _scorer_folder(place))
         for name, optimizer in self.optimizers.items():
-            states = optimizer.state_dict()["state"]
-            tensors = {f"{index}.{key}": value for index, state in states.items() for key, value in state.items()}
-            save_file(_plain(tensors), folder / f"optimizer_{name}.safetensors")
+            save_file(_plain(optimizers.tensors_of(optimizer)), folder / f"optimizer_{name}.safetensors")
         save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
         state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
                  "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
@@ -314,7 +338,7 @@ class LlmSession:
         for name in self._saved():
             self._read_network(name, load_file(folder / f"{name}.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():
-            _load_optimizer(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
+            optimizers.load(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
         self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
         self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
@@ -370,12 +394,3 @@ def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Put saved AdamW moments back; the learning rate comes from the knobs at every update."""
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split(".")
-        state.setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

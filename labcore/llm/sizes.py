@@ -22,7 +22,8 @@ from labcore.llm import pairs
 from labcore.llm.cost import counted, networks_of
 from labcore.llm.nets import llama, packed
 from labcore.llm.nets.folder import find
-from labcore.llm.nets.forward import MAX_ELEMENTS, shares_prefixes
+from labcore.llm.nets.forward import shares_prefixes
+from labcore.llm.nets.head import MAX_ELEMENTS
 from labcore.llm.nets.tokenizer import character_tokenizer, load_tokenizer
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view

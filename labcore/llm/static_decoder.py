@@ -136,9 +136,8 @@ class StaticDecoder:
         return self._completions(count, eos)
 
     def _take(self, layer: StaticLayer, keys: Tensor, values: Tensor, start: int) -> None:
-        if not layer.is_initialized:
-            group_size = self.shape.rows // len(keys)
-            layer.lazy_initialization(*(each.repeat_interleave(group_size, 0) for each in (keys, values)))
+        if not layer.is_initialized:  # which looks at sizes only
+            layer.lazy_initialization(*(each[:1].expand(self.shape.rows, -1, -1, -1) for each in (keys, values)))
         for buffer, new in ((layer.keys, keys), (layer.values, values)):
             buffer[:, :, start:self.shape.width].unflatten(0, (len(new), -1)).copy_(new[:, None])
         layer.cumulative_length.fill_(self.shape.width)

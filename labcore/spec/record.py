@@ -19,7 +19,7 @@ class Record:
 
     `look` makes those of (samples, line) that the record lacks, or None where the step has none, or kept too little
     for it. It may be called until the session is asked for its next record, draws no random number of the session and
-    leaves its weights as they were.
+    leaves its weights as they were. `notes` are sentences on how the engine had to go about this step.
     """
 
     step: int
@@ -29,3 +29,4 @@ class Record:
     samples: dict[str, Any] | None = field(default=None, repr=False)
     line: dict[str, Any] | None = field(default=None, repr=False)
     look: Callable[[], Pictures] | None = field(default=None, repr=False, compare=False)
+    notes: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.knobs import ENGINE
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -97,14 +98,16 @@ class RunSpec:
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
         content = fetch.here(self.data).read_bytes() if self.data else b""
-        return hashlib.sha256(_without_lora(self).to_json().encode() + content).hexdigest()[:12]
+        return hashlib.sha256(_as_named(self).to_json().encode() + content).hexdigest()[:12]
 
 
-def _without_lora(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA where it is off: they came after the first bases had got their names."""
-    if spec.knobs.get("lora_rank", 0):
-        return spec
-    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not key.startswith("lora_")})
+def _as_named(spec: RunSpec) -> RunSpec:
+    """`spec` without the knobs of LoRA and of the engine where they are off: they came after the first bases had got
+    their names."""
+    lora = not spec.knobs.get("lora_rank", 0)
+    engine = {knob.key: knob.default for knob in ENGINE}
+    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
+        (lora and key.startswith("lora_")) or (key in engine and value == engine[key]))})
 
 
 def _filled(spec: RunSpec) -> RunSpec:
@@ -252,6 +255,9 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """
     _check_choices(row, knobs)
     _check_losses(row, knobs)
+    if knobs.get("compile") and knobs.get("gradient_checkpointing"):
+        raise LabError("compile and gradient_checkpointing do not go together: a layer that is computed again cannot "
+                       "be compiled here. Switch one of them off.")
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]

@@ -69,24 +69,9 @@ class OnDevice(Protocol):
     device: Device
 
 
-@runtime_checkable
-class Noting(Protocol):
-    """A session that may have to compute otherwise than its device promises."""
-
-    @property
-    def notes(self) -> list[str]:
-        """Why, a sentence each; it only grows."""
-        ...
-
-
 StartSession = Callable[[RunSpec, Path | None, Path | None], Session]
 
 
 def device_of(session: Session) -> Device | None:
     """The device of a session; None where it has none, as a table."""
     return session.device if isinstance(session, OnDevice) else None
-
-
-def notes_of(session: Session) -> list[str]:
-    """What a session has to say of how it computes; most say nothing."""
-    return session.notes if isinstance(session, Noting) else []

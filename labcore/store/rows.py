@@ -29,11 +29,10 @@ COMMANDS = ("pause", "resume", "step", "stop", "set")
 # kind of event -> what its payload may hold; nothing else can be logged
 EVENTS: dict[str, tuple[str, ...]] = {
     "queued": ("resume", "warm_up"), "started": (), "forked": ("run", "from"), "resumed": ("from",),
-    "sft": ("base", "cached"), "note": ("text",), "checkpoint": ("seconds",),
-    "knob": ("knob", "from", "to", "update", "between", "text"),
+    "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
     "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "holds", "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
-    "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
+    "note": ("text",), "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
     **dict.fromkeys(ENDED, ("text",)),
 }
 

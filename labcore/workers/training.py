@@ -22,7 +22,7 @@ from labcore.runs.faults import Ended
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
 from labcore.spec.record import Record
-from labcore.spec.session import Session, device_of, notes_of
+from labcore.spec.session import Session, device_of
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 from labcore.workers.lifeline import Lifeline
@@ -84,7 +84,6 @@ class Training:
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._beaten = time.monotonic()
-        self._noted = 0  # sentences of the session that are in the store
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
 
@@ -128,8 +127,9 @@ class Training:
             raise Diverged(record.step, broken)
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
+        for text in record.notes:
+            self._store.log(self._row.id, "note", {"text": text}, record.step)
         self._examine(record)
-        self._note(record.step)
         self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
         self._draw(record.step, record.samples, record.line)
         if self._on_record:
@@ -141,12 +141,6 @@ class Training:
         """Log what the doctor says of a step: every few steps it looks, and mostly it says nothing."""
         for change in self._doctor.take(record.step, record.metrics, self._session.knobs):
             self._store.log(self._row.id, doctor.EVENT, doctor.payload(change), change.step)
-
-    def _note(self, step: int) -> None:
-        """Log what the session has to say of how it computes."""
-        for text in notes_of(self._session)[self._noted:]:
-            self._store.log(self._row.id, "note", {"text": text}, step)
-            self._noted += 1
 
     def _draw(self, step: int, samples: dict[str, Any] | None, line: dict[str, Any] | None) -> None:
         for pictures, content in ((self._samples, samples), (self._lines, line)):

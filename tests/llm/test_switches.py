@@ -58,8 +58,9 @@ def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
     whole = gradient_of(started, rollout)
     cuts = []
 
-    def by_prompt(policy, prompts, rows, width):
-        cuts.append([(slice(n, n + 1), slice(n * rows // prompts, (n + 1) * rows // prompts)) for n in range(prompts)])
+    def by_prompt(policy, prompts, ids, room):
+        size = len(ids) // len(prompts)
+        cuts.append([(slice(n, n + 1), slice(n * size, (n + 1) * size)) for n in range(len(prompts))])
         return cuts[-1]
     for module in online, generation:
         monkeypatch.setattr(module, "micro_batches", by_prompt)

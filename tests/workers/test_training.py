@@ -36,6 +36,22 @@ def test_a_metric_that_is_no_number_is_a_diverged_run_with_all_steps_before_it()
     assert json.loads(picture) == {"step": 5, "entropy": [0.5, None]}
 
 
+class Short(fake.FakeSession):
+    """Memory is short at step 2."""
+
+    def run(self):
+        for record in super().run():
+            yield replace(record, notes=("Micro-batches halved.",)) if record and record.step == 2 else record
+
+
+def test_what_the_engine_notes_of_a_step_is_an_event_of_it():
+    store = Store()
+    run_id = store.create(fake.grpo(3))
+    assert drive(store, run_id, start=Short.start) == "finished"
+    assert [(event.step, event.payload) for event in store.events_after(run_id) if event.kind == "note"] == [
+        (2, {"text": "Micro-batches halved."})]
+
+
 def test_finite_keeps_everything_else():
     content = {"a": [1, 2.5, None, "nan", True], "b": {"c": float("-inf")}}
     assert finite(content) == {"a": [1, 2.5, None, "nan", True], "b": {"c": None}}

@@ -46,6 +46,17 @@ LORA = (
     Knob("lora_alpha", "LoRA alpha", 16, "What the adapters count is alpha / rank. Higher: moves faster. Lower: "
          "slower; twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
 )
+ENGINE = (
+    Knob("gradient_checkpointing", "Gradient checkpointing", False, "On: of each layer an update keeps the input only "
+         "and computes the rest once more, so it takes much less memory and about a third more time. Off: it keeps "
+         "all.", advanced=True, forkable=True),
+    Knob("optimizer", "Optimizer", "adamw", "adamw_8bit keeps AdamW's two moments in 8 bits each, by bitsandbytes: 2 "
+         "bytes for each number that learns, not 8. Updates differ a little from those of adamw.",
+         choices=("adamw", "adamw_8bit"), advanced=True),
+    Knob("compile", "Compile", False, "On: torch.compile for the passes of an update. The first steps take tens of "
+         "seconds more, later ones less time, so it pays in long runs of larger models on a GPU. On a processor it "
+         "needs a C++ compiler. Off: nothing is compiled.", advanced=True, forkable=True),
+)
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 ONLINE = (
@@ -163,7 +174,7 @@ ONLINE = (
     Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
          "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
          "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
-    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
 )
 
 GAMMA = Knob(
@@ -261,7 +272,7 @@ PREFERENCE = (
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
-    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
 )
 
 REWARD_MODEL = (
@@ -281,7 +292,7 @@ REWARD_MODEL = (
     Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
          "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
          advanced=True),
-    DTYPE, *LORA, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
 )
 
 SFT = (
@@ -292,11 +303,11 @@ SFT = (
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA,
+    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA, *ENGINE,
 )
 
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
-# of LoRA are left out of it where LoRA is off.)
+# of LoRA and ENGINE are left out of it where they are off.)
 SFT_LOSS = Knob(
     "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True)

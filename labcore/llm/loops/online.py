@@ -14,7 +14,8 @@ from torch import Tensor
 from labcore.llm import early_stopping, objective
 from labcore.llm.experience import Batch, collect
 from labcore.llm.generation import policy_logprobs_and_entropy
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
@@ -99,6 +100,7 @@ def update(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dic
     return measured | step(session, measured)
 
 
+@retried
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
@@ -106,16 +108,18 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> 
     there is of each token.
     """
     knobs, totals = session.in_force, totals_of(session, rollout)
+    measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
     losses, value_losses, seen = [], [], []
-    for prompts, rows in micro_batches(session.policy, len(rollout.prompts), *rollout.ids.shape):
+    if met:
+        met.clear()
+    for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
         with precision(session.policy, knobs["dtype"]):
-            logits = completion_outputs(session.policy, part.prompts, part.ids)
-        logprobs, entropy = logprobs_and_entropy(logits, part.ids, knobs["temperature"],
-                                                 entropy_grad=knobs["entropy_coef"] > 0)
+            logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,
+                                          met.norms_of(part.ids) if met else None)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         if met:
-            met.see(logits, logprobs, entropy)
+            met.see(logprobs, entropy)
         loss.backward()
         losses.append(loss.item())
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))

@@ -14,7 +14,8 @@ from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated
-from labcore.llm.nets.forward import Network, completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import Network, at_tokens, precision
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
@@ -22,7 +23,7 @@ from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
-from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
+from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
 from labcore.maths.preference_weights import likelihood
 from labcore.maths.preferences_each import reference_point
 from labcore.spec.record import Pictures, Record
@@ -130,6 +131,7 @@ class Taken:
         return int(self.completions.mask.sum())
 
 
+@retried
 def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
     """Leave the gradient of the loss on pairs in the policy, before any step.
 
@@ -137,8 +139,10 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
     cut into micro-batches for memory; the gradient does not depend on the cut.
     """
     knobs = session.knobs
+    if met:
+        met.clear()
     prompts, completions, labels = _labelled(session, found)
-    parts = list(micro_batches(session.policy, len(prompts), *completions.ids.shape))
+    parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
     kl = _mismatched_kl(session, prompts, completions) if objective.asks(knobs, "mismatched") else None
     whole = None
     if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
@@ -164,23 +168,30 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
     knobs, ids, mask = session.knobs, completions.ids[rows], completions.mask[rows]
     paired, ref_tokens, ref_logprobs, likelihoods = len(ids) > len(prompts), None, None, None
     if REFERENCE in session.models:
-        with torch.no_grad():
-            ref_logits = _logits(session, session.reference, prompts, ids)
-            ref_tokens = logprobs_and_entropy(ref_logits, ids)[0]
-            ref_logprobs = objective.summed(knobs, ref_tokens, mask, paired)
-    logits = _logits(session, session.policy, prompts, ids)
-    logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+        ref_tokens = _token_logprobs(session, session.reference, prompts, ids)
+        ref_logprobs = objective.summed(knobs, ref_tokens, mask, paired)
+    with precision(session.policy, knobs["dtype"]):
+        logprobs, entropy, *squares = at_tokens(session.policy, prompts, ids, partial(
+            _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None)
     if met:
-        met.see(logits, logprobs, entropy, ref_tokens)
-    if knobs["pair_weighting"]:
-        likelihoods = likelihood(logprobs.detach(), log_square_sum(logits.detach()), mask)
+        met.see(logprobs, entropy, ref_tokens)
+    if squares:
+        likelihoods = likelihood(logprobs.detach(), squares[0], mask)
     sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_logprobs, likelihoods)
     return sides, (entropy * mask).sum()
 
 
-def _logits(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+def _measure(logits: Tensor, ids: Tensor, squares: bool) -> tuple[Tensor, ...]:
+    """The log-prob of each token, the entropy before it, and with `squares` log Σ_v π_v²."""
+    found = logprobs_and_entropy(logits, ids, entropy_grad=False)
+    return (*found, log_square_sum(logits.detach())) if squares else found
+
+
+@torch.no_grad()
+def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    """log π of each token at temperature 1. (B, T) -> (B, T) nats"""
     with precision(model, session.knobs["dtype"]):
-        return completion_outputs(model, prompts, ids)
+        return at_tokens(model, prompts, ids, lambda logits, ids: (selective_log_softmax(logits, ids),))[0]
 
 
 @torch.no_grad()
@@ -189,9 +200,9 @@ def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completio
     size = len(completions) // len(prompts)
     ids, mask = completions.ids.roll(size, 0), completions.mask.roll(size, 0)
     ratios = []
-    for some, rows in micro_batches(session.policy, len(prompts), *ids.shape):
-        policy, reference = ((logprobs_and_entropy(_logits(session, model, prompts[some], ids[rows]), ids[rows])[0]
-                              * mask[rows]).sum(1) for model in (session.policy, session.reference))
+    for some, rows in micro_batches(session.policy, prompts, ids, session.room):
+        policy, reference = ((_token_logprobs(session, model, prompts[some], ids[rows]) * mask[rows]).sum(1)
+                             for model in (session.policy, session.reference))
         ratios.append(policy - reference)
     return reference_point(torch.cat(ratios))
 

@@ -17,7 +17,7 @@ from labcore.catalog.choices import PAIRS
 from labcore.errors import LabError
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.forward import micro_batches
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.pairs import next_pairs, prepare
 from labcore.llm.probes import watched
@@ -94,22 +94,29 @@ def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
 
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
     """One update on pairs; what it measured before it."""
+    loss, sides, tokens = gradients(session, pairs)
+    session.tokens += tokens
+    norm = session.optimise(REWARD_MODEL, session.knobs["learning_rate"], loss)
+    session.updates += 1
+    return {"loss": loss, "grad_norm": norm, "learning_rate": session.knobs["learning_rate"],
+            "mean_reward": float(sides.mean()), **_agreement(sides)}
+
+
+@retried
+def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, int]:
+    """Leave the gradient of the loss on pairs in the reward model. The loss, the scores of both sides, (N, 2), and how
+    many tokens they have."""
     knobs, model = session.knobs, _model(session)
     prompts, completions = encode(session, pairs)
     loss, found = 0.0, []
-    for some, rows in micro_batches(model, len(prompts), *completions.ids.shape):
+    for some, rows in micro_batches(model, prompts, completions.ids, session.room):
         given = last_values(model, prompts[some], completions.ids[rows], completions.mask[rows], knobs["dtype"])
         chosen, rejected = given.view(-1, 2).unbind(1)
         part = bradley_terry(chosen, rejected, knobs["margin"], knobs["centering"]).sum() / len(pairs)
         part.backward()
         loss += part.item()
         found.append(given.detach())
-    session.tokens += int(completions.mask.sum())
-    norm = session.optimise(REWARD_MODEL, knobs["learning_rate"], loss)
-    session.updates += 1
-    sides = torch.cat(found).view(-1, 2)
-    return {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
-            "mean_reward": float(sides.mean()), **_agreement(sides)}
+    return loss, torch.cat(found).view(-1, 2), int(completions.mask.sum())
 
 
 def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:

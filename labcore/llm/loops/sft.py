@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from labcore.catalog.choices import SFT_LOSS
-from labcore.llm.batch import encode_completions, encode_prompts
+from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import Evaluation, evaluate
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import at_tokens, precision
+from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
 from labcore.llm.session import LlmSession
@@ -66,26 +67,39 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
                              [f"line {problem.line}" if problem.line else "" for problem in problems])
     answers = encode_completions(tokenizer, [problem.answer for problem in problems],
                                  session.context - prompts.ids.shape[1], session.device)
+    measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
+    session.tokens += total
+    norm = session.optimise("policy", knobs["learning_rate"], measured["loss"])
+    session.updates += 1
+    shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
+    return measured | {"grad_norm": norm, "learning_rate": knobs["learning_rate"]}, [
+        {"prompt": problem.prompt, "text": problem.answer, **each}
+        for problem, each in zip(problems, shown, strict=False)]
+
+
+@retried
+def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
+    """Leave the gradient of the loss on `answers` in the policy; what was measured on the way."""
+    knobs = session.knobs
+    if met:
+        met.clear()
     token_loss = member(SFT_LOSS, knobs.get("sft_loss", "nll"))
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
-    for some, rows in micro_batches(session.policy, len(prompts), *answers.ids.shape):
+    for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
         with precision(session.policy, knobs["dtype"]):
-            logits = completion_outputs(session.policy, prompts[some], ids)
-        logprobs, entropy = logprobs_and_entropy(logits, ids, entropy_grad=False)
+            logprobs, entropy, likeliest = at_tokens(session.policy, prompts[some], ids, _measure,
+                                                     met.norms_of(ids) if met else None)
         if met:
-            met.see(logits, logprobs, entropy)
+            met.see(logprobs, entropy)
         part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total
         part.backward()
         loss += part.item()
-        right += int(((logits.argmax(-1) == ids) & mask).sum())
+        right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
-    session.tokens += int(total)
-    norm = session.optimise("policy", knobs["learning_rate"], loss)
-    session.updates += 1
-    metrics = {"loss": loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"],
-               "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
-    shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
-    return metrics, [{"prompt": problem.prompt, "text": problem.answer, **each}
-                     for problem, each in zip(problems, shown, strict=False)]
+    return {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
 
+
+def _measure(logits: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
+    """The log-prob of each token, the entropy before it, and the token that was likeliest there."""
+    return *logprobs_and_entropy(logits, ids, entropy_grad=False), logits.detach().argmax(-1)

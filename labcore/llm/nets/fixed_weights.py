@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from labcore.llm.nets.forward import Network, standing_in
+from labcore.llm.nets import recompute
+from labcore.llm.nets.forward import Network
 
 
 class FixedWeights:
@@ -34,7 +35,8 @@ class FixedWeights:
         """The context of a batch: inside, `model` computes with the copies of its weights as they are now."""
         for weight, copy in self._rounded.items():
             copy.copy_(weight)
-        return standing_in(model, self._rounded)
+        return recompute.lent([(holder, name, self._rounded[weight]) for holder, name, weight in recompute.slots(model)]
+                              if self._rounded else [])
 
 
 def _places(model: Network) -> list[tuple[int, int]]:

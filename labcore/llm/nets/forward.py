@@ -8,7 +8,7 @@ usual models run faster `packed`, and those of a plain Llama faster still by its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
 from typing import Any
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache, PreTrainedModel
 
+from labcore.jobs.passes import Batch, Layers, Mode, Way, way
 from labcore.llm.batch import Prompts
-from labcore.llm.nets import llama
-from labcore.llm.nets.packed import packed, packs, short
+from labcore.llm.nets import compiled, head, llama, packed, recompute
+from labcore.llm.nets.critic import Critic
 
 Network = PreTrainedModel | nn.Module
-MAX_ELEMENTS = 2**26  # of one output tensor: what bounds the memory of a forward pass
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
 
 
@@ -87,28 +87,72 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
                  use_cache=False, logits_to_keep=ids.shape[1]).logits
 
 
-def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
-    """Logits (or a critic's values) that predict each completion token: the cheapest exact path for this model."""
-    path: Callable[..., Tensor] = plain
-    if llama.supported(model) and short(prompts, ids):
-        path = llama.outputs
-    elif len(ids) > len(prompts) and shares_prefixes(model):
-        path = packed if packs(model, prompts, ids) else shared
-    with _attention(model, prompts.ids.shape[1] + ids.shape[1]):
-        return path(model, prompts, ids)
+def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    """The same with every row's padding moved behind it, so that no mask is needed. ids (P·G, T) -> (P·G, T, …)
 
-
-def micro_batches(model: Network, prompts: int, rows: int, length: int) -> Iterator[tuple[slice, slice]]:
-    """Cut a batch of `prompts` prompts and `rows` completions into parts that fit in memory.
-
-    Yields the slice of prompts and the slice of rows of each part; groups stay whole.
+    Nothing before the padding sees it, positions count from 0, and torch can use its causal kernels.
     """
-    group_size = rows // prompts
-    width = getattr(model.config, "vocab_size", 1)
-    part = max(1, MAX_ELEMENTS // (group_size * length * width))
-    for start in range(0, prompts, part):
-        stop = min(start + part, prompts)
-        yield slice(start, stop), slice(start * group_size, stop * group_size)
+    group_size, length = len(ids) // len(prompts), ids.shape[1]
+    lengths = prompts.mask.sum(1, keepdim=True).repeat_interleave(group_size, 0)
+    whole = torch.cat([prompts.ids.repeat_interleave(group_size, 0), ids[:, :-1]], 1)
+    columns = torch.arange(whole.shape[1], device=ids.device) + prompts.ids.shape[1] - lengths
+    trunk = compiled.trunk_of(model, model.trunk if isinstance(model, Critic) else model.base_model)
+    hidden = trunk(input_ids=whole.gather(1, columns % whole.shape[1]), use_cache=False).last_hidden_state
+    predicting = lengths - 1 + torch.arange(length, device=ids.device)
+    states = hidden.gather(1, predicting[..., None].expand(-1, -1, hidden.shape[2]))
+    return model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
+
+
+def layers_of(model: Network) -> Layers:
+    """The sizes of a network, and how it can be run. Sizes that an architecture does not have are guessed."""
+    config = model.config.get_text_config()
+    hidden, heads = getattr(config, "hidden_size", None) or 1, getattr(config, "num_attention_heads", None) or 1
+    width, critic = getattr(config, "head_dim", None) or hidden // heads, isinstance(model, Critic)
+    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * hidden
+    own, shares = llama.supported(model), shares_prefixes(model)
+    return Layers(
+        layers=getattr(config, "num_hidden_layers", None) or 1, heads=heads, hidden=hidden, queries=heads * width,
+        keys=(getattr(config, "num_key_value_heads", None) or heads) * width, inner=int(inner),
+        vocabulary=1 if critic else config.vocab_size, packs=own or (shares and packed.can_pack(model)), own=own,
+        shares=shares, plain_head=shares and (critic or head.has_plain_head(model)), longest_packed=packed.LONGEST,
+        most_logits=head.MAX_ELEMENTS)
+
+
+def mode_of(model: Network) -> Mode:
+    """How its passes are made now."""
+    weight = next(model.parameters())
+    return Mode(weight.device.type, weight.element_size(), recompute.marked(model) and torch.is_grad_enabled(),
+                compiled.marked(model))
+
+
+def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
+    """The cheapest exact path of these completions (P·G, T)."""
+    done = Batch(len(prompts), len(ids) // len(prompts), 0, prompts.ids.shape[1], ids.shape[1])
+    return way(layers_of(model), done, mode_of(model))
+
+
+def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model."""
+    paths = {"packed": llama.outputs if llama.supported(model) else packed.packed, "shared": shared, "causal": causal,
+             "plain": plain}
+    with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
+        return paths[path_of(model, prompts, ids)](model, prompts, ids)
+
+
+def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure,
+              norms: Tensor | None = None) -> tuple[Tensor, ...]:
+    """What `measure` says of the logits that predict each completion token, (B, T) each; they are never held whole
+    where they are many.
+
+    The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
+    """
+    if head.has_plain_head(model) and ids.numel() * model.config.vocab_size > head.MAX_ELEMENTS:
+        with head.headless(model) as last:
+            hidden = completion_outputs(model, prompts, ids)
+        return head.in_chunks(last, hidden, ids, compiled.measure_of(model, measure), norms)
+    logits = completion_outputs(model, prompts, ids)
+    head.watch(logits, norms)
+    return compiled.measure_of(model, measure)(logits, ids)
 
 
 @contextmanager
@@ -121,26 +165,14 @@ def precision(model: Network, dtype: str) -> Iterator[None]:
     if dtype != "bf16":
         yield
         return
-    with standing_in(model, {weight: weight.to(torch.bfloat16) for weight in model.parameters()}):
+    rounded = {weight: weight.to(torch.bfloat16) for weight in model.parameters()}  # tied weights are one
+    with recompute.lent([(holder, name, rounded[weight]) for holder, name, weight in recompute.slots(model)]):
         yield
-
-
-@contextmanager
-def standing_in(model: Network, others: Mapping[Tensor, Tensor]) -> Iterator[None]:
-    """Inside, the model computes with the others in place of its weights; tied weights are one."""
-    slots = [(module._parameters, name, weight) for module in model.modules()
-             for name, weight in module._parameters.items() if weight in others]
-    for holder, name, weight in slots:
-        holder[name] = others[weight]
-    try:
-        yield
-    finally:
-        for holder, name, weight in slots:
-            holder[name] = weight
 
 
 def _attention(model: Network, tokens: int) -> AbstractContextManager[Any]:
     """On the cpu, in bfloat16, the backward pass of torch's fused attention takes up to eight times the plain one's."""
     weight = next(model.parameters())
     slow = weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and torch.is_grad_enabled()
-    return sdpa_kernel(SDPBackend.MATH) if slow and tokens <= SHORT else nullcontext()
+    again = recompute.marked(model)  # in the backward pass, and so outside of this context
+    return sdpa_kernel(SDPBackend.MATH) if slow and tokens <= SHORT and not again else nullcontext()

@@ -23,6 +23,7 @@ from transformers.activations import SiLUActivation
 from transformers.models.llama import modeling_llama as hf
 
 from labcore.llm.batch import Prompts
+from labcore.llm.nets import recompute
 from labcore.llm.nets.attention import attend_next, attend_rows
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.packed import bias, pack, unpack
@@ -99,8 +100,9 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
         return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
 
     trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
-    x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
-    for number, (layer, (w_q, w_k)) in enumerate(zip(trunk.layers, matrices, strict=True)):
+
+    def run(number: int, x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
+        layer = trunk.layers[number]
         attention, mlp = layer.self_attn, layer.mlp
         y = rms(x, layer.input_layernorm.weight)
         q, k, v = (F.linear(y, weight).view(*ids.shape, -1, attention.head_dim)
@@ -111,7 +113,11 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
             x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
         x = torch.addmm(x, seen.flatten(0, 1), attention.o_proj.weight.T)
         y = rms(x, layer.post_attention_layernorm.weight)
-        x = torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
+        return torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
+
+    x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
+    for number, (layer, pair) in enumerate(zip(trunk.layers, matrices, strict=True)):
+        x = recompute.run(layer, run, number, x, *pair)
     return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
 
 

@@ -45,16 +45,6 @@ def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(sees.shape, dtype=dtype, device=sees.device).masked_fill(~sees, torch.finfo(dtype).min)
 
 
-def short(prompts: Prompts, ids: Tensor) -> bool:
-    """Whether the rows of these completions (P·G, T) are short enough to be run packed."""
-    return prompts.ids.shape[1] + (ids.shape[1] - 1) * (len(ids) // len(prompts)) <= LONGEST
-
-
-def packs(model: nn.Module, prompts: Prompts, ids: Tensor) -> bool:
-    """Whether these completions (P·G, T) can and should run packed."""
-    return can_pack(model) and short(prompts, ids)
-
-
 def can_pack(model: nn.Module) -> bool:
     """Whether several completions in one row do not mislead the model."""
     config = model.config

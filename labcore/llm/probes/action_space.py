@@ -17,7 +17,8 @@ from torch import Tensor
 
 from labcore.errors import LabError
 from labcore.llm.generation import Sampling, generate
-from labcore.llm.nets.forward import completion_outputs, micro_batches, precision
+from labcore.llm.nets.forward import at_tokens, precision
+from labcore.llm.nets.micro_batches import micro_batches
 from labcore.llm.probes.answer import MOST_MODELS, MOST_QUESTIONS, task_of, whole
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.session import LlmSession
@@ -68,11 +69,12 @@ def sampled_mass(session: LlmSession, count: int, seed: int) -> tuple[Tensor, Te
     """The mass before each token of one completion of each prompt, (N, T, K), and which tokens count, (N, T)."""
     problems = session.task.problems(min(count, session.task.size or count), np.random.default_rng((seed, STREAM)))
     generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
-    ids, parts = generated.completions.ids, []
-    for some, rows in micro_batches(session.policy, len(generated.prompts), *ids.shape):
+    ids = generated.completions.ids
+    parts: list[Tensor] = []
+    for some, rows in micro_batches(session.policy, generated.prompts, ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
-            logits = completion_outputs(session.policy, generated.prompts[some], ids[rows])
-        parts.append(top_mass(logits.float() / session.knobs["temperature"]))
+            parts += at_tokens(session.policy, generated.prompts[some], ids[rows], lambda logits, ids: (
+                top_mass(logits.float() / session.knobs["temperature"]),))
     return torch.cat(parts).cpu(), generated.completions.mask.cpu()
 
 

@@ -19,7 +19,7 @@ from labcore.maths.masked import masked_mean
 
 @dataclass
 class Met:
-    """One update: `see` is called for each part of its batch, in turn, before the backward pass of that part.
+    """One update: `norms_of` and `see` are called for each part of its batch, in turn, before the backward pass of it.
 
     `logprobs` and `entropy` are (b, T) each, nats, before the update; `norms` are ‖∂L/∂z‖₂ of each token's logits z, in
     the unit of the loss per logit. They are of the whole loss, as autograd has it.
@@ -30,15 +30,21 @@ class Met:
     _norms: list[Tensor] = field(default_factory=list)
     _references: list[Tensor] = field(default_factory=list)
 
-    def see(self, logits: Tensor, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None) -> None:
-        """Take down a part, with its logits (b, T, V) as they are in the graph."""
+    def clear(self) -> None:
+        """Forget all parts: the batch is run again."""
+        for column in vars(self).values():
+            column.clear()
+
+    def norms_of(self, ids: Tensor) -> Tensor:
+        """Where the norms of a part are to be written, which has the tokens `ids` (b, T)."""
+        self._norms.append(torch.zeros_like(ids, dtype=torch.float32))
+        return self._norms[-1]
+
+    def see(self, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None) -> None:
+        """Take down a part."""
         self._references += [] if ref_logprobs is None else [ref_logprobs]
         self._logprobs.append(logprobs.detach())
         self._entropy.append(entropy.detach())
-        logits.register_hook(self._pulled)  # keeps the norms only, not the gradient
-
-    def _pulled(self, gradient: Tensor) -> None:
-        self._norms.append(torch.linalg.vector_norm(gradient, dim=-1, dtype=torch.float32))
 
     @property
     def logprobs(self) -> Tensor:

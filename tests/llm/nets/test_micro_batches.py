@@ -6,28 +6,34 @@ import pytest
 import torch
 
 from labcore.catalog.choices import AGGREGATION
+from labcore.jobs import passes
 from labcore.llm.experience import collect
-from labcore.llm.loops import online, preference, sft
-from labcore.llm.nets import forward
-from labcore.llm.nets.forward import micro_batches
+from labcore.llm.loops import online, preference, reward_model, sft
+from labcore.llm.nets.forward import layers_of
+from labcore.llm.nets.micro_batches import micro_batches
 from labcore.llm.pairs import Pairs
+from labcore.llm.probes.met import Met
 from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
+from labcore.runs.faults import ending
 from labcore.tasks.task import Pair, Problem
-from tests.llm.tools import model, ragged, session, shake
+from tests.llm.tools import completion_ids, model, prompts, ragged, records, session, shake
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
 
 
-@pytest.mark.parametrize("limit, parts", [(2**26, 1), (2 * 3 * 5 * 11, 3), (1, 5)])
-def test_every_row_once_and_groups_whole(limit, parts, monkeypatch):
-    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
-    cuts = list(micro_batches(model(), 5, 15, 5))
+@pytest.mark.parametrize("prompts_at_once, parts", [(5, 1), (2, 3), (1, 5), (0.5, 5)])
+def test_every_row_once_and_groups_whole(prompts_at_once, parts):
+    network, asked = model(), prompts((3, 1, 6, 2, 2))
+    one = passes.Batch(1, 3, 0, 6, 5)
+    room = int(prompts_at_once * passes.activations(layers_of(network), one, passes.Mode()))
+    cuts = list(micro_batches(network, asked, completion_ids(15, 5), room))
     assert len(cuts) == parts
     assert [n for some, _ in cuts for n in range(5)[some]] == list(range(5))
     assert all((rows.start, rows.stop) == (some.start * 3, some.stop * 3) for some, rows in cuts)
 
 
-def gradients(started, update, monkeypatch, limit):
+def gradients(started, update, monkeypatch, room):
     """The gradient of each network that `update` hands to the optimizer, and the losses it says."""
     seen = {}
 
@@ -36,16 +42,16 @@ def gradients(started, update, monkeypatch, limit):
         seen[f"{name} loss"] = torch.tensor([loss])
         started.models[name].zero_grad(set_to_none=True)
         return 0.0
-    monkeypatch.setattr(forward, "MAX_ELEMENTS", limit)
+    monkeypatch.setattr(LlmSession, "room", room)
     monkeypatch.setattr(started, "optimise", keep)
     update()
     return seen
 
 
 def check(started, update, monkeypatch, names=("policy",)):
-    whole = gradients(started, update, monkeypatch, 2**26)
-    for limit in (1, 2 * 4 * 6 * started.policy.config.vocab_size):  # one prompt a part, and two or more
-        cut = gradients(started, update, monkeypatch, limit)
+    whole = gradients(started, update, monkeypatch, 2**32)
+    for room in (1, 100_000):  # one prompt a part, and two or more
+        cut = gradients(started, update, monkeypatch, room)
         for name in names:
             assert whole[name].norm() > 1e-4
             assert (cut[name] - whole[name]).norm() < 1e-5 * whole[name].norm()
@@ -93,3 +99,86 @@ def test_sft(monkeypatch):
     monkeypatch.setattr(started.task, "problems", lambda count, rng: [
         Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
     check(started, lambda: sft.update(started), monkeypatch)
+
+
+def short_of_memory(monkeypatch, module, failures=1, after=1):
+    """The passes of `module` fail for want of memory `failures` times, each time after `after` that went well."""
+    real, calls = module.at_tokens, []
+
+    def at_tokens(*given):
+        calls.append(len(given[1]))
+        if len(calls) == after + 1 and failures > short_of_memory.failed:
+            short_of_memory.failed += 1
+            calls.clear()
+            raise torch.OutOfMemoryError("out of memory")
+        return real(*given)
+    short_of_memory.failed = 0
+    monkeypatch.setattr(module, "at_tokens", at_tokens)
+    return calls
+
+
+def test_where_memory_is_short_parts_are_halved_once_and_stay_so(monkeypatch):
+    started, rollout = prepared("grpo", beta=0.2)
+    whole = gradients(started, lambda: online.update(started, rollout, Met()), monkeypatch, 2**32)
+    monkeypatch.undo()
+    one = passes.activations(layers_of(started.policy), passes.Batch(1, 4, 0, *sides(rollout)), passes.Mode())
+    monkeypatch.setattr(passes, "ON_PROCESSOR", 2 * one)
+    sizes, met = short_of_memory(monkeypatch, online), Met()
+    seen = {}
+    monkeypatch.setattr(started, "optimise", lambda name, rate, loss: seen.update({name: torch.cat(
+        [p.grad.flatten() for p in started.models[name].parameters() if p.grad is not None])}) or 0.0)
+    online.update(started, rollout, met)
+    assert sizes == [1] * 5 and started.halvings == 1, "two prompts fitted once, then there was no more room"
+    assert (seen["policy"] - whole["policy"]).norm() < 1e-5 * whole["policy"].norm(), "no half gradient is left"
+    assert met.logprobs.shape == met.norms.shape == rollout.ids.shape
+    assert started.room == one and started.notes == [
+        "The device's memory was short: micro-batches halved, to 1/2 of what was planned."]
+
+
+def sides(rollout):
+    return rollout.prompts.ids.shape[1], rollout.ids.shape[1]
+
+
+@pytest.mark.parametrize("algorithm, module", [("grpo", online), ("dpo", preference), ("sft", sft)])
+def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, module, monkeypatch, tmp_path):
+    started = session(algorithm, steps=2)
+    if algorithm == "dpo":
+        started.pairs = PAIRS
+    short_of_memory(monkeypatch, module, after=0)
+    first, second = records(started)
+    assert len(first.notes) == 1 and second.notes == () and started.halvings == 1
+    started.save(tmp_path)
+    again = session(algorithm, steps=2, resume=tmp_path)
+    assert again.halvings == 1 and again.room == passes.ON_PROCESSOR // 2
+
+
+def test_a_reward_model_s_passes_too(monkeypatch):
+    started, real, calls = session("reward_model"), reward_model.last_values, []
+
+    def last_values(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return real(*given)
+    monkeypatch.setattr(reward_model, "last_values", last_values)
+    assert reward_model.update(started, PAIRS)["grad_norm"] > 0 and started.halvings == 1
+
+
+def test_a_second_time_in_one_update_ends_the_run_in_words(monkeypatch):
+    started = session("grpo", steps=1)
+    short_of_memory(monkeypatch, online, failures=9, after=0)
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        records(started)
+    assert started.halvings == 1
+    assert ending(raised.value, "a-run", 3)[1].startswith("The run ran out of memory after step 3: use a smaller model")
+
+
+def test_room_on_a_card_is_what_the_run_leaves_of_it():
+    mode, gib = passes.Mode("cuda", passes.HALF), 2**30
+    held = passes.held(10**9, 5 * 10**8, "online", mode, "adamw")
+    assert held == 4 * 10**9 + (4 + 8 + 4) * 5 * 10**8 + 2 * 10**9
+    assert passes.held(10**9, 5 * 10**8, "online", mode, "adamw_8bit") == held - 5 * 10**8 * 6 + int(5 * 10**8 / 32)
+    chunk = 2**26 * (2 + 4 * 5)
+    assert passes.room(2**26, mode, 80 * gib, held) == int(0.8 * 80 * gib - held - chunk)
+    assert passes.room(2**26, mode, 16 * gib, held) == int(0.05 * 16 * gib), "never none at all"
+    assert passes.room(2**26, passes.Mode(), 80 * gib, held) == 2**32, "on a processor always the same"

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen3
 
 from labcore.llm.nets import forward, packed
 from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.forward import completion_outputs, plain
+from labcore.llm.nets.forward import completion_outputs, path_of, plain
 from tests.llm.tools import CONFIGS, LENGTHS, SIZE, VOCABULARY, completion_ids, prompts
 
 CONFIGS = {**CONFIGS, "qwen3": lambda vocabulary: Qwen3Config(
@@ -34,7 +34,7 @@ def test_packed_is_plain_with_its_gradient(model, implementation, length):
     critic = Critic(model)
     torch.nn.init.normal_(critic.head.weight, generator=torch.Generator().manual_seed(3))
     for each in (model, critic):
-        assert packed.packs(each, asked, ids)
+        assert path_of(each, asked, ids) == "packed"
         outputs, gradients = [], []
         for path in (plain, packed.packed):
             each.zero_grad(set_to_none=True)
@@ -57,9 +57,10 @@ def test_completions_do_not_see_each_other(model):
 
 def test_who_packs():
     llama, short = network(LlamaConfig(vocab_size=VOCABULARY, **SIZE)), completion_ids(len(LENGTHS) * 3, 5)
-    assert packed.packs(llama, prompts(), short)
-    assert not packed.packs(llama, prompts(), completion_ids(len(LENGTHS) * 3, 90))
-    assert not packed.packs(network(MistralConfig(vocab_size=VOCABULARY, sliding_window=2, **SIZE)), prompts(), short)
+    assert path_of(llama, prompts(), short) == "packed"
+    assert path_of(llama, prompts(), completion_ids(len(LENGTHS) * 3, 90)) == "shared"
+    sliding = network(MistralConfig(vocab_size=VOCABULARY, sliding_window=2, **SIZE))
+    assert path_of(sliding, prompts(), short) == "shared"
 
 
 def test_it_is_the_path_of_short_rows(monkeypatch):

@@ -15,6 +15,7 @@ from labcore.llm.loops import online
 from labcore.llm.nets import forward
 from labcore.llm.probes import view
 from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.masked import masked_mean
@@ -194,9 +195,9 @@ def test_evaluation_groups(algorithm):
 def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
     started, batch, rollout, before = after("grpo")
     whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
-    monkeypatch.setattr(forward, "MAX_ELEMENTS", 1)
-    widths, path = [], forward.completion_outputs
-    monkeypatch.setattr(generation, "completion_outputs", lambda *given: widths.append(len(given[2])) or path(*given))
+    monkeypatch.setattr(LlmSession, "room", 1)
+    widths, path = [], forward.at_tokens
+    monkeypatch.setattr(generation, "at_tokens", lambda *given: widths.append(len(given[2])) or path(*given))
     parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
     assert set(widths) == {rollout.group_size}
     for one, other in zip(whole, parts, strict=True):

@@ -1,0 +1,70 @@
+"""The head of a network, and what is measured of its logits without ever holding all of them.
+
+    z = h Wᵀ + b          measure(z, y): log π(y), H, … of each token
+
+With a vocabulary of 150,000 the logits of a batch are its largest tensor by far. Where there would be too many, those
+of a chunk of tokens are made, measured and dropped, and made once more in the backward pass. The gradient is the same
+but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from labcore.llm.nets.packed import KINDS
+
+MAX_ELEMENTS = 2**26  # numbers of logits that are held at once: in float32 256 MiB
+Measure = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # logits (…, V) and tokens (…) -> of each token (…)
+
+
+def has_plain_head(model: nn.Module) -> bool:
+    """Whether the model's logits are its last hidden states times a matrix, and nothing else."""
+    return (isinstance(model, PreTrainedModel) and model.config.model_type in KINDS
+            and type(getattr(model, "lm_head", None)) in (nn.Linear, nn.Identity))  # an adapter on it is another class
+
+
+@contextmanager
+def headless(model: PreTrainedModel) -> Iterator[nn.Linear]:
+    """Inside, a model with a plain head gives its last hidden states as its logits. Yields the head."""
+    head = model.lm_head
+    model.lm_head = nn.Identity()
+    try:
+        yield head
+    finally:
+        model.lm_head = head
+
+
+def watch(logits: Tensor, norms: Tensor | None) -> None:
+    """Have the backward pass write ‖∂L/∂z‖₂ of each token's logits z (…, V) into `norms` (…), where it is given."""
+    def write(gradient: Tensor) -> None:  # keeps the norms only, not the gradient
+        assert norms is not None
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        norms.copy_(torch.linalg.vector_norm(gradient, dim=-1, dtype=wide))
+    if norms is not None and logits.requires_grad:
+        logits.register_hook(write)
+
+
+def in_chunks(head: nn.Linear, hidden: Tensor, ids: Tensor, measure: Measure,
+              norms: Tensor | None = None) -> tuple[Tensor, ...]:
+    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time. hidden (B, T, H) -> (B, T, …)
+    each"""
+    size = max(1, MAX_ELEMENTS // head.out_features)
+    weight, bias = head.weight, head.bias  # as they are now: in a pass in bf16 they are others than after it
+
+    def measured(pulled: Tensor | None, states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+        logits = F.linear(states, weight, bias)
+        watch(logits, pulled)
+        return measure(logits, tokens)
+    states, tokens = hidden.flatten(0, 1).split(size), ids.flatten().split(size)
+    pulled = [None] * len(tokens) if norms is None else norms.view(-1).split(size)
+    found = [checkpoint(partial(measured, own), *each, use_reentrant=False, preserve_rng_state=False)
+             for own, *each in zip(pulled, states, tokens, strict=True)]
+    return tuple(torch.cat(column).unflatten(0, ids.shape) for column in zip(*found, strict=True))

@@ -1,0 +1,70 @@
+"""A batch cut into parts that fit into memory, and cut finer once memory turned out to be short.
+
+How a batch is cut changes no gradient but for rounding, and depends on the spec and the device's memory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from labcore.jobs import passes
+from labcore.llm.batch import Prompts
+from labcore.llm.nets import head
+from labcore.llm.nets.forward import Network, layers_of, mode_of
+from labcore.spec.run_spec import RunSpec
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Holder = TypeVar("Holder", bound="Halves")
+
+
+def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: int = passes.ON_PROCESSOR,
+                  ) -> Iterator[tuple[slice, slice]]:
+    """Cut P prompts with completions `ids` (P·G, T) into parts whose activations take at most `room` bytes.
+
+    Yields the slice of prompts and the slice of rows of each part; groups stay whole.
+    """
+    count, group = len(prompts), len(ids) // len(prompts)
+    whole = passes.Batch(count, group, 0, prompts.ids.shape[1], ids.shape[1])
+    part = passes.prompts_at_once(layers_of(model), whole, mode_of(model), room)
+    for start in range(0, count, part):
+        stop = min(start + part, count)
+        yield slice(start, stop), slice(start * group, stop * group)
+
+
+def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: RunSpec) -> int:
+    """Bytes for the activations of a micro-batch of a run that holds `models`, of which some are learning."""
+    models = list(models)
+    device = next(models[0].parameters()).device
+    if device.type != "cuda":
+        return passes.ON_PROCESSOR
+    seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
+    moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
+    mode = passes.Mode(device.type, passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL)
+    held = passes.held(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, str(spec.knobs.get("optimizer")))
+    return passes.room(head.MAX_ELEMENTS, mode, torch.cuda.get_device_properties(device).total_memory, held)
+
+
+class Halves(Protocol):
+    """What can cut its micro-batches in two."""
+
+    def halve_micro_batches(self) -> None: ...
+
+
+def retried(run: Callable[Concatenate[Holder, Given], Result]) -> Callable[Concatenate[Holder, Given], Result]:
+    """`run` of a session, once more with micro-batches of half the size where the device's memory is out. These stay
+    half as large for the rest of the run."""
+    @wraps(run)
+    def attempt(session: Holder, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return run(session, *args, **kwargs)
+        except torch.OutOfMemoryError:
+            pass  # what the failed attempt held is free only after this block
+        session.halve_micro_batches()
+        return run(session, *args, **kwargs)
+    return attempt
