@@ -210,7 +210,8 @@ def parts(spec: RunSpec, sizes: Sizes) -> list[Part]:
     width = HALF if half else FULL
     tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
     micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
-    on_cpu = machine.device_kind(spec.device) == "cpu"
+    device = machine.device_kind(spec.device)
+    on_cpu, recorded = device == "cpu", device == "cuda" and sizes.shares  # graphs of decoding keep what they read
     found = [
         Part("Weights", ALWAYS, weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
         Part("Reference", ALWAYS, weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
@@ -218,9 +219,10 @@ def parts(spec: RunSpec, sizes: Sizes) -> list[Part]:
         Part("Reward model", ALWAYS, weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, optimizer(sizes.learnt), "8 bytes for each parameter that learns"),
         Part("Weights before the step", ALWAYS, before_step(sizes, loop), "4 bytes for each parameter that learns"),
-        Part("Weights in bf16", ALWAYS, rounded(max(each["parameters"] for each in sizes.held)) if half else 0,
-             "2 bytes a parameter of the network that runs"),
-        Part("KV cache", SAMPLES, kv_cache(sizes, done.sampled, tokens, width) if sizes.shares else 0,
+        Part("Weights in bf16", ALWAYS, half * (1 + recorded) * rounded(max(each["parameters"] for each in sizes.held)),
+             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
+        Part("KV cache", ALWAYS if recorded else SAMPLES,
+             kv_cache(sizes, done.sampled, tokens, width) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens"),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
         Part("Gradients", LEARNS, gradients(sizes.learnt), "4 bytes for each parameter that learns"),

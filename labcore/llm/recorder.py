@@ -38,6 +38,7 @@ class CudaRecorder:
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()  # one for all: libraries keep a workspace for each stream
+        self._broken: list[torch.cuda.CUDAGraph] = []  # torch's allocator goes on asking them: they must not be freed
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -62,6 +63,7 @@ class CudaRecorder:
                 except Exception as error:
                     broken = error
                     raise
-        except Exception as error:  # of the recording, that it was broken off: what did so says more
+        except Exception as error:
+            self._broken.append(graph)  # the error of the recording says that it was broken off: what did so says more
             raise (broken or error) from None
         return graph

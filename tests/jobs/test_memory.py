@@ -81,6 +81,17 @@ def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
     assert {part.name for part in half if not part.size} >= {"Logits", "Line of the update", "Weights before the step"}
 
 
+def test_on_a_gpu_what_decoding_reads_stays_there():
+    def found(device, shares=True):
+        spec = make(algorithm_key="grpo", task_key="sort", knobs={"dtype": "bf16"}, device=device)
+        return {part.name: part for part in memory.parts(spec, replace(SIZES, shares=shares))}
+    on_cpu, on_gpu = found("cpu"), found("cuda")
+    assert (on_cpu["KV cache"].when, on_gpu["KV cache"].when) == (memory.SAMPLES, memory.ALWAYS)
+    assert on_gpu["Weights in bf16"].size == 2 * on_cpu["Weights in bf16"].size > 0
+    alone = found("cuda", shares=False)
+    assert alone["Weights in bf16"] == on_cpu["Weights in bf16"] and not alone["KV cache"].size
+
+
 def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
     spec = make(algorithm_key="grpo", task_key="sort", model="medium", knobs={"max_new_tokens": 32})
     sizes = replace(SIZES, layers=40, hidden=512, inner=2048, longest_packed=10_000)
