@@ -17,7 +17,8 @@ from app.tokens import literal
 from labcore.errors import LabError
 from labcore.jobs import memory
 from labcore.jobs.cost import in_bytes
-from labcore.jobs.memory import Estimate, Part
+from labcore.jobs.memory import Estimate
+from labcore.jobs.memory_parts import PHASES, Part
 from labcore.spec.run_spec import RunSpec
 
 TITLE = "Memory on this device"
@@ -80,7 +81,7 @@ def table(estimate: Estimate) -> str:
 
 
 def _rows(parts: Sequence[Part]) -> Iterator[str]:
-    held = sorted(filter(lambda part: part.size, parts), key=lambda part: memory.PHASES.index(part.when))
+    held = sorted(filter(lambda part: part.size, parts), key=lambda part: PHASES.index(part.when))
     for when, some in groupby(held, lambda part: part.when):
         yield f'<tr class="rl-when"><td colspan="3">{when[0].upper()}{when[1:]}</td></tr>'
         for part in some:

@@ -22,18 +22,19 @@ CPUINFO = Path("/proc/cpuinfo")
 BF16 = {"flags": {"amx_bf16": "AMX-BF16", "avx512_bf16": "AVX512-BF16"}, "Features": {"bf16": "Arm BF16"}}
 BF16_CAPABILITY = (8, 0)  # compute capability of the first GPUs with bf16
 DRIVERS = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))  # of NVIDIA, of Windows under WSL, of AMD
-NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,compute_cap,memory.free", "--format=csv,noheader,nounits")
+NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,compute_cap,memory.free,memory.total", "--format=csv,noheader,nounits")
 SECONDS = 5.0  # how long nvidia-smi may take
 MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """`capability` is its compute capability, (8, 0) for 8.0; `free` are bytes."""
+    """`capability` is its compute capability, (8, 0) for 8.0; `free` and `total` are bytes."""
 
     name: str
     capability: tuple[int, int]
     free: int
+    total: int
 
 
 def processor() -> str:
@@ -104,6 +105,12 @@ def free_memory(device: str = "auto") -> int | None:
     return int(psutil.virtual_memory().available) if kind else None  # Apple's GPUs share the machine's memory
 
 
+def total_memory(device: str = "auto") -> int | None:
+    """Bytes of the GPU that a device means, by its name in a spec; of several GPUs of the smallest. None: it is none,
+    or unknown."""
+    return min((gpu.total for gpu in gpus() or ()), default=None) if device_kind(device) == "cuda" else None
+
+
 def gpus() -> list[Gpu] | None:
     """The NVIDIA GPUs; None where there is a driver that does not tell."""
     try:
@@ -113,10 +120,10 @@ def gpus() -> list[Gpu] | None:
 
 
 def _gpu(line: str) -> Gpu:
-    """A line of nvidia-smi: "Tesla T4, 7.5, 14913"."""
-    name, capability, free = (cell.strip() for cell in line.split(","))
+    """A line of nvidia-smi: "Tesla T4, 7.5, 14913, 15360"."""
+    name, capability, free, total = (cell.strip() for cell in line.split(","))
     major, minor = map(int, capability.split("."))
-    return Gpu(name, (major, minor), int(free) * MIB)
+    return Gpu(name, (major, minor), int(free) * MIB, int(total) * MIB)
 
 
 def _nvidia_smi() -> str:

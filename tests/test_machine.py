@@ -46,8 +46,9 @@ def test_which_processors_have_bf16_arithmetic(told, cpuinfo, able, names):
 
 
 @pytest.mark.parametrize("gpus, able", [
-    ("NVIDIA A100-SXM4-40GB, 8.0, 39000\n", True), ("Tesla T4, 7.5, 14913\n", False),
-    ("NVIDIA H100 80GB HBM3, 9.0, 80994\nTesla T4, 7.5, 14913\n", None), ("Tesla T4, [N/A], 14913\n", None)])
+    ("NVIDIA A100-SXM4-40GB, 8.0, 39000, 40960\n", True), ("Tesla T4, 7.5, 14913, 15360\n", False),
+    ("NVIDIA H100 80GB HBM3, 9.0, 80994, 81559\nTesla T4, 7.5, 14913, 15360\n", None),
+    ("Tesla T4, [N/A], 14913, 15360\n", None)])
 def test_which_gpus_have_it(told, gpus, able):
     told(XEON.format("", ""), gpus, driver=True)
     assert machine.bf16().able is able
@@ -55,8 +56,9 @@ def test_which_gpus_have_it(told, gpus, able):
 
 
 def test_which_device_a_run_will_take_and_what_is_free_on_it(told, monkeypatch):
-    told(None, "NVIDIA H100 80GB HBM3, 9.0, 1000\nTesla T4, 7.5, 3\n")
+    told(None, "NVIDIA H100 80GB HBM3, 9.0, 1000, 2000\nTesla T4, 7.5, 3, 5\n")
     assert machine.device_kind("auto") == "cuda" and machine.free_memory() == 3 * 2**20
+    assert machine.total_memory() == 5 * 2**20 and machine.total_memory("cpu") is None
     assert machine.free_memory("cpu") > 2**20
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert machine.device_kind("auto") == "cpu"

@@ -10,14 +10,13 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.errors import LabError
-from labcore.jobs import jobs
+from labcore.jobs import held, jobs
 from labcore.jobs.pace import setting
 from labcore.runs import versions
 from labcore.spec.run_spec import RunSpec, knobs_of, make
 
 BESIDE = "ppo"  # the row that the others are compared with
 USUAL = (BESIDE, "grpo", "rloo", "reinforce", "dpo", "simpo", "reward_model", "sft")
-WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
 _SHARED = ("dtype", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile")
 _PROCESS = ("threads", "instructions")  # of the process that asks, not of the one that measures
 
@@ -40,12 +39,13 @@ class Row:
     @property
     def weights(self) -> int:
         """Bytes; where networks share weights these count once."""
-        return WEIGHT * sum(each["parameters"] for each in self.held)
+        return held.weights(sum(each["parameters"] for each in self.held))
 
     @property
     def learning(self) -> int:
         """Bytes of gradients and of the optimizer's moments."""
-        return (GRADIENT + MOMENTS) * sum(each["learnt"] for each in self.held)
+        learnt = sum(each["learnt"] for each in self.held)
+        return held.gradients(learnt) + held.optimizer(learnt, str(self.spec.knobs.get("optimizer")))
 
     @property
     def activations(self) -> int | None:

@@ -15,19 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labcore.jobs.cost import GRADIENT, MOMENTS, WEIGHT
-
 Way = Literal["packed", "shared", "causal", "plain"]
 
 HALF, FULL = 2, 4  # bytes of a number in bfloat16 and in float32
-ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
-OF_CARD = 0.8  # of a GPU's memory: the rest is for the allocator, the sampler's buffers and those of single operations
-LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved
 # Of attention on a GPU: times as long a pair of tokens takes where a mask is needed, which rules out flash kernels and
 # the halving that causality allows. And times as long a token takes on a cache: its keys and values are copied for each
 # completion, and two passes are made. Both are estimates from the sizes of these operations.
 MASKED, CACHED = 6.0, 1.5
-EIGHT_BIT = "adamw_8bit"  # the knob's value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,40 +153,3 @@ def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
     if not layers.plain_head:
         most = min(most, layers.most_logits // (done.group * done.length * layers.vocabulary))
     return max(1, most)
-
-
-def weights(parameters: int) -> int:
-    """Bytes of weights: 4 a number, in bf16 too, since the optimizer moves float32."""
-    return WEIGHT * parameters
-
-
-def gradients(learnt: int) -> int:
-    """Bytes of gradients: 4 for each number that learns."""
-    return GRADIENT * learnt
-
-
-def optimizer(learnt: int, kind: str) -> int:
-    """Bytes of AdamW's two moments for each number that learns: 8, or in 8 bits 2 and a scale for each 256 of them."""
-    return int(learnt * (2 + 8 / 256)) if kind == EIGHT_BIT else MOMENTS * learnt
-
-
-def rounded(parameters: int) -> int:
-    """Bytes of a network's weights in bfloat16, which a forward pass in bf16 makes: 2 a number."""
-    return HALF * parameters
-
-
-def held(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> int:
-    """Bytes that a run on a GPU holds whatever its batch is, at the most: the weights, their gradients and moments,
-    the copy of what learns to look at a step again, and one network in bfloat16."""
-    copied = weights(learnt) if loop != "reward_model" else 0
-    half = rounded(parameters) if mode.width == HALF else 0
-    return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
-
-
-def room(most_logits: int, mode: Mode, card: int, held: int) -> int:
-    """Bytes for the activations of a micro-batch: on a GPU of `card` bytes what a run leaves that holds `held`. It
-    comes of the spec and the card alone, not of what is free at the moment."""
-    if mode.device != "cuda" or not card:
-        return ON_PROCESSOR
-    chunk = most_logits * (mode.width + FULL * 5)
-    return int(max(OF_CARD * card - held - chunk, LEAST * card))

@@ -1,5 +1,5 @@
 """The sizes that a run's memory follows from: of its networks, of its texts in tokens, and of what the engine does at
-once. `labcore.jobs.memory` makes bytes of them.
+once. `labcore.jobs.memory_parts` makes bytes of them.
 
 Left out: architectures whose layers are no attention and MLP, which have no such sizes.
 """
@@ -17,13 +17,11 @@ from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.files.adapters import base_of, is_adapter
-from labcore.jobs.memory import Sizes
+from labcore.jobs.memory_parts import Sizes
 from labcore.llm import pairs
 from labcore.llm.cost import counted, networks_of
-from labcore.llm.nets import llama, packed
 from labcore.llm.nets.folder import find
-from labcore.llm.nets.forward import shares_prefixes
-from labcore.llm.nets.head import MAX_ELEMENTS
+from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.tokenizer import character_tokenizer, load_tokenizer
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view
@@ -49,26 +47,14 @@ def of(spec: RunSpec) -> Sizes:
     models = networks_of(spec)
     policy: Any = models[POLICY]
     config = policy.config.get_text_config()
-    hidden, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
-    if not hidden or not heads:
+    if not getattr(config, "hidden_size", None) or not getattr(config, "num_attention_heads", None):
         raise LabError(f"The memory of a {config.model_type} model cannot be estimated: it has no layers of attention.")
-    width = getattr(config, "head_dim", None) or hidden // heads
     task = make_task(spec.task_row, spec.knobs, spec.data)
     prompt, answer = _longest(spec, task)
     return Sizes(
-        held=[asdict(each) for each in counted(spec, models)], layers=config.num_hidden_layers, heads=heads,
-        hidden=hidden,
-        queries=heads * width, keys=(getattr(config, "num_key_value_heads", None) or heads) * width,
-        inner=_inner(config, hidden), vocabulary=config.vocab_size,
+        **asdict(layers_of(policy)), held=[asdict(each) for each in counted(spec, models)],
         context=getattr(config, "max_position_embeddings", None) or prompt + answer + 4096, prompt=prompt,
-        answer=answer, packs=llama.supported(policy) or packed.can_pack(policy), shares=shares_prefixes(policy),
-        longest_packed=packed.LONGEST, most_logits=MAX_ELEMENTS, most_copied=view.KEPT,
-        sampled_at_once=pairs.SAMPLED_AT_ONCE)
-
-
-def _inner(config: Any, hidden: int) -> int:
-    """The width of the MLP."""
-    return int(getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * hidden)
+        answer=answer, most_copied=view.KEPT, sampled_at_once=pairs.SAMPLED_AT_ONCE)
 
 
 def _longest(spec: RunSpec, task: TextTask) -> tuple[int, int]:

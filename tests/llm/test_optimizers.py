@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from labcore.errors import LabError
-from labcore.jobs import passes
+from labcore.jobs import held
 from labcore.llm import optimizers
 from labcore.llm.session import LlmSession, learnt
 from labcore.spec.run_spec import make
@@ -60,7 +60,7 @@ def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_pa
     moments = sum(each.nbytes for name, each in tensors.items() if "state" in name or "absmax" in name)
     count = sum(weight.numel() for weight in learnt(small.policy))
     assert any(each.dtype == torch.uint8 for each in tensors.values())
-    assert moments == pytest.approx(passes.optimizer(count, "adamw_8bit"), rel=0.05)
+    assert moments == pytest.approx(held.optimizer(count, "adamw_8bit"), rel=0.05)
 
 
 @with_library

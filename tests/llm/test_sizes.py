@@ -11,7 +11,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from labcore.catalog.llm.models import MODELS
-from labcore.jobs import memory
+from labcore.jobs import memory_parts, passes
 from labcore.llm import cost, sizes
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
@@ -72,7 +72,8 @@ def test_processes_take_about_as_much_as_is_estimated():
                          capture_output=True, text=True, check=True)
     for each, measured in zip(wanted, json.loads(ran.stdout), strict=True):
         found = sizes.of(each)
-        done = memory.batch(each, found)
-        kept = memory.activations(found, done, 4) + 4 * done.rows * done.length * found.vocabulary
+        done = memory_parts.batch(each, found)
+        kept = passes.activations(found, done, passes.Mode()) + 4 * done.rows * done.length * found.vocabulary
         assert measured["activations"] == pytest.approx(kept, rel=0.08), each.model
-        assert measured["peak"] == pytest.approx(memory.peak(memory.parts(each, found)), rel=WITHIN), each.model
+        estimated = memory_parts.peak(memory_parts.parts(each, found))
+        assert measured["peak"] == pytest.approx(estimated, rel=WITHIN), each.model

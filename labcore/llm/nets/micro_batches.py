@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from labcore.jobs import passes
+from labcore.jobs import held, passes
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import head
 from labcore.llm.nets.forward import Network, layers_of, mode_of
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 Holder = TypeVar("Holder", bound="Halves")
 
 
-def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: int = passes.ON_PROCESSOR,
+def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: int = held.ON_PROCESSOR,
                   ) -> Iterator[tuple[slice, slice]]:
     """Cut P prompts with completions `ids` (P·G, T) into parts whose activations take at most `room` bytes.
 
@@ -42,12 +42,12 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
     models = list(models)
     device = next(models[0].parameters()).device
     if device.type != "cuda":
-        return passes.ON_PROCESSOR
+        return held.ON_PROCESSOR
     seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
     moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
     mode = passes.Mode(device.type, passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL)
-    held = passes.held(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    return passes.room(head.MAX_ELEMENTS, mode, torch.cuda.get_device_properties(device).total_memory, held)
+    there = held.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, str(spec.knobs.get("optimizer")))
+    return held.room(head.MAX_ELEMENTS, mode, torch.cuda.get_device_properties(device).total_memory, there)
 
 
 class Halves(Protocol):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import AGGREGATION
-from labcore.jobs import passes
+from labcore.jobs import held, passes
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
 from labcore.llm.nets.forward import layers_of
@@ -122,7 +122,7 @@ def test_where_memory_is_short_parts_are_halved_once_and_stay_so(monkeypatch):
     whole = gradients(started, lambda: online.update(started, rollout, Met()), monkeypatch, 2**32)
     monkeypatch.undo()
     one = passes.activations(layers_of(started.policy), passes.Batch(1, 4, 0, *sides(rollout)), passes.Mode())
-    monkeypatch.setattr(passes, "ON_PROCESSOR", 2 * one)
+    monkeypatch.setattr(held, "ON_PROCESSOR", 2 * one)
     sizes, met = short_of_memory(monkeypatch, online), Met()
     seen = {}
     monkeypatch.setattr(started, "optimise", lambda name, rate, loss: seen.update({name: torch.cat(
@@ -149,7 +149,7 @@ def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, mo
     assert len(first.notes) == 1 and second.notes == () and started.halvings == 1
     started.save(tmp_path)
     again = session(algorithm, steps=2, resume=tmp_path)
-    assert again.halvings == 1 and again.room == passes.ON_PROCESSOR // 2
+    assert again.halvings == 1 and again.room == held.ON_PROCESSOR // 2
 
 
 def test_a_reward_model_s_passes_too(monkeypatch):
@@ -171,14 +171,3 @@ def test_a_second_time_in_one_update_ends_the_run_in_words(monkeypatch):
         records(started)
     assert started.halvings == 1
     assert ending(raised.value, "a-run", 3)[1].startswith("The run ran out of memory after step 3: use a smaller model")
-
-
-def test_room_on_a_card_is_what_the_run_leaves_of_it():
-    mode, gib = passes.Mode("cuda", passes.HALF), 2**30
-    held = passes.held(10**9, 5 * 10**8, "online", mode, "adamw")
-    assert held == 4 * 10**9 + (4 + 8 + 4) * 5 * 10**8 + 2 * 10**9
-    assert passes.held(10**9, 5 * 10**8, "online", mode, "adamw_8bit") == held - 5 * 10**8 * 6 + int(5 * 10**8 / 32)
-    chunk = 2**26 * (2 + 4 * 5)
-    assert passes.room(2**26, mode, 80 * gib, held) == int(0.8 * 80 * gib - held - chunk)
-    assert passes.room(2**26, mode, 16 * gib, held) == int(0.05 * 16 * gib), "never none at all"
-    assert passes.room(2**26, passes.Mode(), 80 * gib, held) == 2**32, "on a processor always the same"
