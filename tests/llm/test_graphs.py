@@ -165,6 +165,18 @@ def test_memory_is_that_of_the_buffers_and_the_rounded_weights(recorded):
     assert recorded.nbytes == before + rounded + 2 * rows * (2 * layers * columns * hidden * 2 + columns * 2 + 32 * 12)
 
 
+def test_where_memory_was_short_less_is_kept(recorder):
+    network = model()
+    drawn(one := Graphs(recorder, MUCH), network)
+    recorded = Graphs(recorder := TapeRecorder(), 2 * one.nbytes)
+    drawn(recorded, network), drawn(recorded, network, greedy=True)
+    assert len(recorder.alive) == 2
+    recorded.make_room()
+    assert not recorder.alive
+    drawn(recorded, network), drawn(recorded, network, greedy=True)
+    assert len(recorder.alive) == 1
+
+
 def test_what_no_batch_uses_any_more_is_freed(recorded, recorder):
     network, asked = model(), prompts((1,))
     drawn(recorded, network, asked)
@@ -192,8 +204,9 @@ def test_freed_it_holds_nothing(recorded, recorder):
 def test_a_model_without_a_cache_is_left_to_the_sampler(recorded, recorder):
     network = model("mamba")
     assert drawn(recorded, network, prompts((4, 4))) is None and drawn(recorded, network, prompts((4, 4))) is None
-    assert recorded.notes == [SLOWLY + "it has no cache of keys and values."]
-    assert not recorder.made
+    assert drawn(recorded, model("openai-gpt"), prompts((4, 4))) is None
+    assert recorded.take_notes() == [SLOWLY + "it has no cache of keys and values."]
+    assert not recorded.take_notes() and not recorder.made
 
 
 def test_one_token_needs_no_step(recorded, recorder):
