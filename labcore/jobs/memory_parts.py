@@ -132,6 +132,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
     micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
     on_cpu = machine.device_kind(spec.device) == "cpu"
+    recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
     found = [
@@ -142,9 +143,11 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
              f"{2 if moments == held.EIGHT_BIT else 8} bytes for each parameter that learns"),
         Part("Weights before the step", ALWAYS, before_step(sizes, loop), "4 bytes for each parameter that learns"),
-        Part("Weights in bf16", ALWAYS, held.rounded(max(each["parameters"] for each in sizes.held)) if half else 0,
-             "2 bytes a parameter of the network that runs"),
-        Part("KV cache", SAMPLES, kv_cache(sizes, done.sampled, tokens, mode.width) if sizes.shares else 0,
+        Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
+            each["parameters"] for each in sizes.held)),
+             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
+        Part("KV cache", ALWAYS if recorded else SAMPLES,
+             kv_cache(sizes, done.sampled, tokens, mode.width) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens"),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
         Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),

@@ -56,9 +56,15 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
-    with precision(model, session.knobs["dtype"]):
-        completions = sample(model, prompts, group_size, eos=session.tokenizer.eos_token_id,
-                             generator=session.generator, **{**asdict(sampling), "max_new_tokens": limit})
+    drawn = {**asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
+             "generator": session.generator}
+    completions = None
+    if session.graphs:
+        completions = session.graphs.sample(model, prompts, group_size, dtype=session.knobs["dtype"], **drawn)
+        session.notes.extend(session.graphs.take_notes())
+    if completions is None:
+        with precision(model, session.knobs["dtype"]):
+            completions = sample(model, prompts, group_size, **drawn)
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions))

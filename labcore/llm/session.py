@@ -29,6 +29,7 @@ from labcore.files.adapters import base_of, is_adapter
 from labcore.files.given import json_of
 from labcore.llm import optimizers
 from labcore.llm.batch import encode_prompts
+from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import Lora
@@ -60,7 +61,7 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that.
+    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded.
     """
 
     spec: RunSpec
@@ -89,6 +90,7 @@ class LlmSession:
     watched: tuple[Any, ...] | None = None
     halvings: int = 0
     notes: list[str] = field(default_factory=list)
+    graphs: Graphs | None = None
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -157,7 +159,7 @@ class LlmSession:
         policy, tokenizer = cls._weights(source, task, spec.seed)
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
-                      dict(spec.knobs), spec.seed, origin=source)
+                      dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
@@ -241,10 +243,14 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
-            if record is not None and self.notes:
-                record, self.notes = replace(record, notes=(*self.notes,)), []
-            yield record
+        try:
+            for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
+                if record is not None and self.notes:
+                    record, self.notes = replace(record, notes=(*self.notes,)), []
+                yield record
+        finally:
+            if self.graphs:
+                self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
 
@@ -261,6 +267,8 @@ class LlmSession:
                           "planned.")
         for model in self.models.values():
             model.zero_grad(set_to_none=True)
+        if self.graphs:
+            self.graphs.make_room()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

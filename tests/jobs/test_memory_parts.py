@@ -74,6 +74,19 @@ def test_what_bounds_a_micro_batch_and_given_answers_its_length():
     assert memory_parts.batch(sft, replace(SIZES, answer=3)).length == 3
 
 
+def test_on_a_gpu_what_decoding_reads_stays_there(monkeypatch):
+    monkeypatch.setattr(machine, "device_kind", lambda name: name)
+
+    def found(device, shares=True):
+        spec = make(algorithm_key="grpo", task_key="sort", knobs={"dtype": "bf16"}, device=device)
+        return {part.name: part for part in memory_parts.parts(spec, replace(SIZES, shares=shares))}
+    on_cpu, on_gpu, alone = found("cpu"), found("cuda"), found("cuda", shares=False)
+    assert (on_cpu["KV cache"].when, on_gpu["KV cache"].when) == (memory_parts.SAMPLES, memory_parts.ALWAYS)
+    assert on_cpu["KV cache"].size == on_gpu["KV cache"].size > 0 == alone["KV cache"].size
+    assert on_gpu["Weights in bf16"].size == 2 * on_cpu["Weights in bf16"].size > 0
+    assert alone["Weights in bf16"] == on_cpu["Weights in bf16"]
+
+
 def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
     ppo = make(algorithm_key="ppo", task_key="sort", knobs={"dtype": "bf16"})
     found = {part.name: part for part in memory_parts.parts(ppo, replace(SIZES, held=HELD))}

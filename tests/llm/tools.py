@@ -19,6 +19,7 @@ from transformers import (
     MambaConfig,
     OpenAIGPTConfig,
     Qwen2Config,
+    Qwen3Config,
 )
 
 from labcore.catalog import choices
@@ -45,6 +46,7 @@ CONFIGS = {
     "llama": lambda vocabulary: LlamaConfig(vocab_size=vocabulary, num_key_value_heads=1, **SIZE),
     "gpt2": lambda vocabulary: GPT2Config(vocab_size=vocabulary, **HEADS),
     "qwen2": lambda vocabulary: Qwen2Config(vocab_size=vocabulary, num_key_value_heads=1, **SIZE),
+    "qwen3": lambda vocabulary: Qwen3Config(vocab_size=vocabulary, num_key_value_heads=1, head_dim=8, **SIZE),
     "gpt_neox": lambda vocabulary: GPTNeoXConfig(vocab_size=vocabulary, **SIZE),
     "mamba": lambda vocabulary: MambaConfig(vocab_size=vocabulary, hidden_size=16, state_size=4, num_hidden_layers=2,
                                             **WIDE),

@@ -1,0 +1,207 @@
+"""Decoding on a GPU by replaying a recorded step, so that a token costs one launch and not hundreds of them.
+
+A step of `StaticDecoder` is recorded once for each model and shape and replayed for every further token. Recordings
+are kept from batch to batch, and freed where they take too much memory or nothing has used them for long. What a run
+computes does not depend on what is kept: a batch of the same shape is decoded by the same step, with the random numbers
+of the run's generator, which a decoder takes over and hands back.
+
+A recording is only trusted once its first tokens are those that the step itself draws, and their log-probs those of
+the model's plain forward pass. Where none can be had `Graphs.sample` gives None and `notes` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Generator, Tensor, nn
+
+from labcore.llm.batch import Completions, Prompts
+from labcore.llm.nets.fixed_weights import FixedWeights
+from labcore.llm.nets.forward import Network, plain
+from labcore.llm.recorder import CudaRecorder, Recorder, Recording
+from labcore.llm.static_decoder import Shape, StaticDecoder, unfit
+from labcore.maths.logprobs import selective_log_softmax
+
+MEMORY_SHARE = 8  # recordings keep at most an eighth of the device's memory, however much of it is free
+IDLE = 32  # batches after which a recording is freed that none of them used: a knob has changed the shape
+WARM_UP = 3  # steps before one is recorded
+ALIKE = 0.9  # of the rows draw the same first tokens: rounding may turn a draw
+TOLERANCE = {"fp32": 0.01, "bf16": 0.2}  # nats at temperature 1, mean of the first tokens; a wrong step is off by more
+
+
+def of_device(device: torch.device) -> Graphs | None:
+    """The recordings of a new run; None where steps cannot be recorded."""
+    if device.type != "cuda":
+        return None
+    return Graphs(CudaRecorder(), torch.cuda.get_device_properties(device).total_memory // MEMORY_SHARE)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What is to be decoded."""
+
+    model: Network
+    dtype: str
+    shape: Shape
+    prompts: Prompts
+    generator: Generator
+    temperature: float
+    top_k: int
+    top_p: float
+
+    def begin(self, decoder: StaticDecoder) -> None:
+        decoder.generator.set_state(self.generator.get_state())
+        decoder.begin(self.prompts, self.temperature, self.top_k, self.top_p)
+
+
+@dataclass
+class _Kept:
+    """A decoder and its recorded step; `used` is the number of the batch that used it last."""
+
+    decoder: StaticDecoder
+    weights: FixedWeights
+    recording: Recording
+    used: int = 0
+
+
+class _Untrue(Exception):
+    """A recorded step is not the model's; the message says in what."""
+
+
+class Graphs:
+    """The recordings of a run. `budget`: bytes that they may keep from batch to batch. `notes`: sentences not yet taken
+    on why a model decodes step by step; none is said twice."""
+
+    def __init__(self, recorder: Recorder, budget: int):
+        self.notes: list[str] = []
+        self._told: set[str] = set()
+        self._recorder, self._budget, self._batches = recorder, budget, 0
+        self._kept: dict[tuple[int, str, Shape], _Kept] = {}  # by the model's id, which is kept with its decoder
+        self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
+
+    @torch.no_grad()
+    def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int, eos: int,
+               generator: Generator, temperature: float, top_k: int, top_p: float, greedy: bool) -> Completions | None:
+        """What `sampler.sample` gives, drawn by a recorded step; None where the batch must be drawn step by step."""
+        if model not in self._stepwise:
+            self._stepwise[model] = set()
+            if reason := unfit(model):
+                self._give_up(model, None, reason)
+        shape = Shape.of(len(prompts) * group_size, prompts.ids.shape[1], max_new_tokens, top_k, top_p, greedy)
+        if max_new_tokens == 1 or {None, shape} & self._stepwise[model]:
+            return None
+        batch = _Batch(model, dtype, shape, prompts, generator, temperature, top_k, top_p)
+        for _ in range(2):
+            try:
+                return self._decode(batch, max_new_tokens, eos)
+            except torch.OutOfMemoryError:
+                self.make_room()
+            except Exception as error:  # whatever keeps a step from being recorded, the model can do without
+                self._give_up(model, None, _said(error))
+                return None
+        self._give_up(model, shape, "the GPU has too little memory for its buffers")
+        return None
+
+    def take_notes(self) -> list[str]:
+        """The sentences since it was last asked."""
+        taken, self.notes = self.notes, []
+        return taken
+
+    def free(self) -> None:
+        """Free all recordings; what is decoded next is recorded again."""
+        self._drop([*self._kept])
+
+    def make_room(self) -> None:
+        """Free all recordings, and from now on keep half as much: memory was short."""
+        self.free()
+        self._budget //= 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept, but for those of the passing tensors of one step."""
+        weights = {id(kept.weights): kept.weights.nbytes for kept in self._kept.values()}
+        return sum(kept.decoder.nbytes for kept in self._kept.values()) + sum(weights.values())
+
+    def _decode(self, batch: _Batch, limit: int, eos: int) -> Completions:
+        key, model = (id(batch.model), batch.dtype, batch.shape), batch.model
+        self._drop([each for each, kept in self._of(batch) if not kept.weights.fit(model)])
+        weights = next((kept.weights for _, kept in self._of(batch)), None) or FixedWeights(model, batch.dtype)
+        with weights.of_now(model):
+            kept = self._kept.get(key)
+            if kept is None:
+                kept, completions = self._recorded(batch, weights, limit, eos)
+                self._kept[key] = kept
+            else:
+                batch.begin(kept.decoder)
+                completions = kept.decoder.run(kept.recording.replay, limit, eos)
+        batch.generator.set_state(kept.decoder.generator.get_state())
+        self._batches += 1
+        kept.used = self._batches
+        self._tidy()
+        return completions
+
+    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int, eos: int) -> tuple[_Kept, Completions]:
+        """A new recording that has proven true on this batch, and what it drew."""
+        decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
+        batch.begin(decoder)
+        steps = min(WARM_UP, limit - 1)
+        with self._recorder.aside():
+            for _ in range(steps):
+                decoder.step()
+        first = decoder.ids[:steps + 1].clone()
+        beside = next((kept.recording for kept in self._kept.values()), None)
+        recording = self._recorder.record(decoder, beside)
+        try:
+            batch.begin(decoder)
+            completions = decoder.run(recording.replay, limit, eos)
+            _check(decoder, batch, first)
+        except BaseException:
+            recording.reset()
+            raise
+        return _Kept(decoder, weights, recording), completions
+
+    def _of(self, batch: _Batch) -> Iterator[tuple[tuple[int, str, Shape], _Kept]]:
+        """The recordings of the batch's model in its precision."""
+        yield from [item for item in self._kept.items() if item[0][:2] == (id(batch.model), batch.dtype)]
+
+    def _tidy(self) -> None:
+        self._drop([key for key, kept in self._kept.items() if self._batches - kept.used > IDLE])
+        by_use = sorted(self._kept, key=lambda key: self._kept[key].used)
+        while self.nbytes > self._budget:
+            self._drop([by_use.pop(0)])
+
+    def _drop(self, keys: list[tuple[int, str, Shape]]) -> None:
+        for key in keys:
+            self._kept.pop(key).recording.reset()
+
+    def _give_up(self, model: Network, shape: Shape | None, reason: str) -> None:
+        self._stepwise[model].add(shape)
+        self._drop([key for key in self._kept if key[0] == id(model) and shape in (None, key[2])])
+        if reason not in self._told:
+            self._told.add(reason)
+            self.notes.append(f"This model decodes step by step, not by a CUDA graph: {reason}.")
+
+
+def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor) -> None:
+    """Compare what a recording drew with the tokens `first` (N, B) that the step drew itself, and their log-probs with
+    those of the plain forward pass, in one row of each group. Raises _Untrue."""
+    count, prompts = len(first), len(batch.prompts)
+    if (decoder.ids[:count] == first).all(0).float().mean() < ALIKE:
+        raise _Untrue("the graph draws other tokens than the model")
+    group_size, prompt = batch.shape.rows // prompts, torch.arange(prompts, device=first.device)
+    rows = prompt * group_size + prompt % group_size
+    ids = decoder.ids[:count, rows].T
+    expected = selective_log_softmax(plain(batch.model, batch.prompts, ids), ids, batch.temperature)
+    gap = float((decoder.logprobs[:count, rows].T - expected).abs().mean()) * batch.temperature
+    if not gap <= TOLERANCE[batch.dtype]:
+        raise _Untrue(f"the graph's log-probs are {gap:.2g} nats off the model's")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, _Untrue):
+        return str(error)
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+    return f"it could not be recorded ({line})"

@@ -1,0 +1,95 @@
+"""Runs on a CUDA GPU: every loop steps in both precisions, equal specs are equal, a resumed run is the whole one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+
+import pytest
+import torch
+
+from labcore import machine
+from labcore.catalog.cartpole import ALGORITHMS as METHODS
+from labcore.deep.session import DeepSession
+from labcore.llm.nets.forward import completion_outputs
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+from labcore.workers.worker import drive
+from tests.deep.conftest import SMALL
+from tests.llm.tools import completion_ids, model, prompts, records, spec, weights
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "dpo", "sft"])
+def test_a_step_of_every_loop(started, algorithm, dtype):
+    session = started(algorithm, steps=1, dtype=dtype)
+    before = weights(session.policy)
+    record, = records(session, pictures=True)
+    assert all(isfinite(value) for value in record.metrics.values())
+    assert not torch.equal(weights(session.policy), before) and before.is_cuda
+    assert all(parameter.dtype == torch.float32 for parameter in session.policy.parameters())
+    assert not session.notes
+
+
+@pytest.mark.parametrize("algorithm, knobs", [("grpo", {"dtype": "bf16"}), ("ppo", {"top_k": 5}), ("remax", {})])
+def test_equal_specs_are_equal_and_a_resumed_run_is_the_whole_one(started, algorithm, knobs, tmp_path):
+    """Bit for bit, decoded by graphs."""
+    whole, again = (started(algorithm, steps=4, **knobs) for _ in range(2))
+    run = (record for record in whole.run() if record is not None)
+    expected = [next(run), next(run)]
+    assert whole.graphs.nbytes
+    whole.save(tmp_path)
+    expected += [*run]
+    assert [each.metrics for each in records(again, pictures=True)] == [each.metrics for each in expected]
+    resumed = started(algorithm, steps=4, resume=tmp_path, **knobs)
+    assert [each.metrics for each in records(resumed, pictures=True)] == [each.metrics for each in expected[2:]]
+    assert torch.equal(weights(resumed.policy), weights(whole.policy))
+    assert torch.equal(resumed.generator.get_state(), whole.generator.get_state())
+    assert not whole.notes and not whole.graphs.nbytes
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "gpt_neox"])
+def test_a_forward_pass_is_the_processors(gpu, kind):
+    """Outputs and the gradients of the weights, in float32."""
+    ids, found = completion_ids(12, 9), []
+    for device in ("cpu", gpu):
+        network, asked = model(kind).to(device), prompts()
+        asked = replace(asked, ids=asked.ids.to(device), mask=asked.mask.to(device))
+        outputs = completion_outputs(network, asked, ids.to(device))
+        outputs.log_softmax(-1).gather(-1, ids.to(device)[..., None]).sum().backward()
+        gradients = torch.cat([each.grad.flatten() for each in network.parameters() if each.grad is not None])
+        found.append((outputs.detach().cpu(), gradients.cpu()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_cartpole_on_the_gpu(gpu, method):
+    given = {**SMALL[method], "eval_episodes": 2, "eval_every": 2}
+    first, again = ([record.metrics for record in DeepSession.start(make(
+        kind="cartpole", algorithm_key=method, task_key="CartPole-v1", knobs=given, seed=1, steps=2,
+        device="cuda")).run() if record is not None] for _ in range(2))
+    assert first == again and len(first) == 2
+
+
+def test_memory_that_runs_out_is_said_in_words(gpu):
+    torch.zeros(1, device=gpu)
+    total = torch.cuda.get_device_properties(gpu).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**23) / total)
+    try:
+        store = Store()
+        run_id = store.create(replace(spec("grpo", steps=2, sft_steps=0, prompts_per_step=512, group_size=64),
+                                      device="cuda"))
+        assert drive(store, run_id) == "failed"
+        assert "ran out of memory" in store.run(run_id).message
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_the_bf16_hint_is_what_torch_says(gpu):
+    machine.bf16.cache_clear()
+    found = machine.bf16("cuda")
+    names = {torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
+    assert any(name in found.where for name in names)
+    if len(names) == 1:
+        assert found.able is torch.cuda.is_bf16_supported(including_emulation=False)
