@@ -55,7 +55,8 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
     with precision(model, session.knobs["dtype"]):
-        completions = sample(model, prompts, group_size, eos=session.tokenizer.eos_token_id,
+        draw = session.sampler or sample
+        completions = draw(model, prompts, group_size, eos=session.tokenizer.eos_token_id,
                              generator=session.generator, **{**asdict(sampling), "max_new_tokens": limit})
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")

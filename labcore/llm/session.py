@@ -8,7 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,7 +27,7 @@ from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.files.given import json_of
-from labcore.llm.batch import encode_prompts
+from labcore.llm.batch import Completions, encode_prompts
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import Lora
@@ -57,7 +57,8 @@ class LlmSession:
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
-    the reference, so no checkpoint holds it.
+    the reference, so no checkpoint holds it. `sampler` draws completions while the run trains, where that is not the
+    lab's own sampler.
     """
 
     spec: RunSpec
@@ -84,6 +85,7 @@ class LlmSession:
     finished_because: str = ""
     origin: str = ""
     watched: tuple[Any, ...] | None = None
+    sampler: Callable[..., Completions] | None = None
 
     @property
     def policy(self) -> PreTrainedModel:
