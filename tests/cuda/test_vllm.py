@@ -122,7 +122,8 @@ def test_a_run_learns_from_what_vllm_sampled(tmp_path, knobs, apart):
     network().save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
     spec = make(algorithm_key="grpo", task_key="sort", model=str(tmp_path), steps=3, device=DEVICE, knobs={
-        "rollouts": "vllm", "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "learning_rate": 0.01, **knobs})
+        "rollouts": "vllm", "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "learning_rate": 0.01,
+        **knobs})
     started = LlmSession.start(spec)
     started.task = Letters()
     found = records(started)
