@@ -11,6 +11,7 @@ from functools import cache
 from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
+from labcore.catalog.llm.knobs import ROLLOUTS
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli import (
     asking,
@@ -159,5 +160,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")
+    sub.add_argument("--rollouts", choices=ROLLOUTS, help="what samples the completions of an online run: the lab's "
+                     "engine (default), or vLLM on an NVIDIA GPU")
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

@@ -56,18 +56,25 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
-    drawn = {**asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
-             "generator": session.generator}
-    completions = None
-    if session.graphs:
-        completions = session.graphs.sample(model, prompts, group_size, dtype=session.knobs["dtype"], **drawn)
-        session.notes.extend(session.graphs.take_notes())
-    if completions is None:
-        with precision(model, session.knobs["dtype"]):
-            completions = sample(model, prompts, group_size, **drawn)
+    completions = _drawn(session, model, prompts, group_size, {
+        **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
+        "generator": session.generator})
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions))
+
+
+def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],
+           ) -> Completions:
+    """Completions by what the run samples with: a sampler from outside, recorded steps, or the lab's own sampler."""
+    dtype, draw = session.knobs["dtype"], session.sampler or sample
+    if session.graphs and not session.sampler:
+        found = session.graphs.sample(model, prompts, group_size, dtype=dtype, **how)
+        session.notes.extend(session.graphs.take_notes())
+        if found is not None:
+            return found
+    with precision(model, dtype):
+        return draw(model, prompts, group_size, **how)
 
 
 @retried

@@ -8,7 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -28,7 +28,7 @@ from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.files.given import json_of
 from labcore.llm import optimizers
-from labcore.llm.batch import encode_prompts
+from labcore.llm.batch import Completions, encode_prompts
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
@@ -61,7 +61,8 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded.
+    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded;
+    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
 
     spec: RunSpec
@@ -91,6 +92,7 @@ class LlmSession:
     halvings: int = 0
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
+    sampler: Callable[..., Completions] | None = None
 
     @property
     def policy(self) -> PreTrainedModel:

@@ -31,6 +31,7 @@ from labcore.spec import model_names
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
+VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
 
 
@@ -178,7 +179,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         if key not in known:
             raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
                            f"{suggestion(key, list(known))}")
-    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
     steps = row.steps if steps is None else steps
@@ -202,6 +203,14 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     twin = twin or parent is None
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
                    mix)
+
+
+def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:
+    """Every knob with the value given, or its default. Raises LabError where one is out of bounds."""
+    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    if filled.get("rollouts") == "vllm" and "importance_cap" not in given:
+        filled["importance_cap"] = VLLM_CAP
+    return filled
 
 
 def _check_whole(name: str, value: object) -> None:

@@ -46,7 +46,8 @@ def check(row: Task, knobs: Mapping[str, Value]) -> TextTask:
     """The problem of a task's row, where all about it can be enumerated.
 
     Raises:
-        LabError: it has too many completions, fewer letters than prompts, or rewards that only samples can tell.
+        LabError: it has too many completions, fewer letters than prompts, rewards that only samples can tell, or
+            another sampler.
     """
     letters, prompts = int(knobs["vocabulary"]), int(knobs["prompt_count"])
     count(letters, int(knobs.get("max_new_tokens", LENGTH)))
@@ -56,6 +57,9 @@ def check(row: Task, knobs: Mapping[str, Value]) -> TextTask:
     if (source := knobs.get("reward_source", SOURCES[0])) not in SOURCES:
         raise LabError(f"The mean reward of every completion is not known with the reward source {source!r}: set "
                        f"reward_source to {', '.join(SOURCES[:-1])} or {SOURCES[-1]}.")
+    if knobs.get("rollouts", "engine") != "engine":
+        raise LabError("vLLM cannot sample here: exact values are those of the lab's own sampler, and a softmax table "
+                       "is no model for it. Set rollouts to engine.")
     return make_task(row, knobs)
 
 

@@ -31,6 +31,7 @@ def refused(capsys, *arguments: str) -> str:
 @pytest.mark.parametrize("arguments, words", [
     (("--set", "beta=100"), "outside its bounds: use a value from 0 to 10"),
     (("--set", "beta=abc"), "must be a number"),
+    (("--rollouts", "vllm", "--device", "cpu"), "vLLM samples on an NVIDIA GPU, and this run is on the device cpu"),
     (("--set", "beta=nan"), "must be a finite number"),
     (("--set", "beta"), "is no KNOB=VALUE"),
     (("--set", "group_size=1"), "use 2 or more"),

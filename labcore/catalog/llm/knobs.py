@@ -35,6 +35,7 @@ EVAL_PROMPTS = Knob(
     "eval_prompts", "Evaluation prompts", 256, "Prompts sampled at each measurement. More: a surer number, a longer "
     "wait; 256 give a standard error of 0.03, 32 one of 0.09. Fewer: quicker.", "next batch", 1, 100_000,
     advanced=True)
+ROLLOUTS = ("engine", "vllm")
 SFT_STEPS = Knob(
     "sft_steps", "SFT steps", 400, "Most supervised steps that a built-in model gets before this run; 0: none. "
     "Higher: a better base; lower: more is left to RL.", low=0, high=1_000_000, advanced=True)
@@ -160,8 +161,11 @@ ONLINE = (
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True),
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
          "probability, at most this; the trainer's is computed anew. It counts where the two round differently, as in "
-         "bf16. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0, 100.0,
-         (0.0, 5.0), advanced=True),
+         "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
+         100.0, (0.0, 5.0), advanced=True),
+    Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
+         "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
+         "0.3 of the GPU's memory and rounds otherwise than the trainer.", choices=ROLLOUTS, advanced=True),
     Knob("adaptive_kl_target", "KL target", 0.0, "β moves by itself until the KL to the reference is this. Higher: "
          "may drift further. Lower: stays closer. 0: off, β is the KL coefficient above.", "next batch", 0.0, 100.0,
          (0.0, 0.5), unit="nats/token", advanced=True),

@@ -110,6 +110,7 @@ _ONLINE: Rules = {
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
+    "rollouts": built_in("vLLM samples in OpenRLHF"),
     "importance_cap": switch(missing("OpenRLHF corrects so where vLLM samples: see its options of vLLM importance "
                                      "sampling"), 0.0),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),

@@ -64,11 +64,23 @@ _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 lambda plan, value: "" if value > 1 else "TRL compares completions of one prompt, so "
                 f"{generations(plan)} of fewer prompts make the same batch")
 _STAYS = "β stays as it is in TRL: give the value that it had reached"
-_SAMPLER = switch(missing("TRL corrects so only where vLLM samples (vllm_importance_sampling_correction)"), 0.0)
+_CORRECTION = "vllm_importance_sampling"
+_ROLLOUTS = choice({"engine": ({}, ""), "vllm": ({"use_vllm": True, "vllm_mode": "colocate"}, "")}, "see use_vllm")
+
+
+def _sampler(plan: Plan, value: Any) -> Line:
+    """What becomes of the correction for another sampler, which GRPOTrainer makes where vLLM samples, by itself."""
+    if plan["rollouts"] == "vllm":
+        return Line("", value, {f"{_CORRECTION}_mode": "token_truncate", f"{_CORRECTION}_clip_max": value} if value else
+                    {f"{_CORRECTION}_correction": False})
+    return switch(missing(f"TRL corrects so only where vLLM samples ({_CORRECTION}_correction)"), 0.0)(plan, value)
+
+
 _ONLINE: Rules = {
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
-    "importance_cap": _SAMPLER, "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
+    "rollouts": _ROLLOUTS, "importance_cap": _sampler,
+    "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
     **REWARD_RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
     "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
@@ -152,6 +164,7 @@ _RLOO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "entropy_coef": missing("RLOOTrainer has no entropy bonus: GRPOTrainer has (entropy_coef)"),
+    "importance_cap": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has where vLLM samples"), 0.0),
     "advantage": choice({"leave_one_out": ({}, "")}, "RLOOTrainer compares with the mean of the others in the group"),
     "normalisation": choice({
         "none": ({"normalize_advantages": False}, ""), "sequences": ({"normalize_advantages": True}, ""),

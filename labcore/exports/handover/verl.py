@@ -18,6 +18,7 @@ from labcore.exports.handover.plan import (
     Rules,
     adapter,
     bounds,
+    built_in,
     choice,
     given,
     lines,
@@ -120,6 +121,7 @@ _ONLINE: Rules = {
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
+    "rollouts": built_in("the script lets vLLM sample, by actor_rollout_ref.rollout.name"),
     "importance_cap": switch(given(lambda plan, value: {
         "algorithm.rollout_correction.rollout_is": "token",
         "algorithm.rollout_correction.rollout_is_threshold": value}), 0.0),

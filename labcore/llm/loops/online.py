@@ -20,6 +20,7 @@ from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.vllm_sampler import sampler_of
 from labcore.maths.controllers import adaptive_kl
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
@@ -30,6 +31,11 @@ from labcore.spec.record import Pictures, Record
 
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per batch, and None between the updates of one batch."""
+    with sampler_of(session):
+        yield from _steps(session)
+
+
+def _steps(session: LlmSession) -> Iterator[Record | None]:
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
         batch = collect(session)
         line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)

@@ -102,6 +102,19 @@ def merge(model: nn.Module) -> None:
         del model.peft_config
 
 
+@torch.no_grad()
+def merged(model: nn.Module) -> dict[str, Tensor]:
+    """The weights that `merge` would leave, W + (α/r) B A, under the names that they have then; `model` stays as it is.
+    """
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    change = {f"{name}.weight": layer.get_delta_weight(_NAME) for name, layer in model.named_modules()
+              if isinstance(layer, BaseTunerLayer)}
+    plain = {name.replace(".base_layer.", "."): value for name, value in model.state_dict().items()
+             if _MARK not in name}
+    return {name: value + change[name] if name in change else value for name, value in plain.items()}
+
+
 # ---------------------------------------------------------------- folders
 
 
