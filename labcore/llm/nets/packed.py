@@ -21,23 +21,41 @@ from torch.nn import functional as F
 from labcore.llm.batch import Prompts
 
 KINDS = ("gpt2", "gpt_neox", "llama", "qwen2", "qwen3")  # the tests hold each of them to the plain path
+FULL = 0.9  # share of a row's places with a token: beyond, leaving out the others costs more than it saves
 LONGEST = 256  # tokens of a row: beyond, the square of its length costs more than the cache
 
 
 @dataclass(frozen=True)
 class Row:
     """P packed rows of R tokens: ids (P, R), positions (P, R), which tokens each one sees (P, R, R), and in which place
-    after the prompt each token of the completions but their last stands, places (P, G, T−1)."""
+    after the prompt each token of the completions but their last stands, places (P, G, T−1).
+
+    `where` (N,) are those of the P·R places that have a token, None for all; `ahead` (n,) those of the N tokens that
+    predict one of a completion, and `reads` (P·G, T) which of these n predicts each.
+    """
 
     ids: Tensor
     positions: Tensor
     sees: Tensor
     places: Tensor
     outputs: int  # how many of a row's last positions predict a completion token
+    where: Tensor | None
+    ahead: Tensor
+    reads: Tensor
 
     def mask(self, dtype: torch.dtype) -> Tensor:
         """The `bias` of each token for every other one. (P, 1, R, R)"""
         return bias(self.sees[:, None], dtype)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """What belongs to the tokens, one after another. (P, R, …) -> (N, …)"""
+        return x.flatten(0, 1) if self.where is None else x.flatten(0, 1).index_select(0, self.where)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """The way back, 0 where there is no token. (N, …) -> (P, R, …)"""
+        shape = self.ids.shape
+        whole = x if self.where is None else x.new_zeros(shape.numel(), *x.shape[1:]).index_copy(0, self.where, x)
+        return whole.unflatten(0, shape)
 
 
 def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
@@ -62,16 +80,33 @@ def can_pack(model: nn.Module) -> bool:
     return whole and config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
 
 
-def pack(prompts: Prompts, ids: Tensor) -> Row:
-    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out."""
+def pack(prompts: Prompts, ids: Tensor, whole: bool = True) -> Row:
+    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out.
+
+    `whole`: all places of the rows are run through the model; else, on the cpu, those that have a token, unless only
+    few have none.
+    """
     tokens = ids[:, :-1].unflatten(0, (len(prompts), -1))
     places, count = places_of(tokens)
+    flat = places.flatten(1)
     depth = prompts.mask.sum(1)[:, None, None] + torch.arange(tokens.shape[2], device=ids.device)
-    after, positions = (tokens.new_zeros(len(prompts), count).scatter(1, places.flatten(1), each.flatten(1))
+    after, positions = (tokens.new_zeros(len(prompts), count).scatter(1, flat, each.flatten(1))
                         for each in (tokens, depth.expand_as(tokens)))
     before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
+    there = torch.cat([prompts.mask, prompts.mask.new_zeros(len(prompts), count).scatter(1, flat, True)], 1)
+    where = None if whole or ids.device.type != "cpu" or there.float().mean() > FULL else there.flatten().nonzero()[:, 0]
+    ahead = torch.arange(there.numel(), device=ids.device).view_as(there)[:, -count - 1:].flatten()
+    if where is not None:
+        ahead = there.flatten().cumsum(0)[ahead[there[:, -count - 1:].flatten()]] - 1
     return Row(torch.cat([prompts.ids, after], 1), torch.cat([before, positions], 1), _sees(prompts, places, count),
-               places, count + 1)
+               places, count + 1, where, ahead, _reads(there[:, -count - 1:] | (where is None), places))
+
+
+def _reads(ahead: Tensor, places: Tensor) -> Tensor:
+    """Of the places `ahead` (P, 1 + count) that predict anything, by number, the one that predicts each token of the
+    completions: the prompt's end their first. (P, G, T−1) -> (P·G, T)"""
+    numbers = ahead.flatten().cumsum(0).view_as(ahead) - 1
+    return numbers.gather(1, F.pad(places + 1, (1, 0)).flatten(1)).view(-1, places.shape[2] + 1)
 
 
 def places_of(tokens: Tensor) -> tuple[Tensor, int]:
@@ -109,10 +144,8 @@ def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
 
 
 def unpack(outputs: Tensor, row: Row) -> Tensor:
-    """From rows to completions: what a token predicts belongs to all that share it. (P, N, …) -> (P·G, T, …)"""
-    after = F.pad(row.places + 1, (1, 0))  # the prompt's end predicts the first token
-    starts = torch.arange(len(outputs), device=outputs.device)[:, None, None] * outputs.shape[1]
-    return F.embedding((after + starts).flatten(0, 1), outputs.flatten(0, 1))
+    """From tokens to completions: what one predicts belongs to all that share it. (n, …) -> (P·G, T, …)"""
+    return F.embedding(row.reads, outputs)
 
 
 def packed(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
@@ -120,4 +153,4 @@ def packed(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     row = pack(prompts, ids)
     mask = row.mask(next(model.parameters()).dtype)
     return unpack(model(input_ids=row.ids, attention_mask=mask, position_ids=row.positions, use_cache=False,
-                        logits_to_keep=row.outputs).logits, row)
+                        logits_to_keep=row.outputs).logits.flatten(0, 1), row)
