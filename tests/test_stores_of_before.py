@@ -65,11 +65,12 @@ class Lab:
 
 @pytest.fixture(autouse=True)
 def attention_of_before(monkeypatch):
-    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own: other forms
-    differ in their rounding."""
+    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own, no place left
+    out: other forms differ in their rounding."""
     monkeypatch.setattr(attention, "VECTOR", 1)
     monkeypatch.setattr(attention, "FEW", 0)
     monkeypatch.setattr(packed, "places_of", packed.apart)
+    monkeypatch.setattr(packed, "FULL", 0)
 
 
 @pytest.fixture(scope="module")

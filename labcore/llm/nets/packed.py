@@ -5,6 +5,7 @@
 
 A mask lets each token see the prompt and what came before it in its completion, and nothing of any other. Against
 `forward.shared` it saves the cache and the copies of it; it pays with attention over more keys, most of them masked.
+Rows are as wide as the widest: `llama` leaves the places without a token out of everything but attention.
 Beginnings are shared on the cpu only: on other devices a width that depends on the tokens would cost a wait at each
 pass. Left out: models whose positions or attention windows go by the place in the row, which a row of several
 completions would mislead.
@@ -83,8 +84,7 @@ def can_pack(model: nn.Module) -> bool:
 def pack(prompts: Prompts, ids: Tensor, whole: bool = True) -> Row:
     """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out.
 
-    `whole`: all places of the rows are run through the model; else, on the cpu, those that have a token, unless only
-    few have none.
+    `whole`: every place counts as a token. Else, on the cpu, those without one are left out, unless they are few.
     """
     tokens = ids[:, :-1].unflatten(0, (len(prompts), -1))
     places, count = places_of(tokens)
@@ -94,18 +94,20 @@ def pack(prompts: Prompts, ids: Tensor, whole: bool = True) -> Row:
                         for each in (tokens, depth.expand_as(tokens)))
     before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
     there = torch.cat([prompts.mask, prompts.mask.new_zeros(len(prompts), count).scatter(1, flat, True)], 1)
-    where = None if whole or ids.device.type != "cpu" or there.float().mean() > FULL else there.flatten().nonzero()[:, 0]
-    ahead = torch.arange(there.numel(), device=ids.device).view_as(there)[:, -count - 1:].flatten()
-    if where is not None:
-        ahead = there.flatten().cumsum(0)[ahead[there[:, -count - 1:].flatten()]] - 1
+    if whole or ids.device.type != "cpu" or there.float().mean() > FULL:
+        where, there = None, torch.ones_like(there)
+    else:
+        where = there.flatten().nonzero()[:, 0]
+    last = there[:, -count - 1:]
+    ahead = (there.flatten().cumsum(0).view_as(there) - 1)[:, -count - 1:]
     return Row(torch.cat([prompts.ids, after], 1), torch.cat([before, positions], 1), _sees(prompts, places, count),
-               places, count + 1, where, ahead, _reads(there[:, -count - 1:] | (where is None), places))
+               places, count + 1, where, ahead.flatten() if where is None else ahead[last], _reads(last, places))
 
 
-def _reads(ahead: Tensor, places: Tensor) -> Tensor:
-    """Of the places `ahead` (P, 1 + count) that predict anything, by number, the one that predicts each token of the
-    completions: the prompt's end their first. (P, G, T−1) -> (P·G, T)"""
-    numbers = ahead.flatten().cumsum(0).view_as(ahead) - 1
+def _reads(last: Tensor, places: Tensor) -> Tensor:
+    """Which of the tokens in these `last` places (P, 1 + count) predicts each token of the completions: the prompt's
+    end their first. (P, G, T−1) -> (P·G, T)"""
+    numbers = last.flatten().cumsum(0).view_as(last) - 1
     return numbers.gather(1, F.pad(places + 1, (1, 0)).flatten(1)).view(-1, places.shape[2] + 1)
 
 
