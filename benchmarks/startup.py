@@ -76,7 +76,7 @@ def forks() -> multiprocessing.context.ForkServerContext:
     from labcore.workers.supervisor import PRELOAD
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOAD, __spec__.name if __spec__ else __name__])
+    context.set_forkserver_preload(list(PRELOAD))
     return context
 
 

@@ -20,8 +20,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
-from torch.nn import functional as F
 
 from labcore.llm.nets import attention, packed
 
@@ -67,20 +65,11 @@ class Lab:
 
 @pytest.fixture(autouse=True)
 def attention_of_before(monkeypatch):
-    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own, no place left
-    out, and W_q, W_k and W_v by themselves: other forms differ in their rounding."""
-    linear = F.linear
-
-    def apart(x, weight, bias=None):
-        """W_q, W_k and W_v are the only matrices here that are three times as high as wide."""
-        if weight.shape[0] != 3 * weight.shape[1]:
-            return linear(x, weight, bias)
-        return torch.cat([linear(x, part) for part in weight.chunk(3)], -1)
+    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own: other forms
+    differ in their rounding."""
     monkeypatch.setattr(attention, "VECTOR", 1)
     monkeypatch.setattr(attention, "FEW", 0)
     monkeypatch.setattr(packed, "places_of", packed.apart)
-    monkeypatch.setattr(packed, "FULL", 0)
-    monkeypatch.setattr(F, "linear", apart)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,9 @@
     x ← x + attend(RoPE(y W_q), RoPE(y W_k), y W_v) W_o        y = rms(x)
     x ← x + (silu(y W_gate) · y W_up) W_down                   y = rms(x)
 
-The weights stay where they are and autograd reaches them there. Only W_q, W_k and W_v are put into one matrix once a
-pass, the rows of the first two in an order in which the two numbers that RoPE turns together are neighbours: a complex
-number, turned by one multiplication. The pass sets what attention sees: rows of several completions, a prompt, or the
-next token.
+The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
+once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
+multiplication. The pass sets what attention sees: rows of several completions, a prompt, or the next token.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
 model's own code.
@@ -30,7 +29,7 @@ from labcore.llm.nets.packed import bias, pack, unpack
 
 PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm, hf.LlamaMLP, hf.LlamaAttention,
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, heads, D) -> (N, heads, D)
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 
 
 def supported(model: nn.Module) -> bool:
@@ -46,20 +45,17 @@ def supported(model: nn.Module) -> bool:
 
 def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)"""
-    row = pack(prompts, ids, whole=False)
+    row = pack(prompts, ids)
     mask = row.mask(next(model.parameters()).dtype)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q, k, v = (row.spread(each).transpose(1, 2) for each in (q, k, v))
-        return row.tokens(attend_rows(q, k, v, mask).transpose(1, 2))
-    found = _run(model, matrices_of(model), row.tokens(row.ids), _turns(model, row.tokens(row.positions)), attend,
-                 row.ahead)
-    return unpack(found, row)
+        return attend_rows(q, k, v, mask)
+    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs), row)
 
 
 def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
-    matrices, (count, width) = matrices_of(model), prompts.ids.shape
+    matrices, (count, width) = interleaved(model), prompts.ids.shape
     weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
@@ -69,67 +65,65 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> G
                              _head_size(model))
 
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        q, k, v = (each.unflatten(0, (count, width)).transpose(1, 2) for each in (q, k, v))
         for part, each in zip(cache[layer], (k, v), strict=True):
             part[:width].unflatten(1, (count, group_size)).copy_(each.permute(2, 0, 1, 3).unsqueeze(2))
-        return attend_rows(q, k, v, bias(sees, q.dtype)).transpose(1, 2).flatten(0, 1)
+        return attend_rows(q, k, v, bias(sees, q.dtype))
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        cache[layer, 0, seen], cache[layer, 1, seen] = k, v
-        return attend_next(q[:, :, None], *cache[layer, :, :seen + 1], mask)[:, :, 0]
+        cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
+        return attend_next(q, *cache[layer, :, :seen + 1], mask)
 
-    ends = torch.arange(1, count + 1, device=weight.device) * width - 1
-    first = _run(model, matrices, prompts.ids.flatten(), turns[:, :width].flatten(0, 1), prefill, ends)
+    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0]
     token = yield first.repeat_interleave(group_size, 0)
     turns = turns.repeat_interleave(group_size, 0)
     padded = None if prompts.mask.all() else bias(there, weight.dtype).repeat_interleave(group_size, 0)[:, None, None]
     for seen in range(width, width + length):
         mask = padded if padded is None else padded[..., :seen + 1]
-        token = yield _run(model, matrices, token, turns[:, seen], extend)
+        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
 
 
-def matrices_of(model: nn.Module) -> list[Tensor]:
-    """W_q, W_k and W_v of each layer below each other, RoPE's pairs (d and d + D/2 of a head) of the first two side by
-    side. (heads·D + 2·key heads·D, H) each"""
+def interleaved(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """W_q and W_k of each layer with RoPE's pairs (d and d + D/2 of a head) side by side. (heads·D, H) each"""
     half = _head_size(model) // 2
 
     def in_pairs(weight: Tensor) -> Tensor:
         return weight.unflatten(0, (-1, 2, half)).transpose(1, 2).flatten(0, 2)
-    return [torch.cat([in_pairs(layer.self_attn.q_proj.weight), in_pairs(layer.self_attn.k_proj.weight),
-                       layer.self_attn.v_proj.weight]) for layer in _trunk(model).layers]
+    return [(in_pairs(layer.self_attn.q_proj.weight), in_pairs(layer.self_attn.k_proj.weight))
+            for layer in _trunk(model).layers]
 
 
-def _run(model: nn.Module, matrices: list[Tensor], ids: Tensor, turns: Tensor, attend: Attend,
-         wanted: Tensor | None = None) -> Tensor:
-    """The equations above for N tokens, and the head's output at those `wanted` (n,); None: at all. (N,) -> (n, …)"""
+def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
+         keep: int) -> Tensor:
+    """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
         return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
 
     trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
-    heads, key_heads = model.config.num_attention_heads, model.config.num_key_value_heads
-    x = trunk.embed_tokens(ids)
-    for number, (layer, w_qkv) in enumerate(zip(trunk.layers, matrices, strict=True)):
+    x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
+    for number, (layer, (w_q, w_k)) in enumerate(zip(trunk.layers, matrices, strict=True)):
         attention, mlp = layer.self_attn, layer.mlp
-        qkv = F.linear(rms(x, layer.input_layernorm.weight), w_qkv).view(len(ids), -1, attention.head_dim)
-        turned, v = qkv.split((heads + key_heads, key_heads), 1)
-        seen = attend(number, *_rope(turned, turns).split((heads, key_heads), 1), v).flatten(1)
-        if wanted is not None and number + 1 == len(matrices):  # of the others only the keys and values were wanted
-            x, seen = F.embedding(wanted, x), F.embedding(wanted, seen)
-        x = torch.addmm(x, seen, attention.o_proj.weight.T)
+        y = rms(x, layer.input_layernorm.weight)
+        q, k, v = (F.linear(y, weight).view(*ids.shape, -1, attention.head_dim)
+                   for weight in (w_q, w_k, attention.v_proj.weight))
+        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns), _rope(k, turns), v))
+        seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
+        if number + 1 == len(matrices):  # of the other positions only the keys and values were wanted
+            x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
+        x = torch.addmm(x, seen.flatten(0, 1), attention.o_proj.weight.T)
         y = rms(x, layer.post_attention_layernorm.weight)
         x = torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
-    return head(rms(x, trunk.norm.weight))
+    return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
 
 
 def _rope(x: Tensor, turns: Tensor) -> Tensor:
-    """x · e^{iθ}, neighbours a complex number. (N, heads, D), (N, 1, D/2) -> (N, heads, D)"""
+    """x · e^{iθ}, neighbours a complex number. (B, S, heads, D), (B, S, 1, D/2) -> (B, S, heads, D)"""
     pairs = torch.view_as_complex(x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
 
 
 @torch.no_grad()
 def _turns(model: nn.Module, positions: Tensor) -> Tensor:
-    """e^{iθ} of every position and pair. (…) -> (…, 1, D/2)"""
+    """e^{iθ} of every position and pair. (B, S) -> (B, S, 1, D/2)"""
     angles = positions[..., None, None] * _trunk(model).rotary_emb.inv_freq
     return torch.polar(torch.ones_like(angles), angles)
 
