@@ -6,6 +6,13 @@ surrogate lines that the lab logs on its way. Both sides start from the same Hug
 read the same kind of prompt ("47+85=", six tokens), sample 32 prompts × 8 completions of at most 8 tokens and reward
 them by the same function, with β = 0.04. Gradient checkpointing, TRL's default, is off: that is the faster TRL.
 
+    --device cuda --models llama-60m llama-342m qwen2-494m --prompts FILE
+
+measures stock classes of that size instead (see `stock`) on the prompts of a JSONL file, with the numeric verifier. TRL
+samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the memory
+would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), and the peak memory of tensors
+on the device. `--gradient-checkpointing` is for where TRL does not fit without.
+
 How the times are taken is told in `turns`.
 
 Left out: start-up, the worker's store and checkpoints, learning (both sides learn nothing from random weights),
@@ -14,14 +21,20 @@ prompts of unequal length, and more than one machine.
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from benchmarks import turns
+from benchmarks import stock, turns
 from benchmarks.turns import Turn
+from labcore import machine
 from labcore.errors import LabError
 
 PEERS = ("trl", "accelerate", "datasets")
@@ -29,20 +42,47 @@ BETA, LEARNING_RATE, PROMPTS, GROUP_SIZE, NEW_TOKENS = 0.04, 1e-6, 32, 8, 8
 ENDLESS = 10_000_000  # steps: the driver says when it is enough
 
 
-def lab(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
+@dataclass(frozen=True)
+class Job:
+    """What both sides do: the task with its batch, and where. `file` None: sums of two numbers, two digits each."""
+
+    prompts: int = PROMPTS
+    group_size: int = GROUP_SIZE
+    new_tokens: int = NEW_TOKENS
+    file: str | None = None
+    device: str = "cpu"
+    checkpointing: bool = False  # of TRL
+
+    def task(self) -> Any:
+        from labcore.catalog.kinds import task
+        from labcore.tasks.task import make_task
+
+        if self.file:
+            return stock.problems(self.file)
+        return make_task(task("add"), {"digits": 2, "reward_shape": "exact"})
+
+    def __str__(self) -> str:
+        return f"{self.prompts} prompts × {self.group_size} completions of {self.new_tokens} tokens"
+
+
+def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) -> None:
     """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
     from labcore.llm.session import LlmSession
     from labcore.spec.run_spec import make
 
-    spec = make(algorithm_key="grpo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
-                knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, "dtype": dtype,
-                       "group_size": GROUP_SIZE, "max_new_tokens": NEW_TOKENS, "updates_per_batch": 1})
+    spec = make(algorithm_key="grpo", task_key="prompts" if job.file else "add", model=str(folder), device=job.device,
+                threads=threads, steps=ENDLESS, data=job.file,
+                knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": job.prompts, "dtype": dtype,
+                       "group_size": job.group_size, "max_new_tokens": job.new_tokens, "updates_per_batch": 1,
+                       **({"verifier": "numeric"} if job.file else {})})
+    before = 0
     for record in LlmSession.start(spec).run():
         if record is not None:
-            turn.step_done()
+            turn.step_done(record.tokens - before)
+            before = record.tokens
 
 
-def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
+def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) -> None:
     """TRL's GRPOTrainer on the same weights, tokenizer, prompts and reward."""
     import numpy as np
     from datasets import Dataset
@@ -50,31 +90,35 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     from transformers.utils import logging
     from trl import GRPOConfig, GRPOTrainer
 
-    from labcore.catalog.kinds import task
-    from labcore.tasks.task import Problem, make_task
+    from labcore.tasks.task import Problem
 
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")  # names that the next version will drop
-    add = make_task(task("add"), {"digits": 2, "reward_shape": "exact"})
-    problems = add.problems(4096, np.random.default_rng(0))
+    task, sampled = job.task(), []
+    problems = task.problems(4096, np.random.default_rng(0))
 
-    def reward(completions: list[str], answer: list[str], **_) -> list[float]:
-        return [add.score(Problem("", right), text).reward for text, right in zip(completions, answer, strict=True)]
+    def reward(completions: list[str], answer: list[str], completion_ids: list[list[int]], **_) -> list[float]:
+        sampled.append(sum(map(len, completion_ids)))
+        return [task.score(Problem("", right), text).reward for text, right in zip(completions, answer, strict=True)]
 
     class Stepwise(TrainerCallback):
         def on_step_end(self, *_args, **_kwargs) -> None:
-            turn.step_done()
+            turn.step_done(sampled.pop())
 
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), per_device_train_batch_size=PROMPTS * GROUP_SIZE, num_generations=GROUP_SIZE,
-        max_completion_length=NEW_TOKENS, beta=BETA, learning_rate=LEARNING_RATE, num_iterations=1, max_grad_norm=1.0,
-        gradient_checkpointing=False, bf16=dtype == "bf16", use_cpu=True, max_steps=ENDLESS, save_strategy="no",
-        logging_strategy="no", report_to="none", disable_tqdm=True, seed=0)
+        output_dir=str(folder / "trl"), per_device_train_batch_size=job.prompts * job.group_size,
+        num_generations=job.group_size, max_completion_length=job.new_tokens, beta=BETA, learning_rate=LEARNING_RATE,
+        num_iterations=1, max_grad_norm=1.0, gradient_checkpointing=job.checkpointing, bf16=dtype == "bf16",
+        use_cpu=job.device == "cpu", max_steps=ENDLESS, save_strategy="no", logging_strategy="no", report_to="none",
+        disable_tqdm=True, seed=0)
     trainer = GRPOTrainer(
         AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), reward, config,
         train_dataset=Dataset.from_list([{"prompt": each.prompt, "answer": each.answer} for each in problems]),
         processing_class=AutoTokenizer.from_pretrained(folder), callbacks=[Stepwise()])
     trainer.train()
+
+
+SIDES = {"trl": trl, "lab": lab}
 
 
 def check_installed() -> None:
@@ -85,10 +129,50 @@ def check_installed() -> None:
                        "pip install -r requirements-bench.txt.")
 
 
+def by_model(options: argparse.Namespace) -> None:
+    """A table for each stock model, with what memory alone would allow."""
+    if not options.prompts:
+        raise LabError("Stock models need prompts: give --prompts FILE, JSONL with prompt (or question) and answer.")
+    file = str(Path(options.prompts).resolve())
+    for model in options.models:
+        job = Job(*(options.batch or stock.BATCHES[model]), file, options.device, options.gradient_checkpointing)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:  # keeps torch out of this process
+            floor, device = pool.apply(_floor_and_device, (model, file, options.device))
+        report = turns.contest(options, f"{model} on {device}, {job}", partial(stock.save_weights, model, file),
+                               {name: partial(side, job=job) for name, side in SIDES.items()})
+        print(f"Copies on {device}: {floor.bandwidth / 1e9:.0f} GB/s. What decoding takes where memory is all that "
+              "counts, an estimate:")
+        for row in report:
+            seconds = floor.token_seconds(job.prompts * job.group_size, job.new_tokens, row.name.partition("-")[2])
+            share = job.new_tokens * seconds / row.seconds
+            print(f"{row.name:10}{1e3 * seconds:.2f} ms a token, {share:.1%} of the step", flush=True)
+
+
+def _floor_and_device(model: str, file: str, device: str) -> tuple[stock.Floor, str]:
+    import torch
+
+    turns.set_threads(1)
+    name = torch.cuda.get_device_name() if device == "cuda" else machine.processor() if device == "cpu" else device
+    return stock.floor(model, file, device), name
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    return turns.main("grpo_step", __doc__.partition("\n")[0],
-                      f"{PROMPTS} prompts × {GROUP_SIZE} completions of {NEW_TOKENS} tokens",
-                      {"trl": trl, "lab": lab}, ("trl-fp32", "lab-fp32", "lab-bf16"), check_installed, arguments)
+    parser = turns.parser("grpo_step", __doc__.partition("\n")[0], SIDES, ("trl-fp32", "lab-fp32", "lab-bf16"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--models", nargs="+", choices=stock.MODELS, default=[], help="stock classes in place of sizes")
+    parser.add_argument("--prompts", metavar="FILE", help="for --models: JSONL with prompt (or question) and answer")
+    parser.add_argument("--batch", nargs=3, type=int, metavar=("PROMPTS", "GROUP", "TOKENS"),
+                        help="for --models: prompts, completions of each, new tokens (each model has its own)")
+    parser.add_argument("--gradient-checkpointing", action="store_true", help="for --models: TRL's")
+    options = parser.parse_args(arguments)
+
+    def run() -> None:
+        if options.models:
+            by_model(options)
+        if options.sizes or not options.models:
+            job = Job(device=options.device)
+            turns.by_size(options, str(job), {name: partial(side, job=job) for name, side in SIDES.items()})
+    return turns.reported(run, options, check_installed)
 
 
 if __name__ == "__main__":

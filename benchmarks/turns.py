@@ -6,7 +6,8 @@ median is the figure to quote. "cpu" is the same of processor time, which other 
 than the clock.
 
 A contender is a function (folder of the weights, dtype, threads, turn) that trains as its library does and calls
-`turn.step_done` after every optimizer step; the call reports the time and blocks until the next turn.
+`turn.step_done` after every optimizer step; the call reports the time and blocks until the next turn. Peak memory is
+the process's, or on a CUDA device what torch's tensors take there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
@@ -35,11 +38,13 @@ WARM_UP = 3  # steps: first allocations, lazy imports
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each step of a turn, by the clock and of the processor, and the process's peak memory so far, MB."""
+    """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, and how many
+    tokens the turn sampled; 0 where nobody counts."""
 
     wall: list[float]
     cpu: list[float]
-    peak_rss: float
+    peak: float
+    tokens: int = 0
 
 
 class Turn:
@@ -49,14 +54,20 @@ class Turn:
         self.pipe = pipe
         self._wait()
 
-    def step_done(self) -> None:
+    def step_done(self, tokens: int = 0) -> None:
+        """A step is done that sampled so many tokens."""
+        on_gpu = _cuda()
+        if on_gpu:
+            on_gpu.synchronize()
         now, cpu = time.perf_counter(), time.process_time()
         self.wall.append(now - self.at[0])
         self.cpu.append(cpu - self.at[1])
+        self.tokens += tokens
         if len(self.wall) == self.steps:
             unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux KiB
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-            self.pipe.send(Times(self.wall, self.cpu, peak))
+            peak = (on_gpu.max_memory_allocated() / 2**20 if on_gpu
+                    else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
+            self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens))
             self._wait()
         else:
             self.at = now, cpu
@@ -65,8 +76,14 @@ class Turn:
         self.steps: int = self.pipe.recv()
         if not self.steps:
             raise SystemExit
-        self.wall, self.cpu = [], []
+        self.wall, self.cpu, self.tokens = [], [], 0
         self.at = time.perf_counter(), time.process_time()
+
+
+def _cuda() -> Any:
+    """torch.cuda where this process has computed there."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
 
 Contender = Callable[[Path, str, int, Turn], None]
@@ -104,9 +121,10 @@ class Row:
     fastest: float
     slowest: float
     cpu_seconds: float
-    peak_rss: float
+    peak: float
     ratios: list[float]
     cpu_ratios: list[float]
+    tokens_per_second: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -126,31 +144,40 @@ def rows(rounds: Mapping[str, Sequence[Times]]) -> list[Row]:
         pairs = list(zip(baseline, turns, strict=True))
         report.append(Row(
             name, median(wall), min(wall), max(wall), median(seconds for turn in turns for seconds in turn.cpu),
-            max(turn.peak_rss for turn in turns),
+            max(turn.peak for turn in turns),
             ratios=[median(base.wall) / median(turn.wall) for base, turn in pairs],
-            cpu_ratios=[median(base.cpu) / median(turn.cpu) for base, turn in pairs]))
+            cpu_ratios=[median(base.cpu) / median(turn.cpu) for base, turn in pairs],
+            tokens_per_second=sum(turn.tokens for turn in turns) / sum(wall)))
     return report
 
 
 def table(report: Sequence[Row]) -> str:
-    """The report for the eye: milliseconds per step, MB, ratios."""
-    lines = [f"{'':10}{'ms/step [min..max]':>24}{'cpu ms':>8}{'peak MB':>9}   times faster than {report[0].name}"]
+    """The report for the eye: milliseconds per step, MB, ratios, and tokens a second where they are counted."""
+    counted = any(row.tokens_per_second for row in report)
+    lines = [f"{'':10}{'ms/step [min..max]':>24}{'cpu ms':>8}{'peak MB':>9}"
+             f"{'tokens/s' if counted else '':>{10 * counted}}   times faster than {report[0].name}"]
     for row in report:
         span = f"{1e3 * row.seconds:.0f} [{1e3 * row.fastest:.0f}..{1e3 * row.slowest:.0f}]"
         by_round = ", ".join(f"{ratio:.2f}" for ratio in row.ratios)
-        lines.append(f"{row.name:10}{span:>24}{1e3 * row.cpu_seconds:>8.0f}{row.peak_rss:>9.0f}   "
+        lines.append(f"{row.name:10}{span:>24}{1e3 * row.cpu_seconds:>8.0f}{row.peak:>9.0f}"
+                     f"{f'{row.tokens_per_second:,.0f}' if counted else '':>{10 * counted}}   "
                      f"{row.ratio:.2f} (cpu {row.cpu_ratio:.2f}) by round {by_round}")
     return "\n".join(lines)
 
 
-def measure(size: str, sides: Mapping[str, Contender], names: Sequence[str], rounds: int, steps: int,
+def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names: Sequence[str], rounds: int, steps: int,
             threads: int) -> dict[str, list[Times]]:
-    """Let the contenders take turns of `steps` steps, `rounds` times each, after a warm-up that is not counted."""
+    """Let the contenders take turns of `steps` steps, `rounds` times each, after a warm-up that is not counted.
+
+    `save` writes the folder that they all start from.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        maker = _spawn().Process(target=save_weights, args=(size, folder))  # keeps torch out of this process
+        maker = _spawn().Process(target=save, args=(folder,))  # keeps torch out of this process
         maker.start()
         maker.join()
+        if maker.exitcode:
+            raise LabError("The weights could not be written: see the error above.")
         with _started(sides, names, folder, threads) as pipes:
             for name in names:
                 _take_turn(name, pipes[name], WARM_UP)
@@ -194,29 +221,46 @@ def _spawn() -> multiprocessing.context.SpawnContext:
     return multiprocessing.get_context("spawn")
 
 
+def parser(program: str, title: str, sides: Mapping[str, Contender], default: Sequence[str]) -> argparse.ArgumentParser:
+    """The command line of a benchmark between `sides`, such as "lab", each in a dtype: "lab-bf16"."""
+    names = [f"{side}-{dtype}" for side in sides for dtype in ("fp32", "bf16")]
+    made = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=title)
+    made.add_argument("--sizes", nargs="+", choices=SIZES, help=f"millions of parameters ({' '.join(USUAL)})")
+    made.add_argument("--contenders", nargs="+", choices=names, default=list(default),
+                      help="who takes part; the ratios are to the first")
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--steps", type=int, default=5, help="of each contender in a round")
+    made.add_argument("--threads", type=int, default=1, help="of torch, for each contender")
+    return made
+
+
+def contest(options: argparse.Namespace, heading: str, save: Callable[[Path], None],
+            sides: Mapping[str, Contender]) -> list[Row]:
+    """Measure and print one table."""
+    print(f"{heading}, {options.rounds} rounds of {options.steps} steps, {options.threads} thread(s)", flush=True)
+    report = rows(measure(save, sides, options.contenders, options.rounds, options.steps, options.threads))
+    print(table(report), flush=True)
+    return report
+
+
 def main(program: str, title: str, batch: str, sides: Mapping[str, Contender], default: Sequence[str],
          check_peer: Callable[[], None], arguments: Sequence[str] | None) -> int:
-    """The command line of a benchmark between `sides`, such as "lab", each in a dtype: "lab-bf16".
+    """A benchmark of the lab's own sizes. `check_peer` raises LabError where the peer, "trl", is not installed."""
+    options = parser(program, title, sides, default).parse_args(arguments)
+    return reported(lambda: by_size(options, batch, sides), options, check_peer)
 
-    `check_peer` raises LabError where the peer, "trl", is not installed.
-    """
-    names = [f"{side}-{dtype}" for side in sides for dtype in ("fp32", "bf16")]
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=title)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(USUAL), help="millions of parameters")
-    parser.add_argument("--contenders", nargs="+", choices=names, default=list(default),
-                        help="who takes part; the ratios are to the first")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=5, help="of each contender in a round")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for each contender")
-    options = parser.parse_args(arguments)
+
+def by_size(options: argparse.Namespace, batch: str, sides: Mapping[str, Contender]) -> None:
+    for size in options.sizes or USUAL:
+        contest(options, f"{size} M parameters, {batch}", partial(save_weights, size), sides)
+
+
+def reported(do: Callable[[], None], options: argparse.Namespace, check_peer: Callable[[], None]) -> int:
+    """The exit status of a benchmark, whose faults are said in a sentence."""
     try:
         if any(name.startswith("trl") for name in options.contenders):  # ours alone needs nothing
             check_peer()
-        for size in options.sizes:
-            print(f"{size} M parameters, {batch}, {options.rounds} rounds of {options.steps} steps, "
-                  f"{options.threads} thread(s)", flush=True)
-            measured = measure(size, sides, options.contenders, options.rounds, options.steps, options.threads)
-            print(table(rows(measured)), flush=True)
+        do()
     except LabError as error:
         print(error, file=sys.stderr)
         return 1
