@@ -14,7 +14,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
+from labcore.envs import acrobot
 from labcore.envs.gym_world import World, describe, make_one
+
+ACROBOT = "gymnasium.envs.classic_control.acrobot:AcrobotEnv"
 
 
 class Step(NamedTuple):
@@ -49,7 +52,8 @@ class Environments(Protocol):
 def make_environments(env_id: str, count: int, seed: int) -> Environments:
     """`count` environments of that id, the first episodes begun.
 
-    Gymnasium's own vectorised CartPole where that is asked for; any other id is stepped one after the other.
+    Gymnasium's own vectorised CartPole and the lab's Acrobot where these are asked for; any other id is stepped one
+    after the other.
 
     Raises:
         LabError: see `describe`.
@@ -58,6 +62,8 @@ def make_environments(env_id: str, count: int, seed: int) -> Environments:
     entry = gym.registry[env_id].vector_entry_point
     if isinstance(entry, str) and entry.endswith(f":{CartPoleVectorEnv.__name__}"):
         return CartPoleEnvironments(world, count, seed)
+    if gym.registry[env_id].entry_point == ACROBOT and not gym.registry[env_id].kwargs:
+        return AcrobotEnvironments(world, count, seed)
     return SingleEnvironments(world, count, seed)
 
 
@@ -152,3 +158,32 @@ class SingleEnvironments:
                 self.observations[index] = self._row(seen)
             self._actions[index] = list(actions)
         self._rng.bit_generator.state = state["rng"]
+
+
+class AcrobotEnvironments(SingleEnvironments):
+    """Gymnasium's Acrobot, where all copies take their step at once. Seeds, numbers and `state()` are those of
+    `SingleEnvironments`.
+    """
+
+    def __init__(self, world: World, count: int, seed: int):
+        self._links = np.zeros((4, count))  # θ₁, θ₂ in rad, θ̇₁, θ̇₂ in rad/s
+        super().__init__(world, count, seed)
+
+    def step(self, actions: np.ndarray) -> Step:
+        self._links = acrobot.dynamics(self._links, actions)
+        for taken, action in zip(self._actions, actions.tolist(), strict=True):
+            taken.append(action)
+        following, terminated = acrobot.observed(self._links), acrobot.reached(self._links)
+        truncated = np.array([len(taken) >= self.world.max_steps for taken in self._actions]) & ~terminated
+        self.observations = following.copy()
+        for index in np.flatnonzero(terminated | truncated):
+            self._begin(int(index), int(self._rng.integers(2**31)))
+        return Step(following, np.where(terminated, 0, -1).astype(np.float32), terminated, truncated)
+
+    def _begin(self, index: int, seed: int) -> None:
+        super()._begin(index, seed)
+        self._links[:, index] = self._envs[index].unwrapped.state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        super().load_state(state)
+        self._links = np.stack([env.unwrapped.state for env in self._envs], axis=1).astype(np.float64)

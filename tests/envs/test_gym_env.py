@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from labcore.envs.cartpole import WORLD
-from labcore.envs.gym_env import CartPoleEnvironments, SingleEnvironments, make_environments
+from labcore.envs.gym_env import AcrobotEnvironments, CartPoleEnvironments, SingleEnvironments, make_environments
 from labcore.envs.gym_world import _scale, describe
 from labcore.errors import LabError
 
@@ -131,3 +131,24 @@ def test_what_cannot_be_used_is_said(env_id, words):
     with pytest.raises(LabError, match=words) as raised:
         describe(env_id)
     assert "\n" not in str(raised.value) and str(raised.value)[-1] in ".?"
+
+
+def test_acrobot_all_at_once_is_gymnasiums_bit_for_bit():
+    """Through ends at the goal and at the time limit; its state is one that single environments continue from."""
+    world = describe("Acrobot-v1")
+    single, together = SingleEnvironments(world, 4, 3), AcrobotEnvironments(world, 4, 3)
+    rng, ends = np.random.default_rng(1), np.zeros(2)
+    for _ in range(700):
+        actions = np.where(single.observations[:, 5] > 0, 2, 0)  # along with the lower link: it swings up
+        actions[:2] = np.where(rng.random(2) < 0.3, rng.integers(3, size=2), actions[:2])
+        actions[3] = 1  # it hangs until the time is over
+        expected, found = single.step(actions), together.step(actions)
+        for theirs, ours in zip((*expected, single.observations), (*found, together.observations), strict=True):
+            assert np.array_equal(theirs, ours)
+            assert theirs.dtype == ours.dtype
+        ends += found.terminated.sum(), found.truncated.sum()
+    assert ends.min() > 0
+    assert single.state() == together.state()
+    single.load_state(together.state())
+    for theirs, ours in zip(single.step(actions), together.step(actions), strict=True):
+        assert np.array_equal(theirs, ours)
