@@ -9,8 +9,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from labcore.jobs import jobs, memory
-from labcore.jobs.memory import Sizes
+from labcore.jobs import held, jobs, memory, memory_parts
+from labcore.jobs.memory_parts import Sizes
 from labcore.spec.run_spec import RunSpec
 
 CODE_BYTES = 600 * 10**6  # what Python, torch and the libraries hold beside the tensors
@@ -51,13 +51,14 @@ def _tensors(spec: RunSpec) -> int:
     if spec.kind_row.on_gpu and (counted := jobs.outcome(jobs.job_id(memory.asked([spec])))) and counted.result:
         [sizes] = counted.result["sizes"]
         if not isinstance(sizes, str):
-            return memory.peak(memory.parts(spec, Sizes(**sizes)))
+            return memory_parts.peak(memory_parts.parts(spec, Sizes(**sizes)))
     parameters, names = _parameters(Path(spec.model)), spec.row.models
     if spec.knobs.get("lora_rank"):  # all share one frozen trunk, beside which what learns is small
-        return memory.weights(parameters)
+        return held.weights(parameters)
     frozen = {"reference", *(("policy",) if "reward_model" in names else ())}
     learnt = parameters * len({*names} - frozen)
-    return memory.weights(parameters * len(names)) + memory.gradients(learnt) + memory.optimizer(learnt)
+    moments = held.optimizer(learnt, str(spec.knobs.get("optimizer")))
+    return held.weights(parameters * len(names)) + held.gradients(learnt) + moments
 
 
 def _parameters(folder: Path) -> int:
