@@ -26,7 +26,7 @@ from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes
-from labcore.spec import rollouts
+from labcore.spec import cautions
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.store.rows import ENDED, RunRow
@@ -69,7 +69,7 @@ def list_catalog(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     """Train a new run to its end."""
     spec = spec_of(options)
-    if why := rollouts.fault_of(spec):
+    if why := cautions.fault(spec):
         raise LabError(why)
     if options.out:
         check_out(path_of(options.out))

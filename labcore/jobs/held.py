@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from labcore.jobs.passes import FULL, HALF, Mode
+from labcore.spec.moments import EIGHT_BIT
 
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
-EIGHT_BIT, BLOCK = "adamw_8bit", 256  # the knob's value; numbers that have a scale in common, one for each moment
+BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
 ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
 OF_CARD = 0.8  # of a GPU's memory: the rest is for the allocator, the sampler's buffers and those of single operations
 LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved

@@ -13,10 +13,10 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.jobs.cost import in_bytes
-from labcore.jobs.held import EIGHT_BIT
 from labcore.jobs.memory_parts import Part, Sizes, parts, peak
 from labcore.jobs.pace import setting
 from labcore.runs import versions
+from labcore.spec.moments import EIGHT_BIT
 from labcore.spec.run_spec import RunSpec, make
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure

@@ -17,6 +17,7 @@ from labcore import machine
 from labcore.jobs import held, passes
 from labcore.jobs.held import WEIGHT
 from labcore.jobs.passes import FULL, HALF, Batch, Layers, Mode
+from labcore.spec.moments import EIGHT_BIT
 from labcore.spec.run_spec import RunSpec
 
 PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}  # bytes that a worker on a processor takes without a model
@@ -141,7 +142,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
         Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
-             f"{2 if moments == held.EIGHT_BIT else 8} bytes for each parameter that learns"),
+             f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
         Part("Weights before the step", ALWAYS, before_step(sizes, loop), "4 bytes for each parameter that learns"),
         Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
             each["parameters"] for each in sizes.held)),

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from labcore.errors import LabError
+from labcore.spec.moments import MISSING
 
-ADAMW, EIGHT_BIT = "adamw", "adamw_8bit"
+ADAMW = "adamw"
 States = dict[int, dict[str, Tensor]]  # of each parameter by its place
 
 
@@ -25,8 +26,7 @@ def make(name: str, parameters: Iterable[nn.Parameter], learning_rate: float) ->
     try:
         from bitsandbytes.optim import AdamW8bit
     except ImportError as error:
-        raise LabError("The optimizer adamw_8bit needs the package bitsandbytes: install it with pip install -r "
-                       "requirements-8bit.txt, or set optimizer to adamw.") from error
+        raise LabError(MISSING) from error
     optimizer: Optimizer = AdamW8bit(parameters, lr=learning_rate, weight_decay=0.0)
     return optimizer
 

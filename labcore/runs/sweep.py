@@ -188,8 +188,8 @@ def early_stopping(store: Store, sweep_id: str) -> Halving | None:
 def unjudged(store: Store, sweep_id: str) -> str:
     """Why no run of a sweep with early stopping is stopped early, in a sentence; empty where nothing is wrong."""
     why = store.unjudged(sweep_id).get(sweep_id, "")
-    return why and (f"Early stopping is off for this sweep ({why.rstrip('.')}): no more runs are stopped early. Mend "
-                    "that, and start the lab again if this stays.")
+    return why and (f"Early stopping is off for this sweep ({why.rstrip('.')}): no more runs are stopped early. Fix "
+                    "that, and restart the lab if this message stays.")
 
 
 def label(spec: RunSpec, axes: Sequence[str]) -> str:

@@ -51,6 +51,12 @@ def test_a_setting_that_cannot_be(capsys, arguments, words):
     assert not (home() / "lab.db").exists()  # told before anything is made
 
 
+def test_moments_in_8_bits_without_their_package_are_refused_before_there_is_a_run(capsys, monkeypatch):
+    monkeypatch.setattr("labcore.spec.moments.find_spec", lambda _: None)
+    assert "pip install -r requirements-8bit.txt" in refused(capsys, *SORT, "--set", "optimizer=adamw_8bit")
+    assert not (home() / "lab.db").exists()
+
+
 @pytest.mark.parametrize("content, words", [
     (b"", "is empty"),
     (b'{"prompt": "a", "answer": "1"}\n\xff\n', "Line 2 of own.jsonl is not UTF-8"),

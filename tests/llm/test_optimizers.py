@@ -14,6 +14,7 @@ from labcore.errors import LabError
 from labcore.jobs import held
 from labcore.llm import optimizers
 from labcore.llm.session import LlmSession, learnt
+from labcore.spec.moments import EIGHT_BIT
 from labcore.spec.run_spec import make
 from tests.llm.tools import Letters, quietly, weights
 
@@ -30,7 +31,7 @@ def started(optimizer: str, algorithm: str = "grpo", resume=None, **knobs) -> Ll
     return session
 
 
-@pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(optimizers.EIGHT_BIT, marks=with_library)])
+@pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(EIGHT_BIT, marks=with_library)])
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 def test_a_checkpoint_continues_bit_for_bit(name, algorithm, tmp_path):
     whole = started(name, algorithm)
@@ -47,7 +48,7 @@ def test_a_checkpoint_continues_bit_for_bit(name, algorithm, tmp_path):
 
 @with_library
 def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_path):
-    plain, small = started(optimizers.ADAMW), started(optimizers.EIGHT_BIT)
+    plain, small = started(optimizers.ADAMW), started(EIGHT_BIT)
     before = weights(plain.policy)
     for session in plain, small:
         for weight in learnt(session.policy):
@@ -65,7 +66,7 @@ def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_pa
 
 @with_library
 def test_a_fork_goes_on_with_its_parent_s_moments(tmp_path):
-    parent = started(optimizers.EIGHT_BIT)
+    parent = started(EIGHT_BIT)
     with quietly():
         next(record for record in parent.run() if record is not None)
     state = optimizers.tensors_of(parent.optimizers["policy"])
@@ -74,7 +75,7 @@ def test_a_fork_goes_on_with_its_parent_s_moments(tmp_path):
     assert state.keys() == again.keys() and all(torch.equal(each, again[name]) for name, each in state.items())
 
 
-@pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(optimizers.EIGHT_BIT, marks=with_library)])
+@pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(EIGHT_BIT, marks=with_library)])
 def test_weights_do_not_decay(name):
     weight = torch.nn.Parameter(torch.ones(64, 128))
     optimizer = optimizers.make(name, [weight], 0.1)
@@ -86,4 +87,4 @@ def test_weights_do_not_decay(name):
 def test_a_missing_library_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     with pytest.raises(LabError, match=r"needs the package bitsandbytes: .*requirements-8bit\.txt, or set optimizer"):
-        started(optimizers.EIGHT_BIT)
+        started(EIGHT_BIT)
