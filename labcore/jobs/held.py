@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from labcore.catalog.knob import Value
 from labcore.jobs.passes import FULL, HALF, Mode
 from labcore.spec.moments import EIGHT_BIT
+from labcore.spec.rollouts import by_vllm
 
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
 BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
 ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
 OF_CARD = 0.8  # of a GPU's memory: the rest is for the allocator, the sampler's buffers and those of single operations
+VLLM = 0.3  # of a GPU's memory: vLLM's weights and key-value cache, where it samples
 LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved
 
 
@@ -38,6 +43,11 @@ def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> in
     copied = weights(learnt) if loop != "reward_model" else 0
     half = rounded(parameters) if mode.width == HALF else 0
     return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
+
+
+def without_vllm(card: int, knobs: Mapping[str, Value]) -> int:
+    """Bytes of a GPU of `card` bytes that vLLM leaves, where it samples."""
+    return card - int(VLLM * card) if by_vllm(knobs) else card
 
 
 def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:

@@ -92,7 +92,7 @@ def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
     """The micro-batch of a run, on a GPU of `card` bytes."""
     whole, mode = whole_batch(spec, sizes), mode_of(spec)
     there = held.of_run(sizes.parameters(), sizes.learnt, spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    room = held.room(sizes.most_logits, mode, card, there)
+    room = held.room(sizes.most_logits, mode, card and held.without_vllm(card, spec.knobs), there)
     return replace(whole, prompts=min(whole.prompts, passes.prompts_at_once(_network(spec, sizes), whole, mode, room)))
 
 
@@ -136,7 +136,9 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
+    of_vllm = card - held.without_vllm(card, knobs) if card else 0
     found = [
+        Part("vLLM", ALWAYS, of_vllm, f"{held.VLLM:.0%} of the GPU for its weights and its key-value cache"),
         Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
         Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
         Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),

@@ -74,12 +74,13 @@ class Batch:
 @dataclass(frozen=True)
 class Mode:
     """How a run has its passes: on which kind of device, with numbers of `width` bytes, with layers that are
-    `recomputed` in the backward pass, or `compiled`."""
+    `recomputed` in the backward pass, or `compiled`; without `gradient` there is no backward pass."""
 
     device: str = "cpu"
     width: int = FULL
     recomputed: bool = False
     compiled: bool = False
+    gradient: bool = True
 
 
 def way(layers: Layers, done: Batch, mode: Mode) -> Way:
@@ -116,7 +117,7 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
     bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well. With
     gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these take the
-    place of what has been freed).
+    place of what has been freed). Without a backward pass those of one layer, and a shared cache of all.
     """
     by = way(layers, done, mode)
     count = tokens(done, by)
@@ -124,6 +125,8 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     spread = layers.queries if by == "shared" else layers.keys  # a cache is spread over all heads
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
     of_layer = count * of_token + seen * 2 * spread
+    if not mode.gradient:
+        return mode.width * (of_layer + (layers.layers * seen * 2 * spread if by == "shared" else 0))
     return mode.width * (layers.layers * count * layers.hidden + 2 * of_layer if mode.recomputed
                          else layers.layers * of_layer)
 
@@ -133,7 +136,7 @@ def attention(layers: Layers, done: Batch, mode: Mode) -> int:
     width · L · heads · P · R²."""
     if mode.width != HALF or mode.device != "cpu" or way(layers, done, mode) != "packed":
         return 0
-    return mode.width * (1 if mode.recomputed else layers.layers) * layers.heads * done.prompts * (
+    return mode.width * (1 if mode.recomputed or not mode.gradient else layers.layers) * layers.heads * done.prompts * (
         done.prompt + done.group * (done.length - 1))**2
 
 

@@ -77,15 +77,19 @@ def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: in
         return draw(model, prompts, group_size, **how)
 
 
+def chosen(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> tuple[Tensor]:
+    """The log-prob of each token alone, as passes measure it. (..., V), (...) -> (...) nats"""
+    return (selective_log_softmax(logits, ids, temperature),)
+
+
 @retried
 @torch.no_grad()
 def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, completions: Completions) -> Tensor:
     """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
-    parts, temperature = [], session.knobs["temperature"]
+    parts, measure = [], partial(chosen, temperature=session.knobs["temperature"])
     for some, rows in micro_batches(model, prompts, completions.ids, session.room):
         with precision(model, session.knobs["dtype"]):
-            parts += at_tokens(model, prompts[some], completions.ids[rows],
-                               lambda logits, ids: (selective_log_softmax(logits, ids, temperature),))
+            parts += at_tokens(model, prompts[some], completions.ids[rows], measure)
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 
 

@@ -78,7 +78,7 @@ class Graphs:
     def __init__(self, recorder: Recorder, budget: int):
         self.notes: list[str] = []
         self._told: set[str] = set()
-        self._recorder, self._budget, self._batches = recorder, budget, 0
+        self._recorder, self._budget, self._batches, self._short = recorder, budget, 0, False
         self._kept: dict[tuple[int, str, Shape], _Kept] = {}  # by the model's id, which is kept with its decoder
         self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
 
@@ -117,7 +117,7 @@ class Graphs:
     def make_room(self) -> None:
         """Free all recordings, and from now on keep half as much: memory was short."""
         self.free()
-        self._budget //= 2
+        self._budget, self._short = self._budget // 2, True
 
     @property
     def nbytes(self) -> int:
@@ -170,7 +170,7 @@ class Graphs:
     def _tidy(self) -> None:
         self._drop([key for key, kept in self._kept.items() if self._batches - kept.used > IDLE])
         by_use = sorted(self._kept, key=lambda key: self._kept[key].used)
-        while self.nbytes > self._budget:
+        while self.nbytes > self._budget and (len(by_use) > 1 or self._short):
             self._drop([by_use.pop(0)])
 
     def _drop(self, keys: list[tuple[int, str, Shape]]) -> None:

@@ -21,6 +21,7 @@ from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.micro_batches import retried
 from labcore.llm.networks import SCORER
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
@@ -86,10 +87,11 @@ def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts
                    partial(ensembles.uncertainty_weighted, uncertainty_weight=uncertainty_weight))
 
 
+@retried
 def _scores(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
     """What each of the run's reward models gives. (K, B) float64"""
     members = cast(Iterable[Critic], session.models[SCORER])
-    found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"])).double().cpu()
+    found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"]), session.room).double().cpu()
                          for member in members])
     if not found.isfinite().all():
         raise LabError(f"The reward model {session.knobs['reward_model']} gives scores that are not finite: take an "

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import completion_outputs, precision
-from labcore.llm.nets.micro_batches import micro_batches
+from labcore.llm.nets.micro_batches import WHOLE, Room, micro_batches
 
 
 def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtype: str) -> Tensor:
@@ -20,7 +20,7 @@ def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtyp
 
 
 @torch.no_grad()
-def scores(model: Critic, prompts: Prompts, completions: Completions, dtype: str) -> Tensor:
+def scores(model: Critic, prompts: Prompts, completions: Completions, dtype: str, room: Room = WHOLE) -> Tensor:
     """The scores of B completions, of any number of prompts. (B,) reward"""
     return torch.cat([last_values(model, prompts[some], completions.ids[rows], completions.mask[rows], dtype)
-                      for some, rows in micro_batches(model, prompts, completions.ids)])
+                      for some, rows in micro_batches(model, prompts, completions.ids, room)])

@@ -32,8 +32,9 @@ from labcore.llm.batch import Completions, encode_prompts
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.lora import Lora
-from labcore.llm.nets.micro_batches import room_of
+from labcore.llm.nets.micro_batches import Room, room_of
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
@@ -199,11 +200,14 @@ class LlmSession:
                 adapter.put_on(self.models[name])
         for model in self.models.values():
             model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        for name in moved:
-            recompute.mark(self.models[name], bool(self.knobs.get("gradient_checkpointing")))
-            compiled.mark(self.models[name], bool(self.knobs.get("compile")))
+        for name, model in self.models.items():  # also off: a fork's reference is a copy of what was marked
+            recompute.mark(model, name in moved and bool(self.knobs.get("gradient_checkpointing")))
+            compiled.mark(model, name in moved and bool(self.knobs.get("compile")))
         if self.knobs.get("compile"):
             compiled.check(self.device)
+            if not layers_of(self.policy).plain_head:
+                self.notes.append(f"Only what is measured of the logits is compiled: a {self.policy.config.model_type} "
+                                  "model's own passes are not.")
         kind = str(self.knobs.get("optimizer", optimizers.ADAMW))
         self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
             kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
@@ -232,6 +236,8 @@ class LlmSession:
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
             self.recent_gold, self.best_gold = [], 0.0
+        if before.get("optimizer") != self.knobs.get("optimizer"):
+            self.optimizers = {}  # of other moments: they begin anew
         self._equip()
         if before.get("labelled_pairs") != self.knobs.get("labelled_pairs"):
             self._take_labels()
@@ -257,16 +263,16 @@ class LlmSession:
             self.finished_because = f"all {self.spec.steps} steps done"
 
     @property
-    def room(self) -> int:
-        """Bytes for the activations of a micro-batch."""
+    def room(self) -> Room:
+        """What a micro-batch may take."""
         moved = [self.models[name] for name in self.optimizers]
-        return room_of(self.models.values(), moved, self.spec) >> self.halvings
+        return room_of(self.models.values(), moved, self.spec, self.halvings)
 
     def halve_micro_batches(self) -> None:
         """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
         self.halvings += 1
-        self.notes.append(f"The device's memory was short: micro-batches halved, to 1/{2**self.halvings} of what was "
-                          "planned.")
+        self.notes.append(f"The device's memory was short: micro-batches have 1/{2**self.halvings} of the prompts that "
+                          "were planned, at least one.")
         for model in self.models.values():
             model.zero_grad(set_to_none=True)
         if self.graphs:

@@ -25,12 +25,12 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from labcore.errors import LabError, first_line
+from labcore.jobs import held
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.nets import lora
 from labcore.llm.session import LlmSession
 from labcore.spec import rollouts
 
-MEMORY = 0.3  # vLLM's share of the GPU's memory: its copy of the weights and its key-value cache
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 # In this process, so that weights need no way between processes; without statistics that vLLM sends to its makers.
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
@@ -104,7 +104,7 @@ class VllmSampler:
 
             model.config.save_pretrained(self._folder.name)
             self._llm = LLM(self._folder.name, load_format="dummy", skip_tokenizer_init=True, dtype=DTYPES[self._dtype],
-                            max_model_len=-1, gpu_memory_utilization=MEMORY, generation_config="vllm",
+                            max_model_len=-1, gpu_memory_utilization=held.VLLM, generation_config="vllm",
                             logprobs_mode="raw_logprobs", seed=0, trust_remote_code=False,
                             hf_overrides={"architectures": [type(model).__name__], "head_dtype": "float32"})
             self._heads = self._llm.apply_model(_heads)[0]

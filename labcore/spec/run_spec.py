@@ -265,8 +265,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     _check_choices(row, knobs)
     _check_losses(row, knobs)
     if knobs.get("compile") and knobs.get("gradient_checkpointing"):
-        raise LabError("compile and gradient_checkpointing do not go together: a layer that is computed again cannot "
-                       "be compiled here. Switch one of them off.")
+        raise LabError("compile and gradient_checkpointing do not go together: switch compile off to save memory, or "
+                       "gradient_checkpointing to save time.")
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]

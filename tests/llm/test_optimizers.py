@@ -75,6 +75,23 @@ def test_a_fork_goes_on_with_its_parent_s_moments(tmp_path):
     assert state.keys() == again.keys() and all(torch.equal(each, again[name]) for name, each in state.items())
 
 
+@with_library
+@pytest.mark.parametrize("before, after", [(EIGHT_BIT, optimizers.ADAMW), (optimizers.ADAMW, EIGHT_BIT)])
+def test_a_fork_with_another_optimizer_begins_its_moments_anew_and_can_be_resumed(before, after, tmp_path):
+    parent = started(before)
+    with quietly():
+        next(record for record in parent.run() if record is not None)
+    spec = replace(parent.spec, parent=("a-run", 1), knobs={**parent.spec.knobs, "optimizer": after})
+    forked = parent.fork(spec)
+    assert not optimizers.tensors_of(forked.optimizers["policy"])
+    with quietly():
+        next(record for record in forked.run() if record is not None)
+    forked.save(tmp_path)
+    again = LlmSession.start(spec, resume=tmp_path)
+    assert optimizers.tensors_of(again.optimizers["policy"]).keys() == optimizers.tensors_of(
+        forked.optimizers["policy"]).keys()
+
+
 @pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(EIGHT_BIT, marks=with_library)])
 def test_weights_do_not_decay(name):
     weight = torch.nn.Parameter(torch.ones(64, 128))

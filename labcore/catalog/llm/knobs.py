@@ -48,15 +48,15 @@ LORA = (
          "slower; twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
 )
 ENGINE = (
-    Knob("gradient_checkpointing", "Gradient checkpointing", False, "On: of each layer an update keeps the input only "
-         "and computes the rest once more, so it takes much less memory and about a third more time. Off: it keeps "
-         "all.", advanced=True, forkable=True),
+    Knob("gradient_checkpointing", "Gradient checkpointing", False, "On: an update keeps only each layer's input and "
+         "recomputes the rest in the backward pass: much less memory, about a third more time. Off: it keeps all.",
+         advanced=True, forkable=True),
     Knob("optimizer", "Optimizer", "adamw", "adamw_8bit keeps AdamW's two moments in 8 bits each, by bitsandbytes: 2 "
          "bytes for each number that learns, not 8. Updates differ a little from those of adamw.",
          choices=("adamw", "adamw_8bit"), advanced=True),
     Knob("compile", "Compile", False, "On: torch.compile for the passes of an update. The first steps take tens of "
-         "seconds more, later ones less time, so it pays in long runs of larger models on a GPU. On a processor it "
-         "needs a C++ compiler. Off: nothing is compiled.", advanced=True, forkable=True),
+         "seconds more, later ones less: worth it in long runs of larger models on a GPU. On a processor it needs "
+         "a C++ compiler. Off: nothing is compiled.", advanced=True, forkable=True),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 

@@ -117,7 +117,8 @@ CAUTIONS = (
     Caution("online", lambda v: v["surrogate"] == "geometric_clip" and v["ratio"] != "token",
             "geometric_clip clips the ratio of each token: with another ratio it clips whole completions. Use the "
             "ratio token."),
-    Caution("online", lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v["rollouts"] == "engine",
+    Caution("online", lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32"
+            and v.get("rollouts", "engine") == "engine",
             "In fp32 sampler and trainer agree up to rounding, so truncated importance weighs every token by 1."),
     Caution("preference", lambda v: v["second_loss"] == v["preference_loss"],
             "Both losses are the same: that is one of them with another weight."),

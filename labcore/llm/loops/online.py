@@ -57,7 +57,7 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         samples = view.groups(session, batch.batch, rollout, tokens) | {
             "watched": watching.after(session)} if watching else None
         line = view.line(session, rollout, before["policy"]) if before and line_due else None
-        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
+        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
             _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None))

@@ -13,7 +13,7 @@ from torch import Tensor
 from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
 from labcore.llm.evaluation import evaluate
-from labcore.llm.generation import Generated
+from labcore.llm.generation import Generated, chosen
 from labcore.llm.nets.forward import Network, at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REFERENCE
@@ -23,7 +23,7 @@ from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
-from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
+from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
 from labcore.maths.preference_weights import likelihood
 from labcore.maths.preferences_each import reference_point
 from labcore.spec.record import Pictures, Record
@@ -55,7 +55,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
         if watching:
             samples |= _groups(session, seen) | {"watched": watching.after(session)}
-        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
+        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
                      look=None if due else partial(_look, as_it_is, samples, seen, before))
 
@@ -191,7 +191,7 @@ def _measure(logits: Tensor, ids: Tensor, squares: bool) -> tuple[Tensor, ...]:
 def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """log π of each token at temperature 1. (B, T) -> (B, T) nats"""
     with precision(model, session.knobs["dtype"]):
-        return at_tokens(model, prompts, ids, lambda logits, ids: (selective_log_softmax(logits, ids),))[0]
+        return at_tokens(model, prompts, ids, chosen)[0]
 
 
 @torch.no_grad()

@@ -44,8 +44,9 @@ def run(session: LlmSession) -> Iterator[Record | None]:
             measured, samples = evaluate(session, held_out)
             metrics |= measured
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
+        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])
         yield Record(session.step, session.tokens, metrics, samples=samples,
-                     look=None if samples else partial(_look, replace(session, knobs=dict(session.knobs)), held_out))
+                     look=None if samples else partial(_look, as_it_is, held_out))
 
 
 def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:
@@ -119,10 +120,12 @@ def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, in
     return loss, torch.cat(found).view(-1, 2), int(completions.mask.sum())
 
 
+@retried
 def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:
     """What the reward model says of held-out pairs, as numbers and as something to look at."""
     prompts, completions = encode(session, pairs)
-    sides = scores(_model(session), prompts, completions, str(session.knobs["dtype"])).double().cpu().view(-1, 2)
+    found = scores(_model(session), prompts, completions, str(session.knobs["dtype"]), session.room)
+    sides = found.double().cpu().view(-1, 2)
     calibrated = calibration(sides[:, 0] - sides[:, 1])
     metrics = {f"eval_{key}": value for key, value in _agreement(sides).items()}
     metrics["calibration_error"] = calibrated.error

@@ -39,7 +39,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             session.finished_because = f"reached the SFT target: exact match {reached:.2f}"
-        as_it_is = replace(session, knobs=dict(session.knobs))  # knobs may be changed before somebody looks
+        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
                      look=None if samples else partial(_look, as_it_is, examples, before))
 

@@ -122,7 +122,7 @@ def mode_of(model: Network) -> Mode:
     """How its passes are made now."""
     weight = next(model.parameters())
     return Mode(weight.device.type, weight.element_size(), recompute.marked(model) and torch.is_grad_enabled(),
-                compiled.marked(model))
+                compiled.marked(model), torch.is_grad_enabled())
 
 
 def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:

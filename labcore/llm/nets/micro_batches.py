@@ -6,6 +6,7 @@ How a batch is cut changes no gradient but for rounding, and depends on the spec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -23,31 +24,46 @@ Result = TypeVar("Result")
 Holder = TypeVar("Holder", bound="Halves")
 
 
-def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: int = held.ON_PROCESSOR,
-                  ) -> Iterator[tuple[slice, slice]]:
-    """Cut P prompts with completions `ids` (P·G, T) into parts whose activations take at most `room` bytes.
+@dataclass(frozen=True)
+class Room:
+    """What a micro-batch may take: `size` bytes for activations of `width` bytes a number. What fits is halved
+    `halvings` times."""
+
+    size: int = held.ON_PROCESSOR
+    width: int = passes.FULL
+    halvings: int = 0
+
+
+WHOLE = Room()
+
+
+def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: Room = WHOLE) -> Iterator[tuple[slice, slice]]:
+    """Cut P prompts with completions `ids` (P·G, T) into parts whose activations fit into `room`.
 
     Yields the slice of prompts and the slice of rows of each part; groups stay whole.
     """
     count, group = len(prompts), len(ids) // len(prompts)
     whole = passes.Batch(count, group, 0, prompts.ids.shape[1], ids.shape[1])
-    part = passes.prompts_at_once(layers_of(model), whole, mode_of(model), room)
+    mode = replace(mode_of(model), width=room.width)
+    part = max(1, min(count, passes.prompts_at_once(layers_of(model), whole, mode, room.size)) >> room.halvings)
     for start in range(0, count, part):
         stop = min(start + part, count)
         yield slice(start, stop), slice(start * group, stop * group)
 
 
-def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: RunSpec) -> int:
-    """Bytes for the activations of a micro-batch of a run that holds `models`, of which some are learning."""
+def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: RunSpec, halvings: int = 0) -> Room:
+    """What a micro-batch may take in a run that holds `models`, of which some are learning."""
     models = list(models)
     device = next(models[0].parameters()).device
+    width = passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL
     if device.type != "cuda":
-        return held.ON_PROCESSOR
+        return Room(held.ON_PROCESSOR, width, halvings)
     seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
     moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
-    mode = passes.Mode(device.type, passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL)
+    mode = passes.Mode(device.type, width)
     there = held.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    return held.room(head.MAX_ELEMENTS, mode, torch.cuda.get_device_properties(device).total_memory, there)
+    card = held.without_vllm(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
+    return Room(held.room(head.MAX_ELEMENTS, mode, card, there), width, halvings)
 
 
 class Halves(Protocol):

@@ -9,6 +9,7 @@ interval. Left out: top-k and top-p, which would cut the very tail that is looke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,10 @@ def top_mass(logits: Tensor, top: Sequence[int] = TOP) -> Tensor:
     return together[..., [min(k, most) - 1 for k in top]]
 
 
+def _mass(logits: Tensor, _: Tensor, temperature: float) -> tuple[Tensor]:
+    return (top_mass(logits.float() / temperature),)
+
+
 @torch.no_grad()
 def sampled_mass(session: LlmSession, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """The mass before each token of one completion of each prompt, (N, T, K), and which tokens count, (N, T)."""
@@ -71,10 +76,10 @@ def sampled_mass(session: LlmSession, count: int, seed: int) -> tuple[Tensor, Te
     generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
     ids = generated.completions.ids
     parts: list[Tensor] = []
+    measure = partial(_mass, temperature=session.knobs["temperature"])
     for some, rows in micro_batches(session.policy, generated.prompts, ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
-            parts += at_tokens(session.policy, generated.prompts[some], ids[rows], lambda logits, ids: (
-                top_mass(logits.float() / session.knobs["temperature"]),))
+            parts += at_tokens(session.policy, generated.prompts[some], ids[rows], measure)
     return torch.cat(parts).cpu(), generated.completions.mask.cpu()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -68,6 +69,14 @@ def test_a_run_compiles_what_learns_and_nothing_else(traced, monkeypatch):
         metrics = records(started)[0].metrics
     assert set(ways) == {"causal", "packed"} and metrics["grad_norm"] == pytest.approx(
         records(session("ppo", steps=1))[0].metrics["grad_norm"], rel=1e-4)
+
+
+def test_a_fork_compiles_what_it_says_and_not_what_its_parent_did(monkeypatch):
+    monkeypatch.setattr(compiled, "check", lambda device: None)
+    parent = session("sft", compile=True)
+    spec = session("dpo", compile=False).spec
+    forked = parent.fork(replace(spec, parent=("a-run", 0)))
+    assert not any(compiled.marked(model) for model in forked.models.values())
 
 
 def test_layers_that_are_computed_again_are_not_compiled():

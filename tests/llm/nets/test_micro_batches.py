@@ -10,7 +10,7 @@ from labcore.jobs import held, passes
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
 from labcore.llm.nets.forward import layers_of
-from labcore.llm.nets.micro_batches import micro_batches
+from labcore.llm.nets.micro_batches import Room, micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes.met import Met
 from labcore.llm.rollout import credit
@@ -27,7 +27,7 @@ def test_every_row_once_and_groups_whole(prompts_at_once, parts):
     network, asked = model(), prompts((3, 1, 6, 2, 2))
     one = passes.Batch(1, 3, 0, 6, 5)
     room = int(prompts_at_once * passes.activations(layers_of(network), one, passes.Mode()))
-    cuts = list(micro_batches(network, asked, completion_ids(15, 5), room))
+    cuts = list(micro_batches(network, asked, completion_ids(15, 5), Room(room)))
     assert len(cuts) == parts
     assert [n for some, _ in cuts for n in range(5)[some]] == list(range(5))
     assert all((rows.start, rows.stop) == (some.start * 3, some.stop * 3) for some, rows in cuts)
@@ -42,7 +42,7 @@ def gradients(started, update, monkeypatch, room):
         seen[f"{name} loss"] = torch.tensor([loss])
         started.models[name].zero_grad(set_to_none=True)
         return 0.0
-    monkeypatch.setattr(LlmSession, "room", room)
+    monkeypatch.setattr(LlmSession, "room", Room(room))
     monkeypatch.setattr(started, "optimise", keep)
     update()
     return seen
@@ -131,8 +131,27 @@ def test_where_memory_is_short_parts_are_halved_once_and_stay_so(monkeypatch):
     assert sizes == [1] * 5 and started.halvings == 1, "two prompts fitted once, then there was no more room"
     assert (seen["policy"] - whole["policy"]).norm() < 1e-5 * whole["policy"].norm(), "no half gradient is left"
     assert met.logprobs.shape == met.norms.shape == rollout.ids.shape
-    assert started.room == one and started.notes == [
-        "The device's memory was short: micro-batches halved, to 1/2 of what was planned."]
+    assert started.room == Room(2 * one, halvings=1) and started.notes == [
+        "The device's memory was short: micro-batches have 1/2 of the prompts that were planned, at least one."]
+
+
+def test_a_batch_that_would_fit_by_far_is_halved_too(monkeypatch):
+    """Memory may be short though the estimate says that there is plenty."""
+    started, rollout = prepared("grpo", beta=0.2)
+    sizes = short_of_memory(monkeypatch, online, after=0)
+    online.update(started, rollout)
+    assert sizes == [2, 2, 1]
+
+
+def test_a_pass_without_gradient_is_cut_less_and_one_in_bf16_as_the_table_of_memory_says():
+    network, asked, ids = model(), prompts((3, 1, 6, 2, 2)), completion_ids(15, 5)
+    room = 2 * passes.activations(layers_of(network), passes.Batch(1, 3, 0, 6, 5), passes.Mode())
+    with torch.no_grad():
+        assert next(micro_batches(network, asked, ids, Room(room)))[0] == slice(0, 4), "one layer of two is held"
+    one, half = passes.Batch(1, 3, 0, 6, 5), passes.Mode(width=passes.HALF)
+    room = 3 * (passes.activations(layers_of(network), one, half) + passes.attention(layers_of(network), one, half))
+    assert next(micro_batches(network, asked, ids, Room(room, passes.HALF)))[0] == slice(0, 3)
+    assert next(micro_batches(network, asked, ids, Room(room)))[0] != slice(0, 3)
 
 
 def sides(rollout):
@@ -149,7 +168,7 @@ def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, mo
     assert len(first.notes) == 1 and second.notes == () and started.halvings == 1
     started.save(tmp_path)
     again = session(algorithm, steps=2, resume=tmp_path)
-    assert again.halvings == 1 and again.room == held.ON_PROCESSOR // 2
+    assert again.halvings == 1 and again.room == Room(held.ON_PROCESSOR, halvings=1)
 
 
 def test_a_reward_model_s_passes_too(monkeypatch):
