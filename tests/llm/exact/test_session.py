@@ -43,7 +43,8 @@ def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
         usual = {knob.key: knob.default for knob in rows[key].knobs}
         changed = {knob.key for knob in row.knobs if usual[knob.key] != knob.default}
         assert changed <= {"beta", "pairs"} and usual.keys() - {knob.key for knob in row.knobs} == {
-            "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile"}
+            "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile",
+            *({"rollouts"} & usual.keys())}
         assert row.models == rows[key].models and set(rows[key].panels) <= set(row.panels)
 
 

@@ -13,6 +13,7 @@ from labcore.llm import generation
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
 from labcore.llm.nets import forward
+from labcore.llm.nets.micro_batches import Room
 from labcore.llm.probes import view
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
@@ -195,7 +196,7 @@ def test_evaluation_groups(algorithm):
 def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
     started, batch, rollout, before = after("grpo")
     whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
-    monkeypatch.setattr(LlmSession, "room", 1)
+    monkeypatch.setattr(LlmSession, "room", Room(size=1))
     widths, path = [], forward.at_tokens
     monkeypatch.setattr(generation, "at_tokens", lambda *given: widths.append(len(given[2])) or path(*given))
     parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
