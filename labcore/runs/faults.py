@@ -72,6 +72,13 @@ def out_of_memory(error: BaseException) -> bool:
             or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)))
 
 
+def no_process(error: OSError, seconds: float) -> str:
+    """What a run waits for where no process could be started for it; the lab tries again after `seconds`."""
+    where = f": {error.filename}" if error.filename else ""
+    return (f"waiting for a process: none could be started ({error.strerror or error}{where}); the lab tries again "
+            f"every {seconds:.0f} s: let other runs or programs end, or free some space")
+
+
 def not_started(error: LabError | OSError) -> str:
     """Why no process could be started for something, and what to do."""
     if isinstance(error, LabError):

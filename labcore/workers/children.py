@@ -37,8 +37,8 @@ class Children(ABC):
         self.store = store
 
     @abstractmethod
-    def wait(self, watched: Sequence[int]) -> list[str] | None:
-        """Block until there is something to do, also at one of the descriptors `watched`.
+    def wait(self, watched: Sequence[int], seconds: float) -> list[str] | None:
+        """Block until there is something to do, also at one of the descriptors `watched`, or for so many seconds.
 
         Returns the lines that the launcher has said; None where the lab is gone.
         """
@@ -65,7 +65,7 @@ class Children(ABC):
 
 
 class Forking(Children):
-    """Children are forked from this warm process. Blocks in select, so an idle lab costs nothing."""
+    """Children are forked from this warm process. Blocks in select, so an idle lab costs next to nothing."""
 
     def __init__(self, store: Store):
         super().__init__(store)
@@ -83,8 +83,8 @@ class Forking(Children):
     def _on_term(self, *_: object) -> None:
         self._gone = True
 
-    def wait(self, watched: Sequence[int]) -> list[str] | None:
-        ready, _, _ = select.select([self._stdin, self._wake_reader, *watched], [], [])
+    def wait(self, watched: Sequence[int], seconds: float) -> list[str] | None:
+        ready, _, _ = select.select([self._stdin, self._wake_reader, *watched], [], [], seconds)
         lines: list[bytes] = []
         if self._wake_reader in ready:
             os.read(self._wake_reader, 4096)
@@ -169,9 +169,9 @@ class Spawning(Children):
             self._lines.put(line)
         self._lines.put(b"")
 
-    def wait(self, watched: Sequence[int]) -> list[str] | None:
+    def wait(self, watched: Sequence[int], seconds: float) -> list[str] | None:
         try:
-            line = self._lines.get(timeout=self.TICK_SECONDS if self._processes or watched else None)
+            line = self._lines.get(timeout=self.TICK_SECONDS if self._processes or watched else seconds)
         except queue.Empty:
             return []
         return [line.decode()] if line else None

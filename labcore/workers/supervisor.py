@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import gc
 import importlib
+import math
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
@@ -19,11 +21,11 @@ from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.jobs.desk import Desk
 from labcore.runs import versions
-from labcore.runs.faults import not_started
+from labcore.runs.faults import no_process
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
-from labcore.workers.executors.executor import Executor
+from labcore.workers.executors.executor import Ended, Executor
 from labcore.workers.executors.local import Local
 from labcore.workers.executors.ray import OnRay
 from labcore.workers.judge import Judging
@@ -32,6 +34,8 @@ from labcore.workers.lifeline import GRACE_SECONDS
 PRELOAD = ("torch", "torch._dynamo", "transformers", *(row.session.split(":")[0] for row in KINDS.values()),
            *(function.split(":")[0] for function in jobs.JOBS.values()))
 END_SECONDS = GRACE_SECONDS + 2
+LOOK_SECONDS = 60.0  # between two looks for lost runs; one costs a query
+AGAIN_SECONDS = 5.0  # between two tries of what the store, the disk or the system refused
 
 
 class Supervisor:
@@ -40,20 +44,24 @@ class Supervisor:
     def __init__(self, store: Store, children: Children, executor: Executor):
         self.store, self.children, self.executor = store, children, executor
         self.started: dict[str, float | None] = {}  # run id -> when that run was last taken before
+        self._ends: deque[tuple[Ended, float | None]] = deque()  # until the store has them
+        self._looked = -math.inf
         self.desk = Desk(children.start_job)
         self.judging = Judging(store)
         self.closing = False
 
     def serve(self) -> None:
         """Work until the lab is gone."""
-        self.store.reconcile()
         while True:
+            seconds = LOOK_SECONDS
             try:
                 self.reap()
+                self.look()
                 self.fill()
             except (LabError, OSError) as error:  # the disk is full, say: the workers that run must not fall with it
                 print(error, file=sys.stderr, flush=True)
-            lines = self.children.wait(self.executor.watched())
+                seconds = AGAIN_SECONDS
+            lines = self.children.wait(self.executor.watched(), seconds)
             if lines is None:
                 break
             for line in lines:
@@ -69,13 +77,17 @@ class Supervisor:
         deadline = time.monotonic() + END_SECONDS
         while self.busy and time.monotonic() < deadline:
             time.sleep(0.02)
-            self.reap()
+            self._collect()
         self.executor.kill()
         for pid in self.desk.going:
             self.children.kill(pid)
         while self.busy:
             time.sleep(0.02)
+            self._collect()
+        try:
             self.reap()
+        except LabError as error:  # the next lab finds that their processes are gone
+            print(error, file=sys.stderr, flush=True)
 
     @property
     def busy(self) -> bool:
@@ -83,35 +95,66 @@ class Supervisor:
         return bool(self.started or self.desk.going)
 
     def fill(self) -> None:
-        """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs."""
+        """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs.
+
+        Raises:
+            OSError: no process is to be had now. That is no fault of the runs, which wait for it.
+        """
         waiting = dict(self.executor.waiting())
+        short: OSError | None = None
         for run_id, before in self.store.queued().items():
             if run_id in self.started:
                 continue
-            if len(self.started) < self.executor.limit:
+            if len(self.started) < self.executor.limit and not short:
                 try:
                     self.executor.start(run_id)
                     self.started[run_id] = before
-                except (LabError, OSError) as error:
-                    self.store.give_up(run_id, not_started(error), before)
-            else:
-                waiting[run_id] = (f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are "
-                                   "going or paused (RL_LAB_MAX_RUNS)")
+                    continue
+                except OSError as error:
+                    short = error
+                except LabError as error:
+                    if not isinstance(error.__cause__, OSError):  # it is the run's own
+                        self.store.give_up(run_id, str(error), before)
+                        continue
+                    short = error.__cause__
+            waiting[run_id] = no_process(short, AGAIN_SECONDS) if short else (
+                f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are going or paused "
+                "(RL_LAB_MAX_RUNS)")
         self.store.set_waiting(waiting)
         self.desk.fill()
         self.judging.fill()
+        if short:
+            raise short
+
+    def look(self) -> None:
+        """Interrupt the runs whose process is gone, on whatever machine it was: once in `LOOK_SECONDS`."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self.store.reconcile()
+            self._looked = time.monotonic()
 
     def reap(self) -> None:
-        """Note the workers that have ended; what a dead one still had is interrupted."""
+        """Note the workers that have ended; what a dead one still had is interrupted.
+
+        Raises:
+            LabError: the store cannot be written. What it does not have yet is noted the next time.
+        """
+        self._collect()
+        while self._ends:
+            self._note(*self._ends[0])
+            self._ends.popleft()
+
+    def _collect(self) -> None:
         for pid in list(self.desk.going):
             if (code := self.children.ended(pid)) is not None:
                 self.desk.note(pid, code)
         for end in self.executor.ended():
-            before = self.started.pop(end.run_id, None)
-            # By now somebody may have queued it again: that one stays.
-            taken = end.owner is not None and end.run_id in self.store.lost(*end.owner, end.why)
-            if end.fault and not taken and not self.closing:  # it died before it took the run: not again and again
-                self.store.give_up(end.run_id, end.fault, before)
+            self._ends.append((end, self.started.pop(end.run_id, None)))
+
+    def _note(self, end: Ended, before: float | None) -> None:
+        # By now somebody may have queued it again: that one stays.
+        taken = end.owner is not None and end.run_id in self.store.lost(*end.owner, end.why)
+        if end.fault and not taken and not self.closing:  # it died before it took the run: not again and again
+            self.store.give_up(end.run_id, end.fault, before)
 
 
 def executor_for(store: Store, children: Children) -> Executor:

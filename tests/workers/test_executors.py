@@ -129,15 +129,19 @@ def test_the_supervisor_says_why_runs_wait_and_what_became_of_those_elsewhere(st
     assert supervisor.started == {}
 
 
-def test_where_the_store_cannot_be_written_an_end_is_not_forgotten(store, monkeypatch):
+@pytest.mark.parametrize("refused", ["lost", "give_up"])
+def test_where_the_store_cannot_be_written_an_end_is_not_forgotten(store, monkeypatch, refused):
     there = Elsewhere()
     supervisor = Supervisor(store, there, there)
-    there.ends = [Ended("a", (1, "x"), ""), Ended("b", (2, "x"), "")]
-    supervisor.started = {"a": None, "b": None}
+    taken, waiting = (store.create(fake.grpo(10)) for _ in range(2))
+    supervisor.fill()
+    assert store.claim(taken, 77, "far")
+    there.ends = [Ended(taken, (77, "far"), "its machine is gone"), Ended(waiting, None, "", "It has no lab.")]
     with monkeypatch.context() as patch, pytest.raises(LabError):
-        patch.setattr(store, "lost", lambda *_: (_ for _ in ()).throw(LabError("The disk is full.")))
+        patch.setattr(store, refused, lambda *_: (_ for _ in ()).throw(LabError("The disk is full.")))
         supervisor.reap()
     supervisor.reap()
+    assert [store.run(each).state for each in (taken, waiting)] == ["interrupted", "failed"]
     assert supervisor.started == {}
 
 

@@ -6,14 +6,17 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from labcore.errors import LabError
+from labcore.store import process
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK
 from labcore.workers.executors.executor import Ended
-from labcore.workers.supervisor import Supervisor
+from labcore.workers.supervisor import AGAIN_SECONDS, LOOK_SECONDS, Supervisor
 from tests.queries import counted
 from tests.runs import fake
 
@@ -27,9 +30,10 @@ class Still:
 
     def __init__(self):
         self.dead = []  # run ids
+        self.waits = []  # seconds
 
-    def wait(self, watched):
-        return None
+    def wait(self, watched, seconds):
+        self.waits.append(seconds)
 
     def start(self, run_id):
         raise AssertionError("nothing is to be started here")
@@ -133,27 +137,84 @@ class Refused(Still):
 
     start_job = start
 
-    def wait(self, watched):
+    def wait(self, watched, seconds):
+        super().wait(watched, seconds)
         self.rounds -= 1
         return [] if self.rounds else None
 
 
-def test_where_no_process_can_be_started_the_run_says_so_and_the_supervisor_goes_on():
+def test_where_no_process_can_be_started_the_queue_waits_and_is_tried_again_soon(capsys):
     store = Store()
-    run_id = store.create(fake.grpo(10))
+    store.create_all([fake.grpo(10)] * 3)
     refused = Refused()
     supervisor_of(store, refused).serve()
-    row = store.run(run_id)
-    assert refused.rounds == 0 and row.state == "failed"
-    assert row.message.startswith("No process could be started for this (Resource temporarily unavailable)")
+    assert refused.rounds == 0 and refused.waits == [AGAIN_SECONDS] * 2
+    assert {(row.state, row.message) for row in store.runs()} == {("queued", (
+        "waiting for a process: none could be started (Resource temporarily unavailable); the lab tries again every 5 "
+        "s: let other runs or programs end, or free some space"))}
+    assert "Resource temporarily unavailable" in capsys.readouterr().err
+
+    refused.start = refused.dead.append
+    supervisor = supervisor_of(store, refused)
+    supervisor.fill()
+    assert len(supervisor.started) == len(refused.dead) == refused.limit
+
+
+def test_a_folder_that_cannot_be_made_is_no_fault_of_a_run_but_its_own_sentence_is(monkeypatch):
+    store = Store()
+    first, second = store.create_all([fake.grpo(10)] * 2)
+    still = Still()
+
+    def start(run_id):
+        if run_id == first:
+            raise LabError("This run cannot be.")
+        raise LabError("The folder cannot be made.") from OSError(28, "No space left on device", "/lab")
+
+    still.start = start
+    with pytest.raises(OSError, match="No space left"):
+        supervisor_of(store, still).fill()
+    assert (store.run(first).state, store.run(first).message) == ("failed", "This run cannot be.")
+    assert store.run(second).state == "queued"
+    assert "none could be started (No space left on device: /lab)" in store.run(second).message
 
 
 def test_a_fault_of_the_system_does_not_end_the_supervisor(monkeypatch, capsys):
     refused = Refused()
     supervisor = supervisor_of(Store(), refused)
     monkeypatch.setattr(supervisor, "reap", lambda: os.stat("/nowhere/at/all"))
+    monkeypatch.setattr(supervisor, "close", lambda: None)
     supervisor.serve()
-    assert refused.rounds == 0 and "/nowhere/at/all" in capsys.readouterr().err
+    assert refused.rounds == 0 and refused.waits == [AGAIN_SECONDS] * 2
+    assert "/nowhere/at/all" in capsys.readouterr().err
+
+
+def test_a_supervisor_with_nothing_to_do_looks_for_lost_runs_now_and_then(monkeypatch):
+    """Those of a machine that is gone: nobody else would notice while no lab starts."""
+    store, now = Store(), 1000.0
+    run_id = store.create(fake.grpo(10))
+    assert store.claim(run_id, 77, "far")
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    still = Still()
+    supervisor = supervisor_of(store, still)
+    supervisor.look()
+    assert store.run(run_id).state == "starting"
+    monkeypatch.setattr(process, "STALE_SECONDS", 0)
+    now += LOOK_SECONDS - 1
+    supervisor.look()
+    assert store.run(run_id).state == "starting"
+    now += 1
+    supervisor.serve()
+    assert store.run(run_id).state == "interrupted" and still.waits == [LOOK_SECONDS]
+
+
+def test_a_store_that_is_away_does_not_keep_the_supervisor_from_ending(monkeypatch, capsys):
+    store = Store()
+    run_id = store.create(fake.grpo(10))
+    still = Still()
+    supervisor = supervisor_of(store, still, run_id)
+    monkeypatch.setattr(store, "lost", lambda *_: (_ for _ in ()).throw(LabError("It is away.")))
+    supervisor.close()
+    assert not supervisor.busy and "It is away." in capsys.readouterr().err
 
 
 SIGNALLED_AT_ONCE = """

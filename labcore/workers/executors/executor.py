@@ -42,7 +42,12 @@ class Executor(Protocol):
     limit: int
 
     def start(self, run_id: str) -> None:
-        """See that the queued run gets a process. Raises LabError or OSError where it cannot."""
+        """See that the queued run gets a process.
+
+        Raises:
+            OSError: none is to be had now; or a LabError which that is the cause of.
+            LabError: this run cannot be started.
+        """
 
     def ended(self) -> Iterator[Ended]:
         """Those that have ended; it lets go of each as it tells of it."""
