@@ -23,6 +23,14 @@ class NoSuchRun(LabError):
     """The store holds no run of that name: it was deleted, or is another lab's."""
 
 
+class NotOwner(LabError):
+    """This process may not write to the run `run_id`: another one has it, or it has ended, or was deleted."""
+
+    def __init__(self, run_id: str, sentence: str):
+        self.run_id = run_id
+        super().__init__(sentence)
+
+
 class Diverged(LabError):
     """The loss, its gradient or a table stopped being a finite number; `step` is where, counted from 1."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from labcore.errors import LabError, NoSuchRun, quoted
+from labcore.errors import LabError, NoSuchRun, NotOwner, quoted
 from labcore.files.paths import is_import, run_folder
 from labcore.spec.run_spec import RunSpec
 from labcore.store import dialects
@@ -154,15 +154,15 @@ def step(connection: sa.Connection, run_id: str) -> int:
 
 
 def check_owner(connection: sa.Connection, run_id: str) -> None:
-    """Raise LabError unless this process may write to the run, whose row is locked until the transaction ends."""
+    """Raise NotOwner unless this process may write to the run, whose row is locked until the transaction ends."""
     row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(
         runs.c.id == run_id).with_for_update()).first()
     if row is None:
-        raise LabError(f"The run {run_id} was deleted while it was going.")
+        raise NotOwner(run_id, f"The run {run_id} was deleted while it was going.")
     if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):
-        raise LabError(f"The run {run_id} belongs to another process now (pid {row.pid}).")
+        raise NotOwner(run_id, f"The run {run_id} belongs to another process now (pid {row.pid} on {row.host}).")
     if row.state in ENDED:
-        raise LabError(f"The run {run_id} is {row.state}: nothing can be added to it unless it is resumed.")
+        raise NotOwner(run_id, f"The run {run_id} is {row.state}: nothing can be added to it unless it is resumed.")
 
 
 def state(connection: sa.Connection, run_id: str) -> str | None:

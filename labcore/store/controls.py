@@ -59,13 +59,18 @@ class Controls(Database):
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict] | None = None) -> None:
-        """Note what became of a control, with an event `log` (kind, payload) in the same transaction."""
+        """Note what became of a control, with an event `log` (kind, payload) in the same transaction.
+
+        Raises:
+            NotOwner: its run belongs to another process, for which the control is.
+        """
         state = "refused" if refused else "superseded" if superseded else "applied"
         with self._writing() as connection:
+            run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar_one()
+            changes.check_owner(connection, run_id)
             connection.execute(controls.update().where(controls.c.id == control_id, controls.c.state == "asked"),
                                {"state": state, "settled": time.time(), "step": step, "refused": refused})
             if log:
-                run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar()
                 changes.log(connection, run_id, *log, step)
 
     def controls(self, run_id: str) -> list[Control]:

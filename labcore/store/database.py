@@ -67,7 +67,7 @@ class Database:
         return self._transaction(dialects.ALONE)
 
     def _writing_rows(self):
-        """For the rows of one run, whose own row `changes.check_owner` has locked before anything is written."""
+        """For the rows of one run, whose own row is locked before anything else is written."""
         check_writable()
         return self._transaction(dialects.BESIDE)
 

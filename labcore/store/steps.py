@@ -38,7 +38,8 @@ class Steps(Database):
         """Commit one step. False where that step is there already; then it stays as it is.
 
         Raises:
-            LabError: the run belongs to another process, or the disk is full.
+            NotOwner: the run belongs to another process.
+            LabError: the disk is full, say.
             ValueError: a metric that the catalog does not know, or one that is not finite.
         """
         unknown = [key for key in record.metrics if key not in METRICS]

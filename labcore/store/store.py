@@ -188,19 +188,24 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         """
         with self._writing() as connection:
             before = changes.known(connection, run_id)
-            if before == state:
-                connection.execute(runs.update().where(runs.c.id == run_id), {"message": message})
-                return
-            if state not in STATES or state not in MOVES[before]:
+            if state != before and (state not in STATES or state not in MOVES[before]):
                 raise LabError(f"The run {run_id} is {before} and cannot become {state}.")
             changes.check_owner(connection, run_id)
+            if state == before:
+                connection.execute(runs.update().where(runs.c.id == run_id), {"message": message})
+                return
             changes.move(connection, run_id, state, message)
             if log:
                 changes.log(connection, run_id, *log, changes.step(connection, run_id))
 
     def set_message(self, run_id: str, message: str) -> None:
-        """Say what the run is doing or waiting for. Writes only where the message is a new one."""
-        with self._writing() as connection:
+        """Say what the run is doing or waiting for. Writes only where the message is a new one.
+
+        Raises:
+            NotOwner: the run belongs to another process.
+        """
+        with self._writing_rows() as connection:
+            changes.check_owner(connection, run_id)
             connection.execute(runs.update().where(runs.c.id == run_id, runs.c.message != message),
                                {"message": message})
 
@@ -222,10 +227,17 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             connection.execute(runs.update().where(runs.c.id == run_id), {"base": base})
             changes.log(connection, run_id, "sft", {"base": base, "cached": cached}, 0)
 
-    def beat(self, run_id: str) -> None:
-        """Show that the worker lives, while it has no step to show."""
-        with self._writing() as connection:
-            connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time()})
+    def beat(self, run_id: str) -> bool:
+        """Show that this process, which has the run, lives. False where it has it no longer."""
+        mine = runs.c.state.in_(GOING), runs.c.pid == os.getpid(), runs.c.host == platform.node()
+        with self._writing_rows() as connection:
+            return connection.execute(runs.update().where(runs.c.id == run_id, *mine),
+                                      {"heartbeat": time.time()}).rowcount == 1
+
+    def check_owner(self, run_id: str) -> None:
+        """Raise NotOwner unless this process may write to the run."""
+        with self._writing_rows() as connection:
+            changes.check_owner(connection, run_id)
 
     def reconcile(self) -> list[str]:
         """Mark the runs whose process is gone as interrupted; return their ids. Queued runs stay queued.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+from labcore.errors import LabError
 from labcore.files.paths import log_file, made
 from labcore.jobs import jobs
 from labcore.jobs.worker import work
@@ -143,6 +144,8 @@ class Forking(Children):
                 os.close(descriptor)
             do()
             code = 0
+        except LabError as error:
+            print(error, file=sys.stderr)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -55,7 +55,6 @@ class OfWorker(Publisher):
             if now - looked > LOOK_SECONDS:
                 looked = now
                 try:
-                    self._runs.beat(run_id)
                     self._runs.set_message(run_id, "publishing its files")
                     if self._stopped(run_id):  # the object store may hang
                         return False

@@ -32,7 +32,6 @@ CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0
 CHECKPOINT_SHARE = 20  # one that took t seconds is not followed by another within 20 t
 PAUSE_POLL_SECONDS = 0.05
-BEAT_SECONDS = 5.0
 
 OnRecord = Callable[[str, Record, float], object]
 
@@ -62,7 +61,7 @@ class Clock:
 class Training:
     """One run under way. `row` is it as the store had it when it began, `step` the checkpoint it starts from.
 
-    `stop` says whether something else asks it to stop: the run whose base it makes.
+    `stop` says whether something else asks it to stop: the run whose base it makes. It raises where the run is lost.
     """
 
     def __init__(self, store: Store, row: RunRow, session: Session, step: int, lifeline: Lifeline,
@@ -83,7 +82,6 @@ class Training:
                         for at in (change.step - 1, change.step)}
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
-        self._beaten = time.monotonic()
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
 
@@ -98,7 +96,6 @@ class Training:
             self._newest = record
             if record is None:
                 self._steering.between_updates(self.step)
-                self._beat()
                 continue
             self._commit(record)
             if self.step < last:
@@ -130,7 +127,7 @@ class Training:
         for text in record.notes:
             self._store.log(self._row.id, "note", {"text": text}, record.step)
         self._examine(record)
-        self.step, self._beaten, self._updates = record.step, time.monotonic(), self._session.updates
+        self.step, self._updates = record.step, self._session.updates
         self._draw(record.step, record.samples, record.line)
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
@@ -199,7 +196,6 @@ class Training:
         self._draw_newest()
         while self._steering.waiting:
             time.sleep(PAUSE_POLL_SECONDS)
-            self._beat()
             self._look()
         self._clock.start()
 
@@ -212,8 +208,3 @@ class Training:
         if self._lifeline.cut:
             self._save()
             raise Ended("interrupted", f"The run was stopped with the lab at step {self.step}: resume it.")
-
-    def _beat(self) -> None:
-        if time.monotonic() - self._beaten > BEAT_SECONDS:
-            self._store.beat(self._row.id)
-            self._beaten = time.monotonic()

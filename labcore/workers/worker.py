@@ -17,7 +17,7 @@ from pkgutil import resolve_name
 
 from threadpoolctl import threadpool_limits
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NotOwner
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch, things
@@ -33,6 +33,7 @@ from labcore.spec.session import Session, StartSession
 from labcore.store import columns
 from labcore.store.store import Store
 from labcore.workers.base import base_model
+from labcore.workers.heartbeat import Heartbeat
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.publishing import OfWorker
 from labcore.workers.training import OnRecord, Training
@@ -57,7 +58,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
     after each committed step, also of the SFT run that makes the base.
 
     Raises:
-        LabError: another process has the run, or the store cannot be written.
+        LabError: another process has the run (NotOwner where it took it meanwhile), or the store cannot be written.
     """
     publishing = OfWorker(store)
     if not store.owns(run_id) and not store.claim(run_id):
@@ -80,18 +81,22 @@ class _Drive:
         self._folder = run_folder(run_id)
         self._reserve = self._folder / ".reserve"
         self._training: Training | None = None
+        self._heartbeat = Heartbeat(store, run_id)
 
     def go(self) -> str:
         """Train, then write the last state; return it."""
-        try:
-            self._training = self._prepare()
-            self._training.run()
-        except BaseException as error:
-            step = self._training.step if self._training else self._store.run(self._run_id).step
-            state, message = ending(error, self._run_id, step)
-        else:
-            raise AssertionError("a training leaves by an exception")
-        self._end(state, message)
+        with self._heartbeat:
+            try:
+                self._training = self._prepare()
+                self._training.run()
+            except BaseException as error:
+                if isinstance(error, NotOwner) and error.run_id == self._run_id:
+                    raise  # its folder is its successor's by now
+                step = self._training.step if self._training else self._store.run(self._run_id).step
+                state, message = ending(error, self._run_id, step)
+            else:
+                raise AssertionError("a training leaves by an exception")
+            self._end(state, message)
         return state
 
     def _prepare(self) -> Training:
@@ -114,7 +119,8 @@ class _Drive:
         versions.note(self._folder, step, session)
         columns.forget(self._run_id)
         self._store.set_state(self._run_id, "running", log=log)
-        return Training(self._store, row, session, step, self._lifeline, self._on_record, self._stop, self._folder)
+        return Training(self._store, row, session, step, self._lifeline, self._on_record, self._is_to_stop,
+                        self._folder)
 
     def _bring(self, step: int) -> None:
         """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here;
@@ -146,10 +152,24 @@ class _Drive:
 
     def _train_base(self, sft: str) -> str:
         """Take the SFT run `sft` to its end, or stop it where this run is asked to stop."""
-        return _Drive(self._store, sft, self._lifeline, self._publishing, self._on_record, self._start,
-                      lambda: bool(stop_asked(self._store, self._run_id))).go()
+        state = _Drive(self._store, sft, self._lifeline, self._publishing, self._on_record, self._start,
+                       self._base_is_to_stop).go()
+        self._store.check_owner(self._run_id)
+        return state
+
+    def _base_is_to_stop(self) -> bool:
+        try:
+            self._heartbeat.check()
+            return bool(stop_asked(self._store, self._run_id))
+        except NotOwner:  # who has the run now goes on with its SFT run as well
+            return True
+
+    def _is_to_stop(self) -> bool:
+        self._heartbeat.check()
+        return self._stop()
 
     def _check_stop(self) -> None:
+        self._heartbeat.check()
         if self._lifeline.cut:
             raise Ended("interrupted", "The run was stopped with the lab before its first step: resume it.")
         if why := stop_asked(self._store, self._run_id):
@@ -172,7 +192,10 @@ class _Drive:
 
 def main() -> None:
     """`python -m labcore.workers.worker RUN`: the lifeline is standard input."""
-    drive(Store(), sys.argv[1], lifeline_fd=sys.stdin.fileno())
+    try:
+        drive(Store(), sys.argv[1], lifeline_fd=sys.stdin.fileno())
+    except LabError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

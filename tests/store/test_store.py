@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.dialects import postgresql
 
-from labcore.errors import LabError, NoSuchRun
+from labcore.errors import LabError, NoSuchRun, NotOwner
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store import changes, schema
@@ -176,9 +176,21 @@ def test_a_run_goes_only_where_its_state_allows(store):
 def test_a_worker_that_was_given_up_cannot_write(store):
     run_id = store.create(grpo())
     store.claim(run_id, pid=1)  # somebody else's
-    for write in (lambda: store.append(run_id, record(1), 1.0), lambda: store.set_state(run_id, "finished")):
-        with pytest.raises(LabError, match="belongs to another process"):
+    asked, before = store.ask(run_id, "stop"), store.run(run_id)
+    for write in (lambda: store.append(run_id, record(1), 1.0), lambda: store.set_state(run_id, "finished"),
+                  lambda: store.set_state(run_id, "starting", "mine"), lambda: store.set_message(run_id, "mine"),
+                  lambda: store.settle(asked, 1), lambda: store.check_owner(run_id)):
+        with pytest.raises(NotOwner, match="belongs to another process"):
             write()
+    assert not store.beat(run_id)
+    assert store.run(run_id) == before and [control.id for control in store.asked(run_id)] == [asked]
+
+
+def test_only_a_run_that_goes_beats(store):
+    run_id = store.create(grpo())
+    assert not store.beat(run_id) and store.claim(run_id) and store.beat(run_id)
+    store.set_state(run_id, "stopped")
+    assert not store.beat(run_id)
 
 
 def test_reconcile_finds_the_runs_whose_process_is_gone(store):
