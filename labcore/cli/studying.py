@@ -23,6 +23,7 @@ from labcore.studies.rows import STUDIES
 from labcore.studies.study import Study
 from labcore.studies.verdict import WORDS
 from labcore.studies.verdict import told as interval
+from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 
 EARLIER = 200  # runs that an estimate looks at
@@ -94,7 +95,9 @@ def _run(store: Store, chosen: Study, quiet: bool) -> None:
             return
         if not quiet:
             print(f"{chosen.title}: {len(specs)} runs, {_here(specs, _measured(specs, store))}", file=sys.stderr)
-        launcher, sweep_id = Launcher(store), plan.queue(store, specs)
+        choice.check()  # a bad setting is refused before anything is queued
+        sweep_id = plan.queue(store, specs)
+        launcher = Launcher(store, sweep=sweep_id)
         try:
             if wait(store, sweep_id, launcher) != {"finished"}:
                 raise LabError(f"Some runs of the study {chosen.key} did not finish: python -m labcore sweeps "

@@ -125,7 +125,7 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
     Ctrl-C stops them all; they can be resumed.
     """
     print(f"sweep {sweep_id}", file=sys.stderr)
-    launcher = Launcher(store)
+    launcher = Launcher(store, sweep=sweep_id)
     try:
         wait(store, sweep_id, launcher)
     except KeyboardInterrupt:

@@ -144,9 +144,11 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         with self._reading() as connection:
             return {row.state: row.many for row in connection.execute(query)}
 
-    def queued(self) -> dict[str, float | None]:
-        """The queued runs, oldest first: id -> when a process last took it."""
+    def queued(self, sweep: str | None = None) -> dict[str, float | None]:
+        """The queued runs, or those of a sweep, oldest first: id -> when a process last took it."""
         query = sa.select(runs.c.id, runs.c.started).where(runs.c.state == "queued").order_by(runs.c.created)
+        if sweep:
+            query = query.where(runs.c.sweep == sweep)
         with self._reading() as connection:
             return {row.id: row.started for row in connection.execute(query)}
 

@@ -25,17 +25,18 @@ _TRIES = 3
 
 
 class Launcher:
-    """One per lab. Its runs stop with it: they checkpoint, and can be resumed at the next start.
+    """One per lab. Its runs stop with it: they checkpoint, and can be resumed at the next start. One that is there for
+    a `sweep` starts no other runs, which would stop with the sweep.
 
     Raises:
         LabError: `RL_LAB_MAX_RUNS` is no number, or the executor, the store or the object store cannot be used.
     """
 
-    def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR):
+    def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR, sweep: str = ""):
         choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
         self._publishing = OfLab(store)
-        self._command = command
+        self._command = (*command, sweep) if sweep else command
         self._lock = threading.Lock()
         self._closed = False
         self._quick_deaths = 0

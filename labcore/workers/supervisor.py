@@ -39,13 +39,14 @@ AGAIN_SECONDS = 5.0  # between two tries of what the store, the disk or the syst
 
 
 class Supervisor:
-    """The queue: what of it is started, and what became of that."""
+    """The queue: what of it is started, and what became of that. With a `sweep` only its runs are."""
 
-    def __init__(self, store: Store, children: Children, executor: Executor):
+    def __init__(self, store: Store, children: Children, executor: Executor, sweep: str | None = None):
         self.store, self.children, self.executor = store, children, executor
         self.started: dict[str, float | None] = {}  # run id -> when that run was last taken before
         self._ends: deque[tuple[Ended, float | None]] = deque()  # until the store has them
         self._looked = -math.inf
+        self.sweep = sweep
         self.desk = Desk(children.start_job)
         self.judging = Judging(store)
         self.closing = False
@@ -102,7 +103,7 @@ class Supervisor:
         """
         waiting = dict(self.executor.waiting())
         short: OSError | None = None
-        for run_id, before in self.store.queued().items():
+        for run_id, before in self.store.queued(self.sweep).items():
             if run_id in self.started:
                 continue
             if len(self.started) < self.executor.limit and not short:
@@ -163,14 +164,15 @@ def executor_for(store: Store, children: Children) -> Executor:
 
 
 def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
-    """Serve the store of `RL_LAB_STORE` until standard input ends."""
+    """Serve the store of `RL_LAB_STORE` until standard input ends: all of its queue, or the sweep that is the first
+    argument of the process."""
     gc.disable()  # or a fifth of the loading is spent looking for garbage among modules
     for module in preload if fork else ():
         importlib.import_module(module)
     versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     store = Store()
     children = (Forking if fork else Spawning)(store)
-    supervisor = Supervisor(store, children, executor_for(store, children))
+    supervisor = Supervisor(store, children, executor_for(store, children), next(iter(sys.argv[1:]), None))
     gc.freeze()  # what is warm stays shared with the forked workers
     gc.enable()
     supervisor.serve()

@@ -9,9 +9,11 @@ import pytest
 
 from labcore.cli import studying
 from labcore.cli.main import main
+from labcore.store.store import Store
 from labcore.studies.rows import STUDIES
 from labcore.studies.study import Contrast, Measure, Setting
 from labcore.workers.worker import drive
+from tests.runs import fake
 
 SHORT = replace(STUDIES["samples"], steps=2, settings=[Setting("RLOO", "rloo", {"prompts_per_step": 2})],
                 knobs={"sft_steps": 0, "max_new_tokens": 2, "group_size": 2},
@@ -19,13 +21,13 @@ SHORT = replace(STUDIES["samples"], steps=2, settings=[Setting("RLOO", "rloo", {
 
 
 class Here:
-    """A launcher that runs everything in this process."""
+    """A launcher that runs everything of its sweep in this process."""
 
-    def __init__(self, store):
-        self.store = store
+    def __init__(self, store, sweep):
+        self.store, self.sweep = store, sweep
 
     def wake(self):
-        while queued := self.store.queued():
+        while queued := self.store.queued(self.sweep):
             drive(self.store, next(iter(queued)))
 
     def close(self):
@@ -44,7 +46,9 @@ def test_a_study_is_run_once_and_its_verdict_printed(lab, monkeypatch, capsys):
     monkeypatch.setitem(STUDIES, "samples", SHORT)
     assert main(["study", "samples", "--show"]) == 1
     assert "has no result yet" in capsys.readouterr().err
+    other = Store().create(fake.grpo(3))  # somebody else's
     assert main(["study", "samples", "--json"]) == 0
+    assert Store().run(other).state == "queued"
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"] == "agrees" and found["findings"][0]["seeds"] == 3
     assert 0.0 <= found["findings"][0]["mean"] <= 1.0

@@ -1,6 +1,7 @@
 """Sweeps from the command line."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -73,6 +74,13 @@ def test_while_it_goes_its_status_says_how_long_it_will_take(capsys):
     assert main(["sweeps", sweep_id, "--status"]) == 0
     assert capsys.readouterr().out.endswith("1 running, 1 waiting; 4 of 16 steps; about 0:03:00 left, estimated from "
                                             "the pace of 1 run of this sweep, 1 at a time\n")
+
+
+def test_it_leaves_the_runs_of_others_in_their_queue():
+    store = Store()
+    other = store.create(maze(100_000))
+    assert main([*MAZE, "--seeds", "0"]) == 0
+    assert store.run(other) == replace(store.run(other), state="queued", message="", started=None)
 
 
 def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
