@@ -72,12 +72,18 @@ def is_place(name: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{16}", name) is not None
 
 
-def check(paths: Iterable[str]) -> None:
-    """Raise LabError where one of these files or folders was kept here and has been deleted."""
-    for path in paths:
-        if root() in Path(path).absolute().parents and not fetch.there(path):
+def check(paths: Iterable[str]) -> list[str]:
+    """Raise LabError where one of these files or folders was kept here and has been deleted.
+
+    Returns those that are on this machine's disk, where a clean-up of this home could delete them: to check these again
+    takes no question to the object store.
+    """
+    kept = [path for path in paths if root() in Path(path).absolute().parents]
+    for path in kept:
+        if not fetch.there(path):
             raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
+    return [path for path in kept if Path(path).exists()]
 
 
 def names(place: str) -> list[str]:

@@ -43,8 +43,11 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
         LabError: one cannot be deleted; it is whole, or it is gone for every run.
     """
     try:
+        chosen = {*places} & {*unused(store)}  # reads every spec, for which no writer is to wait
         with store.files_held() as named:  # meanwhile no run is added
-            gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in _unused(named) if name in set(places)}
+            chosen -= _needed(named)
+            gone = {name: root() / f"{_GONE}{name}-{uuid4().hex}" for name in chosen
+                    if _age(root() / name) >= YOUNG_SECONDS}
             for name, folder in gone.items():
                 (root() / name).rename(folder)
         for name in gone:
@@ -59,18 +62,23 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
 
 
 def _unused(named: Iterable[str]) -> list[str]:
-    needed, now = {part for path in (*named, *_on_disk()) for part in _parts(path)}, time.time()
-    ages = {folder.name: now - _touched(folder) for folder in root().glob("*") if not folder.name.startswith(".")}
+    needed = _needed((*named, *_on_disk()))
+    ages = {folder.name: _age(folder) for folder in root().glob("*") if not folder.name.startswith(".")}
     return sorted((name for name, age in ages.items() if age >= YOUNG_SECONDS and name not in needed),
                   key=lambda name: -ages[name])
 
 
-def _touched(folder: Path) -> float:
-    """When anything at a place was last written or used; this very moment where somebody else deletes it."""
+def _needed(named: Iterable[str]) -> set[str]:
+    """The names of all places that these files are in, among other words."""
+    return {part for path in {*named} for part in _parts(path)}
+
+
+def _age(folder: Path) -> float:
+    """Seconds since anything at a place was last written or used; 0 where somebody else deletes it."""
     try:
-        return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+        return time.time() - max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
     except FileNotFoundError:
-        return time.time()
+        return 0.0
 
 
 def _parts(path: str) -> list[str]:

@@ -19,6 +19,7 @@ from labcore.files.paths import read_only
 from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
+IDLE_SECONDS = 15  # a writer that is silent for so long (its machine sleeps, say) loses its turn: an append tries twice
 TURN = "lab_turn"  # the execution option of a connection; a read has none
 ALONE, BESIDE = "alone", "beside"
 
@@ -103,7 +104,8 @@ class PostgreSQL(Dialect):
         if turn := _turn(connection):
             lock = "pg_advisory_xact_lock" if turn == ALONE else "pg_advisory_xact_lock_shared"
             connection.exec_driver_sql(
-                f"SELECT set_config('lock_timeout', '{BUSY_SECONDS}s', true), {lock}({self.LOCK})")
+                f"SELECT set_config('lock_timeout', '{BUSY_SECONDS}s', true), "
+                f"set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS}s', true), {lock}({self.LOCK})")
         else:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 

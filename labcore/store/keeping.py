@@ -130,7 +130,7 @@ class Keeping(Database):
 
     @contextmanager
     def files_held(self) -> Iterator[list[str]]:
-        """The same, where no run is added until the end of the block."""
+        """The same, where no run is added until the end of the block. It has to be short: every writer waits."""
         with self._writing() as connection:
             yield changes.files(connection)
 

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError, NotOwner
 from labcore.spec.record import Record
 from labcore.store import changes, dialects, faults
 from labcore.store.database import Database
@@ -47,13 +48,22 @@ class Steps(Database):
             raise ValueError(f"metrics that the catalog does not declare: {sorted(unknown)}")
         values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
                   "seconds": seconds, "metrics": json.dumps(record.metrics, allow_nan=False)}
+        try:
+            return self._append(values)
+        except NotOwner:
+            raise
+        except LabError:  # the store was busy, say: what is lost with the run took longer than to try once more
+            return self._append(values)
+
+    def _append(self, values: Mapping[str, Any]) -> bool:
+        run_id, step = values["run_id"], values["step"]
         with self._writing_rows() as connection:
             changes.check_owner(connection, run_id)
             there = connection.execute(sa.select(steps.c.step).where(
-                steps.c.run_id == run_id, steps.c.step == record.step)).first()
+                steps.c.run_id == run_id, steps.c.step == step)).first()
             if not there:
                 connection.execute(steps.insert(), values)
-            progress = {} if there else {"step": record.step, "seconds": seconds}
+            progress = {} if there else {"step": step, "seconds": values["seconds"]}
             connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time(), **progress})
         return not there
 

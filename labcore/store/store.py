@@ -55,9 +55,9 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
     def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None, warm_up: bool = False) -> str:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
-        A fork takes along what it starts from. `sweep` is the id of the sweep that the run is part of. `warm_up`: SFT
-        of its base model is to be run and seen even where there is one; no part of the spec, since the base is the
-        same.
+        A fork takes along what it starts from; one that is started before it has, finds that at its parent's. `sweep`
+        is the id of the sweep that the run is part of. `warm_up`: SFT of its base model is to be run and seen even
+        where there is one; no part of the spec, since the base is the same.
 
         Raises:
             LabError: the user's file that it needs was deleted by a clean-up.
@@ -70,19 +70,17 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
 
         `halving` is how the runs of the sweep are stopped early, as `labcore.runs.halving` writes it.
         """
+        uploaded = uploads.check({path for spec in specs for path in (spec.data, spec.model) if path})
         with self._writing() as connection:
-            # No clean-up can come in between.
-            uploads.check({path for spec in specs for path in (spec.data, spec.model) if path})
+            uploads.check(uploaded)  # a clean-up may have come in between; from here on none can
             ids = changes.create(connection, specs, sweep, {"warm_up": True} if warm_up else {})
-            for run_id, spec in zip(ids, specs, strict=True):
-                if spec.parent:  # before any worker may see the run
-                    checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
-                if mine:
-                    changes.claim(connection, run_id, Owner.this())
+            for run_id in ids if mine else ():
+                changes.claim(connection, run_id, Owner.this())
             if halving:
                 connection.execute(sweeps.insert(), {"id": sweep, "halving": halving})
         for run_id, spec in zip(ids, specs, strict=True):
-            if spec.parent:
+            if spec.parent:  # where files cannot be linked this takes its time, for which no writer is to wait
+                checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
                 with suppress(LabError):  # then the fork finds it at its parent's
                     fetch.take_along(spec.parent[0], checkpoint.name_of(spec.parent[1]), run_id)
         return ids
