@@ -161,12 +161,14 @@ def main() -> None:
     options = parser.parse_args()
 
     import pandas
+    import torch
     from datasets import Dataset
 {import_peft}    from transformers import {classes}
     from {module} import {config}, {trainer}
 
     config = {config}(
         output_dir=options.out, max_steps=options.max_steps, logging_steps=1, save_strategy="no", report_to="none",
+        use_cpu=not torch.accelerator.is_available(),  # else a processor is refused bf16
 {arguments}
     )
     tokenizer = AutoTokenizer.from_pretrained(options.model)
