@@ -249,6 +249,7 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
             "lora_alpha": lambda plan, value: alpha(plan, value) if plan.get("lora_rank") else built_in()(plan, value)}
 
 
+BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
