@@ -26,6 +26,7 @@ from labcore.exports.handover.plan import (
     lines,
     missing,
     only_with,
+    requirement,
     switch,
     to,
 )
@@ -275,7 +276,8 @@ def script(plan: Plan) -> str:
     for line in found:
         for key in line.settings:
             names[key] = f"{names[key]}, {line.knob}" if key in names else line.knob
-    top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, f"openrlhf/cli/{command}.py")
+    needs = requirement("openrlhf", VERSION, *(("vllm",) if plan.loop == "online" else ()))
+    top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, needs, f"openrlhf/cli/{command}.py")
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else
                   "pairs" if brings_pairs(plan) else "sampled"]

@@ -254,6 +254,11 @@ ALL_LINEAR = "on all linear layers there, not only those of attention"
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
 
 
+def requirement(package: str, version: str, *extras: str) -> str:
+    """A tool as pip takes it: in quotes where it has extras, since some shells read brackets as a pattern."""
+    return f'"{package}[{",".join(extras)}]=={version}"' if extras else f"{package}=={version}"
+
+
 def remarks(found: list[Line], tool: str) -> str:
     """Comments on what the tool does otherwise, and on what it does by itself; each line begins with "# "."""
     blocks = []

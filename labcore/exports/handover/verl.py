@@ -26,6 +26,7 @@ from labcore.exports.handover.plan import (
     missing,
     only_with,
     remarks,
+    requirement,
     switch,
     to,
 )
@@ -263,7 +264,10 @@ def script(plan: Plan) -> str:
     found = mapped(plan)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
-    top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
+    needs = requirement("verl", VERSION, *_EXTRAS[plan.loop])
+    if plan["optimizer"] == "adamw_8bit":
+        needs += " bitsandbytes"
+    top = shell.head(plan, found, "verl", "verl", VERSION, needs, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
     return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
@@ -271,6 +275,7 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
+_EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
 _MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}

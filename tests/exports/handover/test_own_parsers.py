@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.exports.handover import openrlhf, verl
+from labcore.exports.handover import openrlhf, trl, verl
 from labcore.exports.handover.plan import Plan
 from tests.exports.handover.conftest import ENGINE, fitting, plan, switched
 from tests.exports.handover.test_shell import started
@@ -38,6 +38,14 @@ def folder_of(package: str, wanted: str) -> Path:
     spec = find_spec(package)
     assert spec and spec.origin
     return Path(spec.origin).parent
+
+
+@pytest.mark.parametrize("package, wanted, extras", [
+    ("trl", trl.VERSION, {"peft", "quantization", "vllm"}), ("verl", verl.VERSION, {"fsdp", "vllm"}),
+    ("openrlhf", openrlhf.VERSION, {"vllm"})])
+def test_a_tool_has_the_extras_that_the_scripts_install(package, wanted, extras):
+    folder_of(package, wanted)
+    assert extras <= set(metadata(package).get_all("Provides-Extra"))
 
 
 def learnable(script: str) -> str:

@@ -82,6 +82,16 @@ def test_the_engine_s_switches_are_those_of_the_tool(algorithm, tool, wanted):
     assert not [key for key, value in wanted.items() if off.get(key, False) == value]
 
 
+@pytest.mark.parametrize("algorithm, tool, needs", [
+    ("grpo", "trl", '"trl[peft,quantization,vllm]==1.16.0"'), ("sft", "trl", '"trl[peft,quantization]==1.16.0"'),
+    ("grpo", "verl", '"verl[fsdp,vllm]==0.9.1" bitsandbytes'), ("sft", "verl", '"verl[fsdp]==0.9.1" bitsandbytes'),
+    ("grpo", "openrlhf", '"openrlhf[vllm]==0.11.2"'), ("sft", "openrlhf", "openrlhf==0.11.2")])
+def test_the_script_says_what_is_to_be_installed_for_it(algorithm, tool, needs):
+    assert f"#     pip install {needs}\n" in TOOLS[tool].script(switched(plan(algorithm), **ENGINE))
+    plain = TOOLS[tool].script(plan(algorithm))
+    assert "bitsandbytes" not in plain and (tool != "trl" or "pip install trl==1.16.0\n" in plain)
+
+
 @pytest.mark.parametrize("tool", ["verl", "openrlhf"])
 def test_where_only_vllm_samples_the_labs_sampler_is_named_as_missing(tool):
     engine, vllm = (lines(tool, switched(plan("grpo"), rollouts=value))["rollouts"] for value in ("engine", "vllm"))
