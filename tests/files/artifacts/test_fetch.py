@@ -64,9 +64,13 @@ def test_a_damaged_object_is_a_sentence_and_is_never_used(folder, another, damag
     assert not list((run_folder(RUN) / "checkpoints").glob(".*"))
 
 
+def listing(name="a", size=1, sha256="0" * 64):
+    return json.dumps({"format": 1, "files": {name: {"size": size, "sha256": sha256}}})
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "files": {}}', '{"format": 1, "files": {"a": {}}}',
-                                  '{"format": 1, "files": {"../../a": {"size": 1, "sha256": "0"}}}',
-                                  '{"format": 1, "files": {"/a": {"size": 1, "sha256": "0"}}}'])
+                                  listing("../../a"), listing("/a"), listing(size=-1), listing(sha256="../../victim"),
+                                  listing(sha256="A" * 64), listing(sha256="0" * 64 + "\n")])
 def test_a_damaged_manifest_is_a_sentence(folder, another, text):
     saved(50)
     publish.publish(store(), RUN)
@@ -74,6 +78,18 @@ def test_a_damaged_manifest_is_a_sentence(folder, another, text):
     another()
     with pytest.raises(LabError, match="its manifest cannot be read"):
         checkpoint.newest(run_folder(RUN))
+
+
+def test_a_manifest_has_nothing_deleted_outside_its_folder(folder):
+    """Who may write into the store names another file by the hash of one that the next publish replaces."""
+    victim = folder.parent / "victim.txt"
+    victim.write_text("precious")
+    manifest.write(store(), f"{RUN}/samples", {"step-000001.json": manifest.File(8, "../../../victim.txt")})
+    picture = run_folder(RUN) / "samples" / "step-000002.json"
+    picture.parent.mkdir(parents=True)
+    picture.write_text("{}")
+    publish.publish(store(), RUN)
+    assert victim.read_text() == "precious" and fetch.files(RUN, "samples") == [picture.name]
 
 
 def test_a_full_disk_here_is_not_taken_for_a_fault_of_the_store(another, monkeypatch):
