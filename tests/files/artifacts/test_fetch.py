@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 
 import pytest
 
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
+from labcore.files import uploads
 from labcore.files.artifacts import fetch, manifest, publish
+from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import run_folder
 from labcore.runs.faults import disk_full
 from tests.files.artifacts.tools import RUN, objects, saved, store
@@ -43,6 +47,48 @@ def test_files_that_stand_for_themselves_come_one_by_one(another):
     assert not fetch.bring(run_folder(RUN) / "worker.log").exists()
     fetch.bring_run(RUN)
     assert len(list(path.parent.iterdir())) == 2
+
+
+def written(versions, log):
+    run_folder(RUN).mkdir(parents=True, exist_ok=True)
+    (run_folder(RUN) / "versions.json").write_text(versions)
+    with (run_folder(RUN) / "worker.log").open("a") as file:
+        file.write(log)
+
+
+def record():
+    return [(run_folder(RUN) / name).read_text() for name in ("versions.json", "worker.log")]
+
+
+def test_a_run_that_comes_home_has_what_another_machine_added_to_its_record(another):
+    another("a")
+    written("[A]", "of A\n")
+    publish.publish(store(), RUN)
+    another("b")
+    run_folder(RUN).mkdir(parents=True)
+    with (run_folder(RUN) / "worker.log").open("a") as log:  # a worker has it open before it fetches anything
+        fetch.bring_run(RUN)
+        log.write("of B\n")
+    written("[A, B]", "")
+    publish.publish(store(), RUN)
+    another("a")
+    with (run_folder(RUN) / "worker.log").open("a") as log:
+        log.write("again ")
+        log.flush()
+        fetch.bring_run(RUN)
+        log.write("of A\n")
+    assert record() == ["[A, B]", "of A\nof B\nagain of A\n"]
+    fetch.bring_run(RUN)
+    assert record() == ["[A, B]", "of A\nof B\nagain of A\n"]
+
+
+def test_what_this_home_has_not_published_of_a_record_stays(another):
+    written("[A]", "of A\n")
+    publish.publish(store(), RUN)
+    changed(run_folder(RUN))
+    written("[A, more]", "more of A\n")
+    fetch.bring_run(RUN)
+    assert record() == ["[A, more]", "of A\nmore of A\n"]
 
 
 @pytest.mark.parametrize("damage, words", [
@@ -90,6 +136,19 @@ def test_a_manifest_has_nothing_deleted_outside_its_folder(folder):
     picture.write_text("{}")
     publish.publish(store(), RUN)
     assert victim.read_text() == "precious" and fetch.files(RUN, "samples") == [picture.name]
+
+
+def test_an_upload_in_a_store_that_is_away_is_not_called_deleted(folder):
+    kept = uploads.keep("mine.jsonl", b"x")
+    shutil.rmtree(kept.parent)  # the bound of the home asked for the room
+    uploads.check([str(kept)])
+    folder.rename(folder.with_name("unplugged"))
+    with pytest.raises(Away, match="is not there"):
+        uploads.check([str(kept)])
+    folder.with_name("unplugged").rename(folder)
+    store().delete_folder(f"uploads/{kept.parent.name}")
+    with pytest.raises(LabError, match="deleted by a clean-up"):
+        uploads.check([str(kept)])
 
 
 def test_a_full_disk_here_is_not_taken_for_a_fault_of_the_store(another, monkeypatch):
