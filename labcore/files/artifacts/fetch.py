@@ -128,6 +128,18 @@ def bring_run(run: str) -> None:
         raise faults[0]
 
 
+def bring_log(run: str) -> Path:
+    """The log of a run that no worker has now, with what workers elsewhere added to it; a path to nothing where there
+    is none. A store that is away, or holds it damaged, adds nothing."""
+    store, thing = object_store.opened(), f"{run}/{things.RUN}"
+    path = things.folder(thing) / things.LOG
+    with suppress(Away, Damaged):
+        published = (_manifest(store, thing) or {}).get(path.name) if store else None
+        if store and published and (not path.exists() or _continued(store, path, published)):
+            _bring_file(store, thing, (path, published))
+    return path
+
+
 def forget_answers() -> None:
     """Ask the store anew, whatever it has just said."""
     with _lock:

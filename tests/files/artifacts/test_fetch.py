@@ -82,6 +82,22 @@ def test_a_run_that_comes_home_has_what_another_machine_added_to_its_record(anot
     assert record() == ["[A, B]", "of A\nof B\nagain of A\n"]
 
 
+def test_the_log_that_a_page_shows_is_the_newest_and_what_is_here_where_the_store_is_away(folder, another):
+    assert not fetch.bring_log(RUN).exists()
+    another("a")
+    written("[A]", "of A\n")
+    publish.publish(store(), RUN)
+    another("b")
+    assert fetch.bring_log(RUN).read_text() == "of A\n" and not (run_folder(RUN) / "versions.json").exists()
+    written("[A, B]", "of B\n")
+    publish.publish(store(), RUN)
+    another("a")
+    folder.rename(folder.with_name("unplugged"))
+    assert fetch.bring_log(RUN).read_text() == "of A\n"
+    folder.with_name("unplugged").rename(folder)
+    assert fetch.bring_log(RUN).read_text() == "of A\nof B\n"
+
+
 def test_what_this_home_has_not_published_of_a_record_stays(another):
     written("[A]", "of A\n")
     publish.publish(store(), RUN)
