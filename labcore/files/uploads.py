@@ -73,9 +73,10 @@ def is_place(name: str) -> bool:
 
 
 def check(paths: Iterable[str]) -> None:
-    """Raise LabError where one of these files or folders was kept here and has been deleted."""
+    """Raise LabError where one of these files or folders was kept here and has been deleted, or where a store that may
+    have it is away."""
     for path in paths:
-        if root() in Path(path).absolute().parents and not fetch.there(path):
+        if root() in Path(path).absolute().parents and not fetch.there(path, sure=True):
             raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
 
