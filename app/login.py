@@ -20,6 +20,7 @@ from labcore.errors import LabError, first_line
 from labcore.files.paths import read_only
 
 CSS = "<style>.st-key-login{padding-top:18vh;text-align:center}</style>"
+EVERYBODY = "*"  # in `allowed`: whom the provider knows
 _SHARED = {"redirect_uri", "cookie_secret"}  # of all providers
 
 
@@ -31,12 +32,15 @@ def passed() -> bool:
     """
     auth = _section("auth")
     if auth is None:
+        if _section("lab") is not None:
+            raise _wrong("it has [lab], but no [auth]")
         return True
     _check(auth)
+    addresses = _allowed(auth)
     if not st.user.get("is_logged_in"):
         _ask(auth)
         return False
-    if not allowed(st.user, _allowed()):
+    if not allowed(st.user, addresses):
         _refuse()
         return False
     return True
@@ -56,13 +60,12 @@ def above_the_page() -> None:
 
 
 def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
-    """Whether the e-mail address of a user is one of `addresses`, or of a domain in them; anybody's where there are
-    none.
+    """Whether the e-mail address of a user is one of `addresses`, or of a domain in them; with "*" anybody is let in.
 
     >>> allowed({"email": "Ada@Example.org"}, ["@example.org"]), allowed({"email": "ada@example.com"}, ["@example.org"])
     (True, False)
     """
-    if not addresses:
+    if EVERYBODY in addresses:
         return True
     verified = user.get("email_verified")  # not every provider says so, and some say it as a text
     if verified is not None and str(verified).casefold() != "true":
@@ -115,10 +118,21 @@ def _check(auth: Mapping[str, Any]) -> None:
                        "out of secrets.toml.")
 
 
-def _allowed() -> list[str]:
-    """The addresses and domains that are let in, in lower case; none: everybody whom the provider knows."""
-    said = (_section("lab") or {}).get("allowed", [])
-    if not isinstance(said, list) or not all(isinstance(each, str) and "@" in each for each in said):
+def _allowed(auth: Mapping[str, Any]) -> list[str]:
+    """The addresses and domains that are let in, in lower case."""
+    lab = _section("lab") or {}
+    providers = {f"[auth.{key}]": auth[key] for key in _providers(auth) if key}
+    for place, settings in {"no section": st.secrets, "[auth]": auth, **providers}.items():
+        if "allowed" in settings:
+            raise _wrong(f"allowed is in {place}: it belongs in [lab]")
+    if strange := sorted(set(lab) - {"allowed"}):
+        raise _wrong(f"[lab] has {strange[0]}, which the lab does not know: only allowed")
+    said = lab.get("allowed")
+    if not said:
+        raise _wrong('nobody is allowed: write allowed = ["ada@example.org", "@example.com"] in [lab], or '
+                     f'["{EVERYBODY}"] for everybody whom the provider knows, at Google anybody with an account')
+    if not isinstance(said, list) or not all(isinstance(each, str) and (each == EVERYBODY or "@" in each)
+                                             for each in said):
         raise _wrong('allowed in [lab] is no list such as ["ada@example.org", "@example.com"]')
     return [each.strip().casefold() for each in said]
 

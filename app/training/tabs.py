@@ -11,7 +11,7 @@ from app import link
 from app.held import held
 from app.link import Param
 from app.naming import worded
-from app.training import equation, export
+from app.training import equation, export, log
 from app.training.feed import Feed
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow
@@ -45,6 +45,7 @@ def _events(run: RunRow, feed: Feed, step: int) -> None:
             for event in reversed(feed.events)]
     st.dataframe(DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})
+    log.show(run)
 
 
 def _data(run: RunRow, feed: Feed, step: int) -> None:

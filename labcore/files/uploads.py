@@ -73,14 +73,15 @@ def is_place(name: str) -> bool:
 
 
 def check(paths: Iterable[str]) -> list[str]:
-    """Raise LabError where one of these files or folders was kept here and has been deleted.
+    """Raise LabError where one of these files or folders was kept here and has been deleted, or where a store that may
+    have it is away.
 
     Returns those that are on this machine's disk, where a clean-up of this home could delete them: to check these again
     takes no question to the object store.
     """
     kept = [path for path in paths if root() in Path(path).absolute().parents]
     for path in kept:
-        if not fetch.there(path):
+        if not fetch.there(path, sure=True):
             raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
     return [path for path in kept if Path(path).exists()]

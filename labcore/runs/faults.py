@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import platform
 import traceback
 
 from labcore.errors import Diverged, LabError
@@ -50,7 +51,7 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
             traceback.print_exception(error, file=file)
     except OSError:  # the run must end in words all the same
         return "failed", message
-    return "failed", f"{message} The details are in {log}"
+    return "failed", f"{message} The details are in its log, {log} on {platform.node()}"
 
 
 def disk_full(error: BaseException) -> bool:

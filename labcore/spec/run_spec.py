@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -72,6 +73,14 @@ class RunSpec:
     @property
     def task_row(self) -> Task:
         return kinds.task(self.task, self.kind)
+
+    @property
+    def stem(self) -> str:
+        """How the names of its runs begin, which are those of folders.
+
+        A task may be an environment's id, such as ALE/Pong-v5, of any length: its end says most.
+        """
+        return re.sub(r"[^\w.-]+", "-", f"{self.algorithm}-{self.task[-60:]}")
 
     def caution(self) -> str:
         """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""

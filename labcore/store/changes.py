@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import time
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -58,9 +57,7 @@ def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:
     """Names for runs that no other run has, and no folder."""
     ids: dict[int, str] = {}
     for digits in count(2):  # of a sweep of thousands some meet: those get a longer name
-        # A task may be an environment's id, such as ALE/Pong-v5: what is no part of a file's name becomes "-".
-        ids |= {place: re.sub(r"[^\w.-]+", "-", f"{spec.algorithm}-{spec.task}-{token_hex(digits)}")
-                for place, spec in enumerate(specs) if place not in ids}
+        ids |= {place: f"{spec.stem}-{token_hex(digits)}" for place, spec in enumerate(specs) if place not in ids}
         taken = set(connection.scalars(sa.select(runs.c.id).where(runs.c.id.in_([*ids.values()]))))
         free = {name: place for place, name in ids.items() if name not in taken and not run_folder(name).exists()}
         ids = {place: name for name, place in free.items()}  # of two equal names one is left

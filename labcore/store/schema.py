@@ -11,6 +11,23 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = "8"
+MOST_NAME = 100  # letters of a run's name, which PostgreSQL counts
+
+
+class Name(sa.TypeDecorator[str]):
+    """A text from outside the lab, without NUL: PostgreSQL cannot keep it. So no run has a name with one."""
+
+    impl, cache_ok = sa.String, True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if value else value
+
+
+class Words(Name):
+    """The same of any length."""
+
+    impl, cache_ok = sa.Text, True
+
 
 metadata = sa.MetaData()
 
@@ -20,10 +37,10 @@ meta = sa.Table("lab_meta", metadata, sa.Column("key", sa.String(40), primary_ke
 
 runs = sa.Table(
     "lab_runs", metadata,
-    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("spec", sa.Text, nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
-    sa.Column("message", sa.Text, nullable=False, default=""),
+    sa.Column("message", Words, nullable=False, default=""),
     sa.Column("created", sa.Double, nullable=False, index=True),
     sa.Column("started", sa.Double), sa.Column("ended", sa.Double),
     sa.Column("pid", sa.Integer), sa.Column("host", sa.String(200)),
@@ -32,31 +49,31 @@ runs = sa.Table(
     sa.Column("step", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Double, nullable=False, default=0.0),
     sa.Column("base", sa.String(100)),
-    sa.Column("parent", sa.String(100)),  # since version 2: the run that it is a fork of
-    sa.Column("sweep", sa.String(100)),  # since version 2: the sweep that it is part of
+    sa.Column("parent", Name(MOST_NAME)),  # since version 2: the run that it is a fork of
+    sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
     sa.Column("digest", sa.Text, key="summary"),  # since version 3: what a list shows of it
     sa.Column("number", sa.Integer),  # since version 5: counts the lab's runs as they are made
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks
     "lab_marks", metadata,
-    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("star", sa.Boolean, nullable=False, default=False),
-    sa.Column("tags", sa.Text, nullable=False, default="[]"), sa.Column("note", sa.Text, nullable=False, default=""),
+    sa.Column("tags", sa.Text, nullable=False, default="[]"), sa.Column("note", Words, nullable=False, default=""),
     sa.Column("deleted", sa.Double),  # when it was put into the trash
 )
 
 sweeps = sa.Table(  # since version 7; a sweep without a row has no early stopping
     "lab_sweeps", metadata,
-    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("halving", sa.Text, nullable=False),  # how its runs are stopped early
     sa.Column("decisions", sa.Integer, nullable=False, default=0),  # how many were made
-    sa.Column("fault", sa.Text),  # since version 8: why nobody decides
+    sa.Column("fault", Words),  # since version 8: why nobody decides
 )
 
 steps = sa.Table(
     "lab_steps", metadata,
-    sa.Column("run_id", sa.String(100), primary_key=True),
+    sa.Column("run_id", Name(MOST_NAME), primary_key=True),
     sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("tokens", sa.BigInteger, nullable=False), sa.Column("env_steps", sa.BigInteger, nullable=False),
     sa.Column("seconds", sa.Double, nullable=False), sa.Column("metrics", sa.Text, nullable=False),
@@ -66,7 +83,7 @@ steps = sa.Table(
 events = sa.Table(
     "lab_events", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("run_id", sa.String(100), nullable=False), sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("step", sa.Integer, nullable=False),
     sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", sa.Text, nullable=False),
     sa.Column("time", sa.Double, nullable=False), sa.Index("lab_events_of_run", "run_id", "id"),
 )
@@ -74,9 +91,9 @@ events = sa.Table(
 controls = sa.Table(
     "lab_controls", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("run_id", sa.String(100), nullable=False), sa.Column("command", sa.String(20), nullable=False),
+    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("command", sa.String(20), nullable=False),
     sa.Column("payload", sa.Text, nullable=False), sa.Column("state", sa.String(20), nullable=False),
     sa.Column("asked", sa.Double, nullable=False), sa.Column("settled", sa.Double),
-    sa.Column("step", sa.Integer), sa.Column("refused", sa.Text),
+    sa.Column("step", sa.Integer), sa.Column("refused", Words),
     sa.Index("lab_controls_open", "run_id", "state", "id"),
 )

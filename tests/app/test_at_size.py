@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import chain
 
 from app.compare.data import reader
 from app.compare.sweep.at_size import figures
@@ -249,6 +250,20 @@ def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
     sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=16)
     test = page("compare", sweep=sweep_id, view="sweep")
     assert "Reward by KL coefficient" in drawn(test)
+
+
+def test_a_lead_that_a_few_seeds_make_is_called_so(lab):
+    sweep_id = done(lab, axes={"beta": [0.0, 0.05]}, seeds=7)
+    now = standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward")
+
+    def said(*values: list[float]) -> str:
+        runs = [run.id for setting in now.ranked for run in setting.runs]
+        return headline(replace(now, values=dict(zip(runs, chain(*values), strict=True))))
+
+    rest = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
+    assert "One or a few of its seeds lift its mean: most seeds of the next, " in said([0.0] * 6 + [100.0], rest)
+    assert "It is ahead of the next, " in said([100.0] * 7, rest)
+    assert "Seeds alone can explain its lead over the next, " in said(rest, rest)
 
 
 def test_a_text_of_the_user_is_shown_as_text_in_every_picture(lab):

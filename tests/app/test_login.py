@@ -12,6 +12,7 @@ from tests.app.seeding import seed
 
 AUTH = {"redirect_uri": "https://lab.example.org/oauth2callback", "cookie_secret": "c" * 32, "client_id": "lab",
         "client_secret": "s", "server_metadata_url": "https://id.example.org/.well-known/openid-configuration"}
+OPEN = {"auth": AUTH, "lab": {"allowed": ["*"]}}
 ADA = {"is_logged_in": True, "email": "ada@example.org", "name": "Ada"}
 PAGES = ("home", "foundations", "surrogate", "lessons", "maze", "cartpole", "llm", "exact", "compare", "studies",
          "playground", "runs", "help")
@@ -43,14 +44,14 @@ def labels(test) -> list[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_of_a_page_is_seen_before_the_login(visit, lab, name):
     run = seed(lab.store, "finished")
-    test = visit(name, auth=AUTH)
+    test = visit(name, **OPEN)
     assert labels(test) == ["Log in"] and "Log in to use this lab." in words(test) and run not in words(test)
     assert not test.exception
     assert all(element.value.strip().startswith("<style") for element in test.get("html"))
 
 
 def test_who_is_logged_in_sees_the_page_and_may_log_out(visit):
-    test = visit("runs", ADA, auth=AUTH)
+    test = visit("runs", ADA, **OPEN)
     assert "Runs" in [header.value for header in test.header]
     assert literal("ada@example.org") in words(test) and "Log out" in labels(test)
 
@@ -65,7 +66,7 @@ def test_without_auth_nothing_is_asked_and_nobody_named(visit):
 def test_each_provider_has_its_button(visit):
     providers = {"google": {"client_id": "1"}, "our_own": {"client_id": "2"}}
     shared = {key: AUTH[key] for key in ("redirect_uri", "cookie_secret")}
-    assert labels(visit(auth={**shared, **providers})) == ["Log in with Google", "Log in with Our Own"]
+    assert labels(visit(**{**OPEN, "auth": {**shared, **providers}})) == ["Log in with Google", "Log in with Our Own"]
 
 
 @pytest.mark.parametrize(("addresses", "user", "enters"), [
@@ -79,7 +80,7 @@ def test_each_provider_has_its_button(visit):
     (["@example.org"], {"email_verified": False}, False),
     (["@example.org"], {"email_verified": "false"}, False),
     (["@example.org"], {"email_verified": "true"}, True),
-    ([], {"email": "anybody@example.com"}, True)])
+    (["*"], {"email": "anybody@example.com", "email_verified": False}, True)])
 def test_only_the_allowed_are_let_in(visit, addresses, user, enters):
     test = visit("runs", {**ADA, **user}, auth=AUTH, lab={"allowed": addresses})
     assert ("Runs" in [header.value for header in test.header]) is enters
@@ -91,7 +92,14 @@ def test_only_the_allowed_are_let_in(visit, addresses, user, enters):
     ({"auth": {"redirect_uri": "x", "cookie_secret": "y"}}, "names no provider with a client_id"),
     ({"auth": "yes"}, "auth is no section"),
     ({"auth": AUTH, "lab": {"allowed": "@example.org"}}, "allowed in [lab] is no list"),
-    ({"auth": AUTH, "lab": {"allowed": ["example.org"]}}, "allowed in [lab] is no list")])
+    ({"auth": AUTH, "lab": {"allowed": ["example.org"]}}, "allowed in [lab] is no list"),
+    ({"auth": AUTH}, 'nobody is allowed: write allowed = ["ada@example.org", "@example.com"] in [lab]'),
+    ({"auth": AUTH, "lab": {"allowed": []}}, "nobody is allowed"),
+    ({"auth": AUTH, "lab": {"allow": ["@example.org"]}}, "[lab] has allow, which the lab does not know"),
+    ({"auth": {**AUTH, "allowed": ["@example.org"]}}, "allowed is in [auth]: it belongs in [lab]"),
+    ({**OPEN, "auth": {**AUTH, "google": {"client_id": "1", "allowed": ["@a.org"]}}}, "allowed is in [auth.google]"),
+    ({**OPEN, "allowed": ["@example.org"]}, "allowed is in no section"),
+    ({"oauth": AUTH, "lab": {"allowed": ["@example.org"]}}, "it has [lab], but no [auth]")])
 def test_wrong_settings_let_nobody_in(visit, secrets, says):
     test = visit("runs", ADA, **secrets)
     assert [literal(says) in error.value and "\n" not in error.value for error in test.error] == [True]
@@ -100,7 +108,7 @@ def test_wrong_settings_let_nobody_in(visit, secrets, says):
 
 def test_a_missing_package_is_a_sentence(visit, monkeypatch):
     monkeypatch.setattr(login, "find_spec", lambda name: None)
-    test = visit("runs", ADA, auth=AUTH)
+    test = visit("runs", ADA, **OPEN)
     assert ["pip install -r requirements-cluster.txt" in error.value for error in test.error] == [True]
     assert not test.header
 
@@ -127,7 +135,7 @@ def test_settings_that_streamlit_refuses_are_a_sentence(visit, monkeypatch):
         raise StreamlitAuthError(f"no server_metadata_url for {provider}")
 
     monkeypatch.setattr(st, "login", refuse)
-    test = visit(auth={**AUTH, "google": {"client_id": "1"}})
+    test = visit(**{**OPEN, "auth": {**AUTH, "google": {"client_id": "1"}}})
     test.button(key="login:google").click().run()
     assert not test.exception
     assert [literal("no server_metadata_url for google): correct") in error.value for error in test.error] == [True]
@@ -136,7 +144,7 @@ def test_settings_that_streamlit_refuses_are_a_sentence(visit, monkeypatch):
 def test_the_button_asks_streamlit_for_the_login(visit, monkeypatch):
     asked = []
     monkeypatch.setattr(st, "login", asked.append)
-    test = visit(auth={**AUTH, "google": {"client_id": "1"}})
+    test = visit(**{**OPEN, "auth": {**AUTH, "google": {"client_id": "1"}}})
     test.button(key="login:google").click().run()
     test.button(key="login:").click().run()
     assert asked == ["google", None]

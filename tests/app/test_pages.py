@@ -10,10 +10,11 @@ from app import link as address
 from app import session
 from app.runs.state import PICKED
 from app.status import STATES
+from app.training.log import SHOWN_BYTES
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.files.paths import run_folder
+from labcore.files.paths import log_file, run_folder
 from labcore.store.rows import ACTIVE, RESUMABLE
 from tests.app.seeding import html, link, ran, seed
 
@@ -308,6 +309,19 @@ def test_tabs(page, lab, tab):
              "Export": "metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "What the model writes" not in " ".join(element.value for element in test.caption)
+
+
+def test_the_log_of_a_run_that_ended_is_below_its_events(page, lab):
+    going, failed, silent = seed(lab.store), seed(lab.store, "failed"), seed(lab.store, "finished")
+    for run_id in (going, failed):
+        log_file(run_id).write_text("Traceback\n" + "a line <b>\n" * 5000 + "KeyError: 7\n")
+    for run_id in (going, silent):
+        assert "Log of the worker" not in [each.label for each in page("llm", run=run_id, tab="Events").expander]
+    test = page("llm", run=failed, tab="Events")
+    [log] = [each for each in test.expander if each.label == "Log of the worker"]
+    text = log.code[0].value
+    assert text.startswith("a line <b>\n") and text.endswith("KeyError: 7") and len(text) <= SHOWN_BYTES
+    assert [button.label for button in log.get("download_button")] == ["Download log"]
 
 
 def test_what_is_looked_at_goes_into_the_link_and_the_charts_ways_go_on_to_the_next_run(page, lab):

@@ -346,6 +346,38 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url):
     assert "secret" not in str(caught.value)
 
 
+def test_a_text_with_nul_is_kept_without_it_and_names_no_run(store):
+    """PostgreSQL cannot keep it. A link may hold one, and what an environment said when it broke."""
+    run_id = store.create(grpo())
+    for name in ("a\0b", f"{run_id}\0"):
+        with pytest.raises(NoSuchRun):
+            store.run(name)
+        with pytest.raises(NoSuchRun):
+            store.mark(name, star=True)
+        assert store.runs_named([name]) == {} and store.sweep_runs(name) == [] and store.children(name) == []
+    store.mark(run_id, note="a\0b")
+    store.set_message(run_id, "c\0d")
+    row = store.run(run_id)
+    assert (row.note, row.message) == ("a\N{REPLACEMENT CHARACTER}b", "c\N{REPLACEMENT CHARACTER}d")
+
+
+def test_a_run_of_an_environment_with_a_long_name_has_a_name_that_every_database_keeps(store):
+    task = f"companies/{'Warehouse' * 20}-v0"
+    run_id = store.create(replace(grpo(), task=task))
+    assert store.run(run_id).spec.task == task
+    assert run_id.startswith("grpo-") and "Warehouse-v0-" in run_id and len(run_id) <= schema.MOST_NAME
+
+
+def test_a_name_that_is_too_long_for_the_database_is_a_sentence(store, each_database):
+    """Of imported metrics, which a file of any name may hold."""
+    name = f"imported-{'x' * 120}"
+    if each_database == "sqlite":  # it does not count
+        store.mark(name, star=True)
+        return
+    with pytest.raises(LabError, match=r"does not take a name or a text of that length \(value too long .*\): give a"):
+        store.mark(name, star=True)
+
+
 @pytest.mark.usefixtures("each_database")
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")

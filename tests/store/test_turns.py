@@ -49,7 +49,12 @@ def test_nobody_waits_while_files_are_looked_at_or_copied(monkeypatch, owner, na
     monkeypatch.setattr(dialects, "BUSY_SECONDS", 0)
     other, done = Store(), []
     run_id = other.create(grpo())
-    monkeypatch.setattr(owner, name, lambda *_: (done.append(other.log(run_id, "note", {"text": "here"}, 0)), gives)[1])
+
+    def meanwhile(*_given, **_named):
+        done.append(other.log(run_id, "note", {"text": "here"}, 0))
+        return gives
+
+    monkeypatch.setattr(owner, name, meanwhile)
     change(store)
     assert done and len(other.events_after(run_id)) == 1 + len(done)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import shutil
 import time
@@ -58,8 +57,7 @@ def _names(capsule: Capsule) -> Iterator[str]:
     """The run's own name, then such as a new run of that kind would get."""
     yield capsule.run
     while True:
-        stem = re.sub(r"[^\w.-]+", "-", f"{capsule.spec.algorithm}-{capsule.spec.task}")
-        yield f"{stem}-{secrets.token_hex(2)}"
+        yield f"{capsule.spec.stem}-{secrets.token_hex(2)}"
 
 
 def _is_free(run_id: str) -> bool:

@@ -9,6 +9,7 @@ from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
+    BY_VLLM,
     LABELS,
     MEASURED,
     REWARD_RULES,
@@ -25,6 +26,7 @@ from labcore.exports.handover.plan import (
     lines,
     missing,
     only_with,
+    requirement,
     switch,
     to,
 )
@@ -48,6 +50,7 @@ def _engine(model: str) -> Rules:
         f"--{model}.gradient_checkpointing_enable": ON}), False), "optimizer": _NO_8_BITS, "compile": _COMPILE}
 
 
+_CORRECTION = "--algo.advantage.is_correction"
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
 _ESTIMATOR = "--algo.advantage.estimator"
@@ -110,9 +113,11 @@ _ONLINE: Rules = {
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
-    "rollouts": built_in("vLLM samples in OpenRLHF"),
-    "importance_cap": switch(missing("OpenRLHF corrects so where vLLM samples: see its options of vLLM importance "
-                                     "sampling"), 0.0),
+    "rollouts": choice({"vllm": ({}, "")}, BY_VLLM),
+    "importance_cap": switch(given(lambda plan, value: {
+        f"{_CORRECTION}_level": "token", f"{_CORRECTION}_mode": "clip", f"{_CORRECTION}_threshold": value},
+        lambda plan, value: "its gspo takes the ratio to vLLM's own probabilities instead, without a cap"
+        if _of_gspo(plan) else ""), 0.0),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
@@ -271,7 +276,8 @@ def script(plan: Plan) -> str:
     for line in found:
         for key in line.settings:
             names[key] = f"{names[key]}, {line.knob}" if key in names else line.knob
-    top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, f"openrlhf/cli/{command}.py")
+    needs = requirement("openrlhf", VERSION, *(("vllm",) if plan.loop == "online" else ()))
+    top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, needs, f"openrlhf/cli/{command}.py")
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else
                   "pairs" if brings_pairs(plan) else "sampled"]

@@ -249,8 +249,14 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
             "lora_alpha": lambda plan, value: alpha(plan, value) if plan.get("lora_rank") else built_in()(plan, value)}
 
 
+BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
+
+
+def requirement(package: str, version: str, *extras: str) -> str:
+    """A tool as pip takes it: in quotes where it has extras, since some shells read brackets as a pattern."""
+    return f'"{package}[{",".join(extras)}]=={version}"' if extras else f"{package}=={version}"
 
 
 def remarks(found: list[Line], tool: str) -> str:

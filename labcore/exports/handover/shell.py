@@ -12,7 +12,7 @@ _HEAD = '''#!/usr/bin/env bash
 # {label} on "{task}" with {tool} {version}, with the settings of the run {run}
 # of RL Visual Lab as they were at its end.
 #
-#     pip install {package}=={version}
+#     pip install {needs}
 #     MODEL={model} GPUS=1 bash {run}-{package}.sh
 #
 # "{model}" is the folder of that name in the run's export: what it has learnt. Give the model that the run
@@ -36,10 +36,10 @@ PYTHON
 '''
 
 
-def head(plan: Plan, found: list[Line], tool: str, package: str, version: str, source: str) -> str:
-    """The comments on top: what this is, how to start it, and which knobs are not as they were."""
+def head(plan: Plan, found: list[Line], tool: str, package: str, version: str, needs: str, source: str) -> str:
+    """The comments on top: what this is, how to start it with what it `needs`, and which knobs are not as they were."""
     return _HEAD.format(label=plan.spec.row.label, task=plan.spec.task, tool=tool, version=version, run=plan.run,
-                        package=package, model=plan.model, source=source, remarks=remarks(found, tool))
+                        package=package, needs=needs, model=plan.model, source=source, remarks=remarks(found, tool))
 
 
 def begin(plan: Plan) -> str:

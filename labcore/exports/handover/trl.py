@@ -22,6 +22,7 @@ from labcore.exports.handover.plan import (
     given,
     lines,
     remarks,
+    requirement,
     switch,
     to,
 )
@@ -85,11 +86,19 @@ def script(plan: Plan) -> str:
     steps = plan.steps * plan.passes * plan.parts
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
+        needs=requirement("trl", VERSION, *_extras(plan)),
         model=plan.model, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),
         per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
         **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
+
+
+def _extras(plan: Plan) -> list[str]:
+    """What TRL needs for some knobs, by the names that its package has for it."""
+    used = {"peft": bool(plan.get("lora_rank")), "quantization": plan["optimizer"] == "adamw_8bit",
+            "vllm": plan.get("rollouts") == "vllm"}
+    return [name for name, needed in used.items() if needed]
 
 
 def _model(plan: Plan) -> dict[str, str]:
@@ -140,7 +149,7 @@ def reward(completions: list[str], answer: list[str], **_) -> list[float]:
 _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the run {run}
 # of RL Visual Lab as they were at its end.
 #
-#     pip install trl=={version}
+#     pip install {needs}
 #     python {run}-trl.py --model {model}
 #     python -m labcore import trained/log_history.csv --label "TRL {trainer}"    # its curves, beside the run's own
 #
@@ -161,12 +170,14 @@ def main() -> None:
     options = parser.parse_args()
 
     import pandas
+    import torch
     from datasets import Dataset
 {import_peft}    from transformers import {classes}
     from {module} import {config}, {trainer}
 
     config = {config}(
         output_dir=options.out, max_steps=options.max_steps, logging_steps=1, save_strategy="no", report_to="none",
+        use_cpu=not torch.accelerator.is_available(),  # else a processor is refused bf16
 {arguments}
     )
     tokenizer = AutoTokenizer.from_pretrained(options.model)

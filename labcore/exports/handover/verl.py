@@ -10,21 +10,23 @@ from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
+    BY_VLLM,
     MEASURED,
     REWARD_RULES,
     TASK_RULES,
     Line,
     Plan,
+    Rule,
     Rules,
     adapter,
     bounds,
-    built_in,
     choice,
     given,
     lines,
     missing,
     only_with,
     remarks,
+    requirement,
     switch,
     to,
 )
@@ -46,6 +48,17 @@ _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if
 def _of(plan: Plan, actor: str, critic: str) -> list[str]:
     """The settings of the policy, and of the critic where there is one."""
     return [actor, critic] if plan["advantage"] == "gae" else [actor]
+
+
+def _of_models(key: str, note: str = "") -> Rule:
+    """The knob as a setting of the policy's model, and of the critic's where there is one."""
+    return given(lambda plan, value: {
+        f"{part}.{key}": value for part in _of(plan, "actor_rollout_ref.model", "critic.model")}, note)
+
+
+def _compiled(name: str) -> Rule:
+    return given(lambda plan, value: {name: value}, lambda plan, value:
+                 "of the entropy only: verl compiles no other part of the model" if value else "")
 
 
 def _kl_estimator(plan: Plan, value: Any) -> Line:
@@ -121,7 +134,8 @@ _ONLINE: Rules = {
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
-    "rollouts": built_in("the script lets vLLM sample, by actor_rollout_ref.rollout.name"),
+    "rollouts": given(lambda plan, value: {f"{_ROLLOUT}.name": "vllm"},
+                      lambda plan, value: "" if value == "vllm" else BY_VLLM),
     "importance_cap": switch(given(lambda plan, value: {
         "algorithm.rollout_correction.rollout_is": "token",
         "algorithm.rollout_correction.rollout_is_threshold": value}), 0.0),
@@ -178,15 +192,13 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
     "dtype": _BF16, **BASE_RULES, **TASK_RULES,
-    "gradient_checkpointing": given(lambda plan, value: {
-        f"{part}.enable_gradient_checkpointing": value
-        for part in _of(plan, "actor_rollout_ref.model", "critic.model")}),
+    "gradient_checkpointing": _of_models("enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {
         f"{part}.{key}": name for part in _of(plan, f"{_ACTOR}.optim", "critic.optim")
         for key, name in _IN_8_BITS.items()}), "adamw"),
-    "compile": given(lambda plan, value: {f"{_ACTOR}.use_torch_compile": value},
-                     lambda plan, value: "of what is computed from the logits only" if value else ""),
-    **adapter(to("actor_rollout_ref.model.lora_rank", note=ALL_LINEAR), to("actor_rollout_ref.model.lora_alpha"))}
+    # Not actor.use_torch_compile, which nothing reads.
+    "compile": _compiled(f"{_ACTOR}.fsdp_config.use_torch_compile"),
+    **adapter(_of_models("lora_rank", ALL_LINEAR), _of_models("lora_alpha"))}
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
     "sequences_per_step": to("data.train_batch_size"),
@@ -196,7 +208,7 @@ _SFT: Rules = {
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     "gradient_checkpointing": to("model.enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {f"optim.{key}": name for key, name in _IN_8_BITS.items()}), "adamw"),
-    "compile": to("engine.use_torch_compile"),
+    "compile": _compiled("engine.use_torch_compile"),
     **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
@@ -228,7 +240,7 @@ def settings(plan: Plan) -> dict[str, Any]:
         "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
         "reward.custom_reward_function.path": "task.py", f"{_ACTOR}.optim.weight_decay": 0.0,
-        f"{_ACTOR}.use_dynamic_bsz": True, f"{_ROLLOUT}.name": "vllm",
+        f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
         "trainer.val_before_train": False, "trainer.test_freq": -1}
 
@@ -252,7 +264,10 @@ def script(plan: Plan) -> str:
     found = mapped(plan)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
-    top = shell.head(plan, found, "verl", "verl", VERSION, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
+    needs = requirement("verl", VERSION, *_EXTRAS[plan.loop])
+    if plan["optimizer"] == "adamw_8bit":
+        needs += " bitsandbytes"
+    top = shell.head(plan, found, "verl", "verl", VERSION, needs, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
     return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
@@ -260,6 +275,7 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
+_EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
 _MODULES = {"online": "verl.trainer.main_ppo", "sft": "verl.trainer.sft_trainer"}

@@ -20,7 +20,10 @@ from filelock import FileLock, Timeout
 
 from labcore.errors import LabError, quoted
 from labcore.files import sizes
-from labcore.files.artifacts import object_store, state, things
+from labcore.files.artifacts import manifest, object_store, state, things
+from labcore.files.artifacts.changes import changed
+from labcore.files.artifacts.manifest import Damaged
+from labcore.files.artifacts.object_store import ObjectStore
 from labcore.files.paths import home
 
 VARIABLE, USUAL_GB = "RL_LAB_CACHE_GB", 50.0
@@ -64,22 +67,34 @@ def trim(going: Callable[[], Container[str]]) -> int:
         return 0
     try:
         with FileLock(state.lock("trim"), timeout=0):
-            return _trim(store.begin(), limit(), going) if _due() else 0
+            return _trim(store, limit(), going) if _due() else 0
     except Timeout:  # another process is at it
         return 0
 
 
-def _trim(store_id: str, most: float, going: Callable[[], Container[str]]) -> int:
+def _trim(store: ObjectStore, most: float, going: Callable[[], Container[str]]) -> int:
     kept = sorted(_kept(), key=lambda each: each.used)
     over, freed = sum(each.size for each in kept) - most, 0
     live = going() if over > 0 else ()
     for each in kept:
         if freed >= over:
             break
-        if each.unit not in live and state.is_published(each.unit, store_id) and _drop(each.path):
+        if each.unit not in live and _published(store, each.unit) and _drop(each.path):
             freed += each.size
     shutil.rmtree(_dropped(), ignore_errors=True)  # also what a killed process left
     return freed
+
+
+def _published(store: ObjectStore, unit: str) -> bool:
+    """Whether the store has a unit. A base or an upload may have been deleted there by another home, in which nothing
+    named it: what may be the last copy stays, and is published again."""
+    if not state.is_published(unit, store.begin()):
+        return False
+    with suppress(Damaged):
+        if things.is_run(unit) or manifest.read(store, unit):
+            return True
+    changed(things.folder(unit))
+    return False
 
 
 def _drop(path: Path) -> bool:

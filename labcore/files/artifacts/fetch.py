@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from filelock import FileLock
@@ -53,8 +55,13 @@ def bring(path: Path | str) -> Path:
     return path if path.exists() else given
 
 
-def there(path: Path | str) -> bool:
-    """Whether there is such a file or folder, here or published. Fetches nothing; a store that is away has nothing."""
+def there(path: Path | str, *, sure: bool = False) -> bool:
+    """Whether there is such a file or folder, here or published. Fetches nothing. A store that is away has nothing, but
+    where it is to be `sure`.
+
+    Raises:
+        LabError: the setting cannot be used; or, with `sure`, the store is away or holds it damaged.
+    """
     path, store = Path(path), object_store.opened()
     if store is None or path.exists():
         return path.exists()
@@ -69,6 +76,8 @@ def there(path: Path | str) -> bool:
             return any(inside in (".", name) or name.startswith(f"{inside}/") for name in files)
         return loose is not None and loose[1] in (_manifest(store, loose[0]) or {})
     except (Away, Damaged):
+        if sure:
+            raise
         return False
 
 
@@ -101,7 +110,8 @@ def files(run: str, kind: str) -> list[str]:
 
 
 def bring_run(run: str) -> None:
-    """Have all of a run here but its checkpoints: a worker is about to go on with it.
+    """Have all of a run here but its checkpoints: a worker is about to go on with it. What a worker elsewhere has added
+    to its versions and its log since comes as well.
 
     Raises:
         LabError: the store is away; or it holds something damaged, once all else is here.
@@ -116,6 +126,18 @@ def bring_run(run: str) -> None:
             faults.append(error)
     if faults:
         raise faults[0]
+
+
+def bring_log(run: str) -> Path:
+    """The log of a run that no worker has now, with what workers elsewhere added to it; a path to nothing where there
+    is none. A store that is away, or holds it damaged, adds nothing."""
+    store, thing = object_store.opened(), f"{run}/{things.RUN}"
+    path = things.folder(thing) / things.LOG
+    with suppress(Away, Damaged):
+        published = (_manifest(store, thing) or {}).get(path.name) if store else None
+        if store and published and (not path.exists() or _continued(store, path, published)):
+            _bring_file(store, thing, (path, published))
+    return path
 
 
 def forget_answers() -> None:
@@ -160,9 +182,30 @@ def _bring_whole(store: ObjectStore, thing: str) -> None:
 def _bring_loose(store: ObjectStore, thing: str) -> None:
     folder = things.folder(thing)
     _use(folder)
-    missing = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
-               if not (folder / file).exists()]
-    each(partial(_bring_file, store, thing), missing)
+    wanted = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
+               if not (folder / file).exists() or _continued(store, folder / file, entry)]
+    each(partial(_bring_file, store, thing), wanted)
+
+
+def _continued(store: ObjectStore, path: Path, published: File) -> bool:
+    """Whether a worker elsewhere may have added to a file that is here."""
+    if path.name not in (things.VERSIONS, things.LOG) or manifest.of_file(path) == published:
+        return False
+    unit = things.unit_with(path)
+    return path.name == things.LOG or (unit is not None and state.is_published(unit, store.begin()))
+
+
+def _put_before(log: Path, fill: Callable[[Path], object]) -> None:
+    """Put what `fill(path)` writes before the lines that only this log has: in place, since a worker has it open."""
+    with TemporaryDirectory() as folder:
+        fill(Path(folder) / log.name)
+        with (Path(folder) / log.name).open("rb") as file:
+            before = file.readlines()
+    with log.open("r+b") as file:
+        own = file.readlines()
+        same = sum(1 for _ in takewhile(lambda lines: lines[0] == lines[1], zip(before, own, strict=False)))
+        file.seek(0)
+        file.writelines([*before, *own[same:]])
 
 
 def _use(folder: Path) -> bool:
@@ -194,13 +237,14 @@ def _begin(store: ObjectStore, path: Path) -> None:
 def _bring_file(store: ObjectStore, thing: str, wanted: tuple[Path, File]) -> None:
     path, file = wanted
     _begin(store, path)
+    write = _put_before if path.name == things.LOG and path.exists() else atomic.write_file
     try:
-        atomic.write_file(path, lambda new: _get(store, thing, file, new))
+        write(path, lambda new: _get(store, thing, file, new))
     except Damaged:
         now = (manifest.read(store, thing) or {}).get(path.name)
         if now in (None, file):
             raise
-        atomic.write_file(path, lambda new: _get(store, thing, now, new))  # it was published anew meanwhile
+        write(path, lambda new: _get(store, thing, now, new))  # it was published anew meanwhile
 
 
 def _get(store: ObjectStore, thing: str, file: File, path: Path) -> None:

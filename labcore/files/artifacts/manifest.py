@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,11 +63,17 @@ def read(store: ObjectStore, thing: str) -> Manifest | None:
         return None
     try:
         fields = json_of(content)
-        if fields["format"] != FORMAT or not all(map(safe, fields["files"])):
-            raise ValueError("its names or its format are wrong")
-        return {name: File(int(file["size"]), str(file["sha256"])) for name, file in fields["files"].items()}
+        files = {name: File(int(file["size"]), str(file["sha256"])) for name, file in fields["files"].items()}
+        if fields["format"] != FORMAT or not all(safe(name) and _possible(file) for name, file in files.items()):
+            raise ValueError("its format, a name, a size or a hash is wrong")
+        return files
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise damaged(store, thing, "its manifest cannot be read") from error
+
+
+def _possible(file: File) -> bool:
+    """Whether the hash is one: it names an object, which is fetched, copied and deleted."""
+    return file.size >= 0 and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
 
 
 def write(store: ObjectStore, thing: str, files: Mapping[str, File]) -> None:

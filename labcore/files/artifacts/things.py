@@ -21,7 +21,8 @@ from pathlib import Path, PurePosixPath
 from labcore.files.paths import RESERVED, home, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
-LOOSE = ("spec.json", "versions.json", "columns.safetensors", "worker.log")
+VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
+LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG)
 PICTURES = ("samples", "lines")
 _STEP = r"step-\d{6,}"  # what the folder of a checkpoint is called
 _WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{_STEP}|{START}))(?:/.*)?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,18 +43,31 @@ def plan(algorithm: str, task: str = "sort", files: dict[str, str] | None = None
     return Plan(f"{algorithm}-{task}-ab12", spec)
 
 
+# What the engine does otherwise than by itself, as on a large model.
+ENGINE = {"gradient_checkpointing": True, "optimizer": "adamw_8bit", "compile": True, "dtype": "bf16",
+          "lora_rank": 8, "rollouts": "vllm", "importance_cap": 2.0}
+
+
+def switched(each: Plan, **knobs) -> Plan:
+    """The same with other knobs, as far as it has them; also where this machine could not run it."""
+    return Plan(each.run, replace(each.spec, knobs=each.spec.knobs | {
+        key: value for key, value in knobs.items() if key in each.spec.knobs}))
+
+
 @pytest.fixture(scope="session")
 def planned(tmp_path_factory) -> tuple[Path, list[Plan]]:
     folder = tmp_path_factory.mktemp("files")
     written(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return folder, [plan(algorithm, task, FILES) for algorithm, task in fitting()]
+        made = [plan(algorithm, task, FILES) for algorithm, task in fitting()]
+        return folder, made + [replace(switched(each, **ENGINE), run=f"{each.run}-engine") for each in made]
 
 
 @pytest.fixture
 def plans(planned, monkeypatch) -> list[Plan]:
-    """The plans of all that `fitting` names, made once, in the working directory with the user's files."""
+    """The plans of all that `fitting` names, as they are and with ENGINE, made once, in the working directory with the
+    user's files."""
     folder, made = planned
     monkeypatch.chdir(folder)
     return made

@@ -10,16 +10,18 @@ from __future__ import annotations
 import ast
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.exports.handover import openrlhf, verl
-from tests.exports.handover.conftest import fitting, plan
+from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover.plan import Plan
+from tests.exports.handover.conftest import ENGINE, fitting, plan, switched
 from tests.exports.handover.test_shell import started
 
 ONE_TASK = dict(reversed(fitting()))  # a task for each algorithm
@@ -36,6 +38,14 @@ def folder_of(package: str, wanted: str) -> Path:
     spec = find_spec(package)
     assert spec and spec.origin
     return Path(spec.origin).parent
+
+
+@pytest.mark.parametrize("package, wanted, extras", [
+    ("trl", trl.VERSION, {"peft", "quantization", "vllm"}), ("verl", verl.VERSION, {"fsdp", "vllm"}),
+    ("openrlhf", openrlhf.VERSION, {"vllm"})])
+def test_a_tool_has_the_extras_that_the_scripts_install(package, wanted, extras):
+    folder_of(package, wanted)
+    assert extras <= set(metadata(package).get_all("Provides-Extra"))
 
 
 def learnable(script: str) -> str:
@@ -66,15 +76,33 @@ def accepted(folder: Path, command: str, words: list[str], monkeypatch: pytest.M
     return found.value.args[0]
 
 
-@pytest.mark.parametrize(("algorithm", "task"), ONE_TASK.items())
-def test_openrlhf_takes_its_options(algorithm, task, files, checkpoint, tmp_path, monkeypatch):
+def arguments(each: Plan, tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What OpenRLHF makes of the options of a plan's script."""
     folder = folder_of("openrlhf", openrlhf.VERSION)
-    each = plan(algorithm, task, files)
     words = started(learnable(openrlhf.script(each)), tmp_path, str(checkpoint), here=True)
     options = words[next(place for place, word in enumerate(words) if word.startswith("--") and "." in word):]
-    args = accepted(folder, openrlhf.COMMANDS[each.loop], options, monkeypatch)
+    return accepted(folder, openrlhf.COMMANDS[each.loop], options, monkeypatch)
+
+
+@pytest.mark.parametrize(("algorithm", "task"), ONE_TASK.items())
+def test_openrlhf_takes_its_options(algorithm, task, files, checkpoint, tmp_path, monkeypatch):
+    each = plan(algorithm, task, files)
+    args = arguments(each, tmp_path, checkpoint, monkeypatch)
     rate = args.actor.adam.lr if each.loop == "online" else args.adam.lr
     assert rate == each["learning_rate"]
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dpo", "reward_model", "sft"])
+def test_openrlhf_takes_the_options_of_the_engine(algorithm, files, checkpoint, tmp_path, monkeypatch):
+    each = switched(plan(algorithm, ONE_TASK[algorithm], files), **ENGINE)
+    args = arguments(each, tmp_path, checkpoint, monkeypatch)
+    learner = args.actor if each.loop == "online" else args.model
+    assert learner.gradient_checkpointing_enable and args.ds.deepcompile
+    assert (args.ds.param_dtype, args.ds.lora.rank, args.ds.lora.alpha) == ("bf16", 8, 16)
+    if each.loop == "online":
+        found = args.algo.advantage
+        assert (found.is_correction_level, found.is_correction_mode) == ("token", "clip")
+        assert found.is_correction_threshold == [0.0, 2.0], "truncated from above only"
 
 
 def test_openrlhf_would_refuse_an_option_that_it_has_not(monkeypatch):
@@ -85,26 +113,61 @@ def test_openrlhf_would_refuse_an_option_that_it_has_not(monkeypatch):
 
 # ---- verl ----------------------------------------------------------------------------------------------------------
 
-CLASSES = {"ppo_trainer": ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.rollout"),
-           "sft_trainer_engine": ("optim", "engine")}
+CLASSES = {"ppo_trainer": ("algorithm", "actor_rollout_ref.actor", "actor_rollout_ref.rollout",
+                           "actor_rollout_ref.model"),
+           "sft_trainer_engine": ("optim", "engine", "model")}
 
 
 @pytest.mark.parametrize(("algorithm", "task"), [
     (algorithm, task) for algorithm, task in ONE_TASK.items() if ALGORITHMS[algorithm].loop in ("online", "sft")])
 def test_verl_takes_its_settings(algorithm, task, files, checkpoint, tmp_path):
+    each = plan(algorithm, task, files)
+    made = configured(each, tmp_path, checkpoint)
+    if each.loop == "online":
+        assert made["actor_rollout_ref.actor"].optim.lr == each["learning_rate"]
+        assert made["algorithm"].adv_estimator == verl.settings(each)["algorithm.adv_estimator"]
+
+
+def test_verl_takes_the_settings_of_the_engine(checkpoint, tmp_path):
+    made = configured(switched(plan("ppo"), **ENGINE), tmp_path, checkpoint)
+    actor, critic = made["actor_rollout_ref.actor"], made["critic"]
+    for model in (made["actor_rollout_ref.model"], critic.model):
+        assert (model.enable_gradient_checkpointing, model.lora_rank, model.lora_alpha) == (True, 8, 16)
+    assert actor.engine.use_torch_compile and made["actor_rollout_ref.rollout"].name == "vllm"
+    correction = made["algorithm"].rollout_correction
+    assert (correction["rollout_is"], correction["rollout_is_threshold"]) == ("token", 2.0)
+    assert {made_by(actor.optim), made_by(critic.optim)} == {"AdamW8bit"}
+
+
+def test_verls_sft_takes_the_settings_of_the_engine(checkpoint, tmp_path):
+    made = configured(switched(plan("sft"), **ENGINE), tmp_path, checkpoint)
+    model = made["model"]
+    assert (model.enable_gradient_checkpointing, model.lora_rank, model.lora_alpha) == (True, 8, 16)
+    assert made["engine"].use_torch_compile and made_by(made["optim"]) == "AdamW8bit"
+
+
+def test_verl_compiles_nothing_where_the_run_compiled_nothing(checkpoint, tmp_path):
+    assert not configured(plan("grpo"), tmp_path, checkpoint)["actor_rollout_ref.actor"].engine.use_torch_compile
+
+
+def made_by(config: Any) -> str:
+    """The optimizer that verl makes of its configuration."""
+    pytest.importorskip("bitsandbytes")
+    weights = [torch.nn.Parameter(torch.zeros(2))]
+    return type(import_module("verl.workers.config").build_optimizer(weights, config)).__name__
+
+
+def configured(each: Plan, tmp_path: Path, checkpoint: Path) -> dict[str, Any]:
+    """What verl makes of the settings of a plan's script: Hydra composes them, verl's classes check them."""
     folder = folder_of("verl", verl.VERSION)
     hydra = pytest.importorskip("hydra")
-    each = plan(algorithm, task, files)
     name = "sft_trainer_engine" if each.loop == "sft" else "ppo_trainer"
     words = started(verl.script(each), tmp_path, str(checkpoint), here=True)
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
     with hydra.initialize_config_dir(str(folder / "trainer" / "config"), version_base=None):
         found = hydra.compose(name, overrides=overrides)
     critic = ("critic",) * (found.get("algorithm", {}).get("adv_estimator") == "gae")
-    made = classes(found, (*CLASSES[name], *critic))
-    if each.loop == "online":
-        assert made["actor_rollout_ref.actor"].optim.lr == each["learning_rate"]
-        assert made["algorithm"].adv_estimator == verl.settings(each)["algorithm.adv_estimator"]
+    return classes(found, (*CLASSES[name], *critic))
 
 
 def classes(found: Any, parts: tuple[str, ...]) -> dict[str, Any]:

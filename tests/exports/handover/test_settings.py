@@ -10,7 +10,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.exports.handover import openrlhf, trl, verl
 from labcore.exports.handover.plan import Line, Plan
 from labcore.exports.handover.tools import TOOLS
-from tests.exports.handover.conftest import plan
+from tests.exports.handover.conftest import ENGINE, plan, switched
 
 MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf}
 ESTIMATOR = {"verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator"}
@@ -58,22 +58,50 @@ def test_every_tool_bounds_bad_tokens_alike(tool, dual_clip, clip_delta, bound):
 
 
 @pytest.mark.parametrize("algorithm, tool, wanted", [
-    ("grpo", "trl", {"gradient_checkpointing": True, "optim": "adamw_8bit", "torch_compile": True}),
+    ("grpo", "trl", {"gradient_checkpointing": True, "optim": "adamw_8bit", "torch_compile": True, "use_vllm": True,
+                     "bf16": True, "vllm_importance_sampling_clip_max": 2.0}),
     ("sft", "trl", {"gradient_checkpointing": True, "optim": "adamw_8bit", "torch_compile": True}),
     ("grpo", "verl", {"actor_rollout_ref.model.enable_gradient_checkpointing": True,
                       "actor_rollout_ref.actor.optim.optimizer": "AdamW8bit",
                       "actor_rollout_ref.actor.optim.optimizer_impl": "bitsandbytes.optim",
-                      "actor_rollout_ref.actor.use_torch_compile": True}),
-    ("ppo", "verl", {"critic.model.enable_gradient_checkpointing": True, "critic.optim.optimizer": "AdamW8bit"}),
+                      "actor_rollout_ref.actor.fsdp_config.use_torch_compile": True,
+                      "algorithm.rollout_correction.rollout_is_threshold": 2.0}),
+    ("ppo", "verl", {"critic.model.enable_gradient_checkpointing": True, "critic.optim.optimizer": "AdamW8bit",
+                     "critic.model.lora_rank": 8}),
     ("sft", "verl", {"model.enable_gradient_checkpointing": True, "optim.optimizer": "AdamW8bit",
                      "engine.use_torch_compile": True}),
-    ("grpo", "openrlhf", {"--actor.gradient_checkpointing_enable": openrlhf.ON, "--ds.deepcompile": openrlhf.ON}),
+    ("grpo", "openrlhf", {"--actor.gradient_checkpointing_enable": openrlhf.ON, "--ds.deepcompile": openrlhf.ON,
+                          "--algo.advantage.is_correction_level": "token",
+                          "--algo.advantage.is_correction_mode": "clip",
+                          "--algo.advantage.is_correction_threshold": 2.0}),
     ("dpo", "openrlhf", {"--model.gradient_checkpointing_enable": openrlhf.ON, "--ds.deepcompile": openrlhf.ON})])
 def test_the_engine_s_switches_are_those_of_the_tool(algorithm, tool, wanted):
-    on = mixed(algorithm, gradient_checkpointing=True, optimizer="adamw_8bit", compile=True)
+    on = switched(plan(algorithm), **ENGINE)
     assert MODULES[tool].settings(on).items() >= wanted.items()
     off = MODULES[tool].settings(plan(algorithm))
     assert not [key for key, value in wanted.items() if off.get(key, False) == value]
+
+
+@pytest.mark.parametrize("algorithm, tool, needs", [
+    ("grpo", "trl", '"trl[peft,quantization,vllm]==1.16.0"'), ("sft", "trl", '"trl[peft,quantization]==1.16.0"'),
+    ("grpo", "verl", '"verl[fsdp,vllm]==0.9.1" bitsandbytes'), ("sft", "verl", '"verl[fsdp]==0.9.1" bitsandbytes'),
+    ("grpo", "openrlhf", '"openrlhf[vllm]==0.11.2"'), ("sft", "openrlhf", "openrlhf==0.11.2")])
+def test_the_script_says_what_is_to_be_installed_for_it(algorithm, tool, needs):
+    assert f"#     pip install {needs}\n" in TOOLS[tool].script(switched(plan(algorithm), **ENGINE))
+    plain = TOOLS[tool].script(plan(algorithm))
+    assert "bitsandbytes" not in plain and (tool != "trl" or "pip install trl==1.16.0\n" in plain)
+
+
+@pytest.mark.parametrize("tool", ["verl", "openrlhf"])
+def test_where_only_vllm_samples_the_labs_sampler_is_named_as_missing(tool):
+    engine, vllm = (lines(tool, switched(plan("grpo"), rollouts=value))["rollouts"] for value in ("engine", "vllm"))
+    assert "rounds otherwise" in engine.note and not engine.built_in and not vllm.note
+    assert (MODULES[tool].settings(plan("grpo")).get("actor_rollout_ref.rollout.name") == "vllm") == (tool == "verl")
+
+
+def test_openrlhf_caps_no_ratio_of_gspo():
+    assert "without a cap" in lines("openrlhf", mixed(ratio="sequence_mean", importance_cap=2.0))["importance_cap"].note
+    assert not lines("openrlhf", mixed(importance_cap=2.0))["importance_cap"].note
 
 
 def test_verl_names_the_knob_that_bounds_bad_tokens():

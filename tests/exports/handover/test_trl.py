@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
 from labcore.spec.record import Record
 from labcore.store.store import Store
-from tests.exports.handover.conftest import plan
+from tests.exports.handover.conftest import ENGINE, plan, switched
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
 
@@ -130,6 +131,7 @@ RUNS = [
     ("sft", "add", {"sequences_per_step": 4}), ("sft", "preferences", {"sequences_per_step": 2})]
 # And every other row of the catalog, with what makes it short.
 SHORT = {"online": ("sort", SMALL), "preference": ("preferences", {"pairs_per_step": 2}),
+         "reward_model": ("preferences", {"pairs_per_step": 2}),
          "sft": ("add", {"sequences_per_step": 4})}
 RUNS += [("online_dpo", "sort", {"pairs_per_step": 4, "letters": 2, "max_new_tokens": 4})]
 RUNS += [(row.key, *SHORT[row.loop]) for row in ALGORITHMS.values()
@@ -141,14 +143,53 @@ LOGGED = {"online": {"reward", "entropy", "completions/mean_length"}, "preferenc
 
 @pytest.mark.parametrize("algorithm, task, knobs", RUNS, ids=[f"{run[0]}-{run[1]}" for run in RUNS])
 def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path, monkeypatch):
-    pytest.importorskip("trl")
-    if version("trl") != trl.VERSION:
-        pytest.skip(f"the script is for TRL {trl.VERSION}")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     each = plan(algorithm, task, files, steps=4, knobs=knobs)
     script = trl.script(each)
     if algorithm in ("dpo", "online_dpo", "reward_model") and task == "sort":  # an untrained model is never right
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
+    found = trained(each, script, checkpoint, tmp_path, monkeypatch)
+    for key, value in trl.settings(each).items():
+        assert getattr(found.args, key) == value, key
+    losses = [row["loss"] for row in found.state.log_history if "loss" in row]
+    assert len(losses) == 2 and all(abs(loss) < 1e4 for loss in losses)
+    rates = [row["learning_rate"] for row in found.state.log_history if "loss" in row]
+    assert rates == [pytest.approx(each["learning_rate"])] * 2
+    assert (tmp_path / "trained" / "model.safetensors").exists()
+    brought_back(each, tmp_path / "trained" / "log_history.csv")
+
+
+@pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("rloo", "sort"), ("dpo", "preferences"),
+                                             ("reward_model", "preferences"), ("sft", "add")])
+def test_trl_trains_with_the_switches_of_the_engine(algorithm, task, files, checkpoint, tmp_path, monkeypatch):
+    """All but vLLM's rollouts, which need a GPU. What is compiled is traced but left to Python, which is soon done."""
+    pytest.importorskip("bitsandbytes")
+    knobs = ENGINE | {"rollouts": "engine", "importance_cap": 0.0}
+    each = switched(plan(algorithm, task, files, steps=4, knobs=SHORT[ALGORITHMS[algorithm].loop][1]), **knobs)
+    script = trl.script(each).replace("torch_compile=True,", 'torch_compile=True, torch_compile_backend="eager",')
+    found = trained(each, script, checkpoint, tmp_path, monkeypatch)
+    assert found.args.bf16 and found.args.gradient_checkpointing and found.args.torch_compile
+    assert "bitsandbytes" in type(getattr(found.optimizer, "optimizer", found.optimizer)).__module__
+    assert (tmp_path / "trained" / "adapter_model.safetensors").exists()
+    assert all(abs(row["loss"]) < 1e4 for row in found.state.log_history if "loss" in row)
+
+
+@pytest.mark.parametrize("cap", [0.0, 2.0])
+@pytest.mark.parametrize("algorithm", ["grpo", "vespo", "rloo"])
+def test_trl_takes_the_settings_of_vllm(algorithm, cap):
+    module = pytest.importorskip("trl")
+    each = switched(plan(algorithm), rollouts="vllm", importance_cap=cap)
+    found = getattr(module, trl.TRAINERS[trl.trainer(each)])(**trl.settings(each), output_dir="trained")
+    assert found.use_vllm and found.vllm_mode == "colocate"
+    if trl.trainer(each) == "GRPOTrainer":
+        assert found.vllm_importance_sampling_correction == (cap > 0)
+
+
+def trained(each: Plan, script: str, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """TRL's trainer after two steps by the script, on the processor."""
+    pytest.importorskip("trl")
+    if version("trl") != trl.VERSION:
+        pytest.skip(f"the script is for TRL {trl.VERSION}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     path = tmp_path / "run.py"
     path.write_text(script)
     trainer, made = getattr(import_module(trl.MODULES.get(trl.trainer(each), "trl")), trl.trainer(each)), []
@@ -158,14 +199,7 @@ def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path,
     runpy.run_path(str(path), run_name="__main__")
     [found] = made
     assert found.state.global_step == 2
-    for key, value in trl.settings(each).items():
-        assert getattr(found.args, key) == value, key
-    losses = [row["loss"] for row in found.state.log_history if "loss" in row]
-    assert len(losses) == 2 and all(abs(loss) < 1e4 for loss in losses)
-    rates = [row["learning_rate"] for row in found.state.log_history if "loss" in row]
-    assert rates == [pytest.approx(each["learning_rate"])] * 2
-    assert (tmp_path / "trained" / "model.safetensors").exists()
-    brought_back(each, tmp_path / "trained" / "log_history.csv")
+    return found
 
 
 def brought_back(each: Plan, logged: Path) -> None:

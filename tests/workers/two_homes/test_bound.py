@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
 from app.training import files
 from labcore.errors import LabError
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import cache, fetch, object_store, state
+from labcore.files import uploads
+from labcore.files.artifacts import cache, deletion, fetch, manifest, object_store, publish, publisher, state
 from labcore.files.paths import run_folder
 from tests.runs import fake
 from tests.workers.tools import run
@@ -55,6 +57,24 @@ def test_what_is_not_published_or_live_or_just_used_stays(machines, store, old, 
     checkpoint.newest(run_folder(run_id))  # counts as a use
     assert cache.trim(set) > 0
     assert [step for step, _ in checkpoint.local(run_folder(run_id))] == [60]
+
+
+def test_the_last_copy_of_an_upload_is_not_dropped(machines, old, monkeypatch):
+    """Another home, in which no run named it, has deleted it in the object store since this one fetched it."""
+    first = uploads.keep("mine.jsonl", b"x" * 2000).parent
+    machines.at("b")
+    upload = uploads.file_at(first.name)
+    machines.at("a")
+    shutil.rmtree(first)
+    deletion.deleted(first)
+    machines.at("b")
+    small(monkeypatch, 1)
+    unit, shared = f"uploads/{first.name}", object_store.opened()
+    assert not manifest.read(shared, unit)
+    assert cache.trim(set) == 0 and upload.read_bytes() == b"x" * 2000
+    assert publisher.unpublished(shared) == [unit]  # the lab sends it again
+    publish.publish(shared, unit)
+    assert cache.trim(set) > 0 and not upload.exists() and fetch.there(upload)
 
 
 def test_what_a_worker_is_about_to_go_on_with_is_not_dropped(machines, store, old, monkeypatch):

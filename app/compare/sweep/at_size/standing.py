@@ -98,9 +98,11 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
     first, second = (np.array([setting.results[run.id] for run in setting.runs]) for setting in whole[:2])
     if min(first.size, second.size) < statistics.FEWEST:
         return "One or two seeds are no evidence."
-    ahead = statistics.comparison(first, second, now.metric.better).verdict == "A"
-    told = "It is ahead of the next" if ahead else "Seeds alone can explain its lead over the next"
-    return f"{told}, {name(now, whole[1])}; the best of many settings owes part of its lead to luck."
+    verdict, following = statistics.comparison(first, second, now.metric.better).verdict, name(now, whole[1])
+    if verdict == "B":
+        return f"One or a few of its seeds lift its mean: most seeds of the next, {following}, are better."
+    told = "It is ahead of the next" if verdict == "A" else "Seeds alone can explain its lead over the next"
+    return f"{told}, {following}; the best of many settings owes part of its lead to luck."
 
 
 def _seeds(count: int) -> str:
