@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,21 +22,23 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu"
 
 
 class MLP(nn.Module):
-    """y = W_n f(… f(W_1 (c ∘ x) + b_1) …) + b_n. (..., sizes[0]) -> (..., sizes[-1])
+    """y = u (W_n f(… f(W_1 (c ∘ x) + b_1) …) + b_n). (..., sizes[0]) -> (..., sizes[-1])
 
-    c is `scale` (sizes[0],), constant, saved with the weights; 1 where none is given.
-    Weights orthogonal with gain √2, in the last layer with `gain`; biases 0. With `gain` None weights and biases are
-    uniform in ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the small
-    observations of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
+    c is `scale` (sizes[0],) and u is `unit`, both constant and saved with the weights; 1 where none is given.
+    Weights orthogonal with gain √2, in the last layer with `gain` / u; biases 0. With `gain` None weights and biases
+    are uniform in ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the
+    small observations of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
 
     Source: Saxe et al. 2014, arXiv:1312.6120; the gains are those of Huang et al. 2022, "The 37 implementation
     details of PPO", detail 2; LeCun et al. 1998, "Efficient BackProp" (uniform).
     """
 
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
-                 activation: str = "tanh", scale: Sequence[float] = ()):
+                 activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0):
         super().__init__()
         self.register_buffer("scale", torch.tensor(list(scale) or [1.0] * sizes[0]))
+        self.register_buffer("unit", torch.tensor([unit]))
+        self.register_load_state_dict_pre_hook(_unit_of_before)
         self.sizes, self.activation = list(sizes), activation
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
         for layer in self.layers:
@@ -44,7 +47,8 @@ class MLP(nn.Module):
                 nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
                 nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
                 continue
-            nn.init.orthogonal_(layer.weight, gain if layer is self.layers[-1] else math.sqrt(2), generator=generator)
+            nn.init.orthogonal_(layer.weight, gain / unit if layer is self.layers[-1] else math.sqrt(2),
+                                generator=generator)
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,21 +56,38 @@ class MLP(nn.Module):
         x = x * self.scale
         for layer in hidden:
             x = ACTIVATIONS[self.activation](nn.functional.linear(x, layer.weight, layer.bias))
-        return nn.functional.linear(x, last.weight, last.bias)
+        return self.unit * nn.functional.linear(x, last.weight, last.bias)
+
+
+def _unit_of_before(_: nn.Module, weights: dict[str, Tensor], prefix: str, *more: Any) -> None:
+    """Checkpoints of before the unit have none: they count in ones."""
+    weights.setdefault(f"{prefix}unit", torch.ones(1))
 
 
 def actor_critic(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
-    """A policy with small last weights, so that it begins nearly uniform, and a critic."""
-    hidden = _hidden(world, knobs)
-    return {"policy": MLP((*hidden, world.actions), generator, 0.01), "critic": MLP((*hidden, 1), generator)}
+    """A policy with small last weights, so that it begins nearly uniform, and a critic.
+
+    What is bounded more narrowly than ±1 (CartPole's angle) is stretched to it; nothing is shrunk. The critic counts in
+    tens of reward: to reach the values of CartPole and Acrobot, up to a hundred, in ones, its tanh units saturate, and
+    then it gives every state the same value.
+    """
+    hidden, scale = _hidden(world, knobs), _scale(world, 1.0)
+    return {"policy": MLP((*hidden, world.actions), generator, 0.01, scale=scale),
+            "critic": MLP((*hidden, 1), generator, scale=scale, unit=10.0)}
 
 
 def q_and_target(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
     """A Q network and a copy of it for the targets, which no gradient moves."""
     # Unscaled, CartPole's angles of 0.2 are lost beside its speeds: Q is nearly linear in them, and its greedy policy
-    # lets the cart drift away for tens of thousands of steps.
-    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu", world.scale)
+    # lets the cart drift away for tens of thousands of steps. But bounds can be far wider than what occurs: Acrobot's
+    # speeds, bounded by 4π and 9π, are mostly below 4, and divided by their bounds they are lost in turn.
+    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu", _scale(world, 1 / 4))
     return {"q": q, "target": copy.deepcopy(q).requires_grad_(False)}
+
+
+def _scale(world: World, least: float) -> list[float]:
+    """The factors that bring bounded numbers into ±1, none of them below `least`. (D,), or empty"""
+    return [max(factor, least) for factor in world.scale]
 
 
 def _hidden(world: World, knobs: Mapping[str, Value]) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ def test_the_entropy_bonus_raises_the_entropy(start):
     session = start("a2c", {"normalise": False, "entropy_coef": 1.0, "learning_rate": 1e-3})
     with torch.no_grad():
         session.policy.layers[-1].bias += torch.tensor([1.0, -1.0])
-    data = training_batch(session, collect(session, 20), torch.zeros(20, 8))
+    data = training_batch(session, collect(session, 20), torch.zeros(20, session.environments.count))
     found = [policy_update(session, data)["entropy/action"] for _ in range(10)]
     assert found == sorted(found) and found[-1] > found[0] + 0.01
 

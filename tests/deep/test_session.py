@@ -172,11 +172,14 @@ def test_dqn_solves_cartpole_and_holds_it():
     assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in environments that no choice was made in
 
 
-def test_q_sees_every_bounded_number_within_one(start):
+def test_networks_see_bounded_numbers_stretched_and_q_wide_ones_shrunk(start):
     session = start("dqn")
     for name in ("q", "target"):
-        assert session.networks[name].scale.tolist() == pytest.approx([1 / 4.8, 1, 1 / 0.418879, 1], rel=1e-6)
-    assert start("ppo").policy.scale.tolist() == [1.0] * 4
+        assert session.networks[name].scale.tolist() == pytest.approx([1 / 4, 1, 1 / 0.418879, 1], rel=1e-6)
+    for network in start("ppo").networks.values():
+        assert network.scale.tolist() == pytest.approx([1, 1, 1 / 0.418879, 1], rel=1e-6)
+    assert start("dqn", task="Acrobot-v1").networks["q"].scale.tolist() == [1, 1, 1, 1, 0.25, 0.25]
+    assert start("ppo", task="Acrobot-v1").policy.scale.tolist() == [1.0] * 6
     assert start("dqn", task="FrozenLake-v1").networks["q"].scale.tolist() == [1.0] * 16
 
 
@@ -202,6 +205,32 @@ def test_uniform_weights_have_biases(generator):
 
 def test_an_untrained_policy_does_not_balance(start):
     assert play(start("ppo").acting, "CartPole-v1", 20, seed=0).mean < 100
+
+
+def test_a_network_counts_in_its_unit():
+    plain, tens = (MLP((3, 8, 1), torch.Generator().manual_seed(0), unit=unit) for unit in (1.0, 10.0))
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    assert torch.allclose(tens(x), plain(x))  # it begins with the same outputs, from last weights of a tenth
+    assert torch.allclose(10 * tens.layers[-1].weight, plain.layers[-1].weight)
+    with torch.no_grad():
+        for network in (plain, tens):
+            network.layers[-1].bias += 1
+    assert torch.allclose(tens(x), plain(x) + 9)
+    assert "unit" not in dict(tens.named_parameters())
+    plain.load_state_dict(tens.state_dict())  # the unit is kept with the weights
+    assert torch.equal(plain(x), tens(x))
+
+
+def test_weights_of_before_the_unit_count_in_ones():
+    plain, tens = (MLP((3, 8, 1), torch.Generator().manual_seed(0), unit=unit) for unit in (1.0, 10.0))
+    tens.load_state_dict({key: value for key, value in plain.state_dict().items() if key != "unit"})
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(tens(x), plain(x))
+
+
+def test_a_critic_counts_in_tens_and_a_policy_in_ones(start):
+    networks = start("ppo").networks
+    assert (float(networks["critic"].unit), float(networks["policy"].unit)) == (10, 1)
 
 
 def test_a_gradient_beyond_the_bound_is_scaled_to_it(start):
