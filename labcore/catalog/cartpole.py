@@ -188,19 +188,20 @@ _ROWS = (
          defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
     _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
          "epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
-         summary="Learns Q from replayed transitions towards targets made by a slower copy of the network.",
+         summary="Learns Q from replayed transitions towards targets made by a slower copy of the network, which also "
+                 "acts.",
          latex=r"\begin{gathered}y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
                r"L=\text{Huber}\big(Q(s,a)-y\big)\\ \phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi"
                r"\end{gathered}",
          watch="Mean Q: when it grows far above the returns, the network bootstraps from its own errors.",
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
-         steps=120, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
+         steps=200, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
                            "replay", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
-         defaults={"max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
-                   "gradient_steps": 16, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
-                   "hidden": 128},
-         networks=f"{_HERE}.networks:q_and_target", acts="q", optimizers={"q": _ADAM}, replay=True),
+         defaults={"gamma": 0.99, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
+                   "gradient_steps": 32, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
+                   "hidden": 256},
+         networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True),
 )
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}

@@ -3,7 +3,8 @@
     y = r + γ (1 − terminated) Q_target(s', a*),  a* = argmax_a Q_target(s', a), or argmax_a Q(s', a) in double DQN
     L = mean loss(Q(s, a) − y)
 
-Left out: prioritised replay, dueling heads, n-step targets.
+The slow copy also acts, greedily but for ε: it is a running average of the networks, and its best actions do not jump
+from update to update, as those of Q itself do. Left out: prioritised replay, dueling heads, n-step targets.
 
 Source: Mnih et al. 2013, arXiv:1312.5602; Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461.
 """

@@ -8,6 +8,7 @@ from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak,
 from labcore.deep.experience import Batch
 from labcore.deep.networks import MLP, parameters
 from labcore.deep.replay import Replay, Transitions
+from labcore.deep.rollout import collect
 
 
 @pytest.fixture
@@ -181,3 +182,11 @@ def test_it_learns_once_it_has_seen_enough(start):
     session = start("dqn", {"environments": 2, "learning_starts": 40}, steps=3)
     found = [(record.env_steps, session.updates) for record in session.run()]
     assert found == [(16, 0), (32, 0), (48, 4)]
+
+
+def test_the_slow_copy_acts(start):
+    session = start("dqn")
+    with torch.no_grad():  # which now always takes action 1, while Q takes action 0
+        for name, best in (("target", 1), ("q", 0)):
+            session.networks[name].layers[-1].bias[best] += 1e6
+    assert set(collect(session, 5, epsilon_greedy(0.0)).actions.flatten().tolist()) == {1}

@@ -92,12 +92,12 @@ def test_a_divergence_is_reported_and_nothing_is_lost(start, method):
     records = session.run()
     next(records)
     before = {name: parameters(network) for name, network in session.networks.items()}
-    slow = session.networks["target" if method == "dqn" else "critic"]
+    learns, broken = ("q", "target") if method == "dqn" else ("policy", "critic")
     with torch.no_grad():
-        next(slow.parameters()).fill_(math.nan)
+        next(session.networks[broken].parameters()).fill_(math.nan)
     with pytest.raises(Diverged, match="at step 2"):
         next(records)
-    assert torch.equal(parameters(session.acting), before[session.row.acts])
+    assert torch.equal(parameters(session.networks[learns]), before[learns])
     assert session.step == 1
 
 
