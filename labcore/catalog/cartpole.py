@@ -198,8 +198,9 @@ _ROWS = (
          steps=200, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
                            "replay", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
-         defaults={"gamma": 0.99, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "gradient_steps": 32,
-                   "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0, "hidden": 256},
+         defaults={"gamma": 0.99, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
+                   "gradient_steps": 32, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
+                   "hidden": 256},
          networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True),
 )
 
