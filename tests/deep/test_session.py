@@ -233,6 +233,11 @@ def test_a_critic_counts_in_tens_and_a_policy_in_ones(start):
     assert (float(networks["critic"].unit), float(networks["policy"].unit)) == (10, 1)
 
 
+def test_a_policy_begins_nearly_uniform(start, generator):
+    chances = start("ppo").policy(torch.randn(100, 4, generator=generator)).softmax(-1)
+    assert float((chances - 0.5).abs().max()) < 0.02
+
+
 def test_a_gradient_beyond_the_bound_is_scaled_to_it(start):
     session = start("ppo", {"max_grad_norm": 0.01})
     weights = list(session.policy.parameters())
