@@ -102,7 +102,8 @@ _ALL = {knob.key: knob for knob in (
          "start.", "live", 0, 1e9, (100, 10_000), unit="environment steps", advanced=True),
     Knob("gradient_steps", "Updates per rollout", 32, "Higher: more learning per environment step, until it "
          "overfits the replayed transitions; lower: quicker.", "live", 1, 1e6, (1, 256)),
-    Knob("target_every", "Target update every", 64, "Higher: steadier targets; lower: fresher ones.", "live", 1, 1e9,
+    Knob("target_every", "Target update every", 64, "Higher: steadier targets; lower: fresher ones. The "
+         "target network also acts.", "live", 1, 1e9,
          (1, 1000), unit="updates"),
     Knob("tau", "Target update share", 1.0, "1: copies the network; lower: moves the target by that share of the "
          "distance.",

@@ -142,12 +142,12 @@ class ObjectStore:
             return None
         try:
             fields = json.loads(content)
-            if fields["format"] == FORMAT:
-                return str(fields["id"])
-        except (ValueError, TypeError, KeyError):
-            pass
-        raise LabError(f"The file {MARKER} in {self.url} is not what this lab writes: set {VARIABLE} to another place, "
-                       "or update the lab.")
+            if fields["format"] != FORMAT:
+                raise ValueError("another format")
+            return str(fields["id"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise LabError(f"The file {MARKER} in {self.url} is not what this lab writes: set {VARIABLE} to another "
+                           "place, or update the lab.") from error
 
     def _check_root(self) -> None:
         """That the folder or the bucket is there: neither is made here."""

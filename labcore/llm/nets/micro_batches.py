@@ -6,6 +6,7 @@ How a batch is cut changes no gradient but for rounding, and depends on the spec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -77,10 +78,8 @@ def retried(run: Callable[Concatenate[Holder, Given], Result]) -> Callable[Conca
     half as large for the rest of the run."""
     @wraps(run)
     def attempt(session: Holder, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        try:
+        with suppress(torch.OutOfMemoryError):  # what a failed attempt held is free only after this block
             return run(session, *args, **kwargs)
-        except torch.OutOfMemoryError:
-            pass  # what the failed attempt held is free only after this block
         session.halve_micro_batches()
         return run(session, *args, **kwargs)
     return attempt
