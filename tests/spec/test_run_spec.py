@@ -11,7 +11,8 @@ from labcore.catalog.choices import PREFERENCE_LOSS
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
-from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec, check_together, make, with_knob
+from labcore.spec.run_spec import BASE_SEED, RunSpec, base_spec, make, with_knob
+from labcore.spec.together import check_together
 
 
 def refused(words, call, *given, **named):
