@@ -26,6 +26,11 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The browser tests go first: one process needs minutes for them, and none should wait for it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/browser/"))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowser | None:
     return OneBrowser(config, log) if config.getoption("dist") == "loadfile" else None

@@ -105,13 +105,16 @@ def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
     raise SystemExit({missing!r})
 '''
 _SAMPLED = '''
-PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {pair_prompts}, {group_size}, {max_new_tokens}
+SEED, PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {seed}, {pair_prompts}, {group_size}, {max_new_tokens}
 SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}}}
 
 
 def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[str, str]]:
     """Pairs as the lab makes them: the model answers each prompt GROUP_SIZE times, better answers beside worse ones."""
-    found, asked = [], problems(prompts)
+    import torch
+
+    torch.manual_seed(SEED)
+    found, asked = [], problems(prompts, SEED)
     for start in range(0, prompts, 64):
         some = asked[start:start + 64]
         inputs = tokenizer([row["prompt"] for row in some], return_tensors="pt", padding=True, padding_side="left",
@@ -142,7 +145,7 @@ def task_code(plan: Plan, more: str = "") -> str:
     body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept,
                                                             missing=missing)
     if needs_pairs(plan) and not brings_pairs(plan):
-        body += _scored(plan) + "\n" + _SAMPLED.format(**{"pair_prompts": plan.rows, **knobs})
+        body += _scored(plan) + "\n" + _SAMPLED.format(**{"pair_prompts": plan.rows, "seed": spec.seed, **knobs})
     elif needs_pairs(plan):
         body += _SINGLES if learns_singles(plan) else _PAIRS
     elif plan.loop == "online":

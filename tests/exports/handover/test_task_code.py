@@ -76,6 +76,7 @@ def test_pairs_are_sampled_as_the_lab_samples_them(checkpoint, files):
     code["score"] = code["sampled_pairs"].__globals__["score"] = lambda text, answer: float(len(text) % 2)
     model, tokenizer = (kind.from_pretrained(checkpoint) for kind in (AutoModelForCausalLM, AutoTokenizer))
     found = code["sampled_pairs"](model, tokenizer, prompts=8)
+    assert code["sampled_pairs"](model, tokenizer, prompts=8) == found  # the run's seed draws them
     assert found and all(len(row["chosen"]) % 2 > len(row["rejected"]) % 2 for row in found)
     code["sampled_pairs"].__globals__["score"] = lambda text, answer: 1.0
     with pytest.raises(SystemExit, match="No prompt got both"):

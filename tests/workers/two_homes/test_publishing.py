@@ -132,22 +132,23 @@ def test_a_fault_of_the_store_of_runs_while_files_are_sent_does_not_keep_the_end
         machines, store, monkeypatch):
     """A glitch: what looks after the run meanwhile fails, and the last state is written all the same."""
     run_id, real, failed = store.create(fake.grpo(STEPS), mine=True), object_store.ObjectStore._put, []
+    said = Store.set_message
 
-    def faulty(self, *_given):
+    def faulty(self, of, message):
+        if message != "publishing its files":
+            return said(self, of, message)
         failed.append(1)
         raise LabError("The store of runs has a fault.")
 
     def slow(self, *given):
-        if failed:  # the end waits: it has looked after the run
-            return real(self, *given)
-        until(lambda: failed or store.run(run_id).step < STEPS)
+        until(lambda: len(failed) > 1 or store.run(run_id).step < STEPS)  # the end waits, and looks again
         return real(self, *given)
 
     monkeypatch.setattr(publishing, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(Store, "beat", faulty)
+    monkeypatch.setattr(Store, "set_message", faulty)
     monkeypatch.setattr(object_store.ObjectStore, "_put", slow)
     assert run(store, run_id) == "finished"
-    assert failed and store.run(run_id).state == "finished" and published(store, run_id) == []
+    assert len(failed) > 1 and store.run(run_id).state == "finished" and published(store, run_id) == []
 
 
 @pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), LabError("The bound is no number.")])
