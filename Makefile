@@ -24,7 +24,7 @@ run: $(VENV)/run.stamp
 test:
 	$(MAKE) --jobs=2 browser lint collected
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
