@@ -1,5 +1,7 @@
 """The command line of a lab that is shared for reading: what looks works, what changes says one sentence."""
 
+import shutil
+
 import pytest
 
 from labcore.cli.main import main
@@ -20,18 +22,30 @@ LOOKS = {"list": ["list"], "runs": ["runs"], "compare": ["compare", "{run}", "{o
          "export": ["export", "{run}", "--out", "{out}"]}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The home of a lab with two runs and one in the trash."""
+    folder = tmp_path_factory.mktemp("finished") / "lab"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(folder))
+        for each in range(3):
+            main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "40", "--seed", str(each)])
+        store = Store()
+        store.trash([run.id for run in store.runs()][2:])
+        store.dispose()
+    return folder
+
+
 @pytest.fixture
-def names(tmp_path, monkeypatch):
-    """Two runs and one in the trash, a file to import and a folder to export to, in a lab that is shared."""
-    for each in range(3):
-        main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "40", "--seed", str(each)])
+def names(lab_home, finished, tmp_path, monkeypatch):
+    """The runs by their names, a file to import and a folder to export to, in a copy of that lab that is shared."""
+    shutil.copytree(finished, lab_home)
     store = Store()
-    runs = [run.id for run in store.runs()]
-    store.trash(runs[2:])
+    run, other = (each.id for each in store.runs())
+    [gone] = (each.id for each in store.trashed())
     (tmp_path / "other.csv").write_text("step,loss\n1,2\n2,3\n")
     monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
-    return {**dict(zip(("run", "other", "gone"), runs, strict=True)), "file": str(tmp_path / "other.csv"),
-            "out": str(tmp_path / "out")}
+    return {"run": run, "other": other, "gone": gone, "file": str(tmp_path / "other.csv"), "out": str(tmp_path / "out")}
 
 
 @pytest.mark.parametrize("command", CHANGES)
