@@ -167,7 +167,7 @@ def rule(study: Study) -> str:
              "That of the deciding one holds with 95 %")
     return (f"Intervals are Welch's, over the seeds. {level}. A contrast agrees where its whole interval lies in "
             "the shaded region and disagrees where none of it does; else, and with fewer than "
-            f"{FEWEST} seeds, nothing can be told at this scale. The claim agrees where all deciding contrasts do, and "
+            f"{FEWEST} seeds, there is no verdict at this scale. The claim agrees where all deciding contrasts do, and "
             "disagrees where one does.")
 
 

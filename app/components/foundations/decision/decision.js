@@ -70,7 +70,7 @@ function creditRows(credit, all) {
   const row = (words, values, title) => [[words, "", title], ...values.map((each) => format(each, 3))];
   return [row("Reward r", credit.paid, "what this token earns"), row("Bandit: R − b", credit.bandit, "the same for all tokens"),
     row("MDP: Â", credit.steps, "what follows from this token on, compared with the critic"),
-    row("Exact: Q(s, a) − V(s)", advantages, "the mean over all ways to go on, by enumeration")];
+    row("Exact: Q(s, a) − V(s)", advantages, "the mean over all continuations, by enumeration")];
 }
 
 // Both gradients of one completion in the three states that it went through.
