@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = "8"
-MOST_NAME = 100  # letters of a run's name, which PostgreSQL counts
+MOST_NAME = 100  # letters of a run's name
 
 
 class Name(sa.TypeDecorator[str]):

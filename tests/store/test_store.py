@@ -368,14 +368,35 @@ def test_a_run_of_an_environment_with_a_long_name_has_a_name_that_every_database
     assert run_id.startswith("grpo-") and "Warehouse-v0-" in run_id and len(run_id) <= schema.MOST_NAME
 
 
-def test_a_name_that_is_too_long_for_the_database_is_a_sentence(store, each_database):
-    """Of imported metrics, which a file of any name may hold."""
-    name = f"imported-{'x' * 120}"
-    if each_database == "sqlite":  # it does not count
-        store.mark(name, star=True)
-        return
-    with pytest.raises(LabError, match=r"does not take a name or a text of that length \(value too long .*\): give a"):
-        store.mark(name, star=True)
+def test_a_name_that_is_too_long_is_refused_alike_by_every_database(store):
+    """Imported metrics lie in a folder, which somebody may have given any name."""
+    run, too_long = store.run(store.create(grpo())), "x" * 101
+    for name, given in ((f"imported-{too_long}", lambda name: store.mark(name, star=True)),
+                        (f"imported-{too_long}", lambda name: store.trash([name])),
+                        (too_long, lambda name: store.add(replace(run, id=name, state="stopped"), [], []))):
+        with pytest.raises(LabError, match=rf"^The name '.*' has {len(name)} letters, more than 100: give a shorter"):
+            given(name)
+    assert store.marks() == {} and len(store.runs()) == 1
+    store.mark(f"imported-{'x' * 91}", star=True)
+
+
+def test_a_longer_name_of_before_stays_usable(lab_home):
+    """SQLite took any length."""
+    store, name, imported = Store(), "x" * 120, f"imported-{'x' * 120}"
+    run_id = store.create(grpo())
+    store.set_state(run_id, "stopped")
+    with store._writing() as connection:
+        connection.execute(schema.runs.update(), {"id": name})
+        connection.execute(schema.marks.insert(), {"id": imported, "star": True})
+    store.mark(name, note="long")
+    store.mark(imported, note="long too")
+    assert {key: each.note for key, each in store.marks().items()} == {name: "long", imported: "long too"}
+    store.trash([name, imported])
+    store.restore([name])
+    assert store.run(name).note == "long"
+    store.delete(name)
+    store.delete(imported)
+    assert store.marks() == {} and store.runs() == []
 
 
 @pytest.mark.usefixtures("each_database")
