@@ -15,6 +15,7 @@ from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store import changes, schema
 from labcore.store.process import Owner, gone
+from labcore.store.rows import Event, Step
 from labcore.store.store import Store, home
 from tests.runs.fake import grpo
 
@@ -359,6 +360,27 @@ def test_a_text_with_nul_is_kept_without_it_and_names_no_run(store):
     store.set_message(run_id, "c\0d")
     row = store.run(run_id)
     assert (row.note, row.message) == ("a\N{REPLACEMENT CHARACTER}b", "c\N{REPLACEMENT CHARACTER}d")
+
+
+def test_a_text_with_half_a_character_is_kept_without_it_wherever_it_stands(store):
+    """No database keeps it: UTF-8 has none. An error may bring it, a tokenizer or the name of a file."""
+    half, whole = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
+    run_id = store.create(grpo())
+    with pytest.raises(NoSuchRun):
+        store.run(half)
+    store.log(run_id, "note", {"text": half}, 0)
+    store.ask(run_id, "set", {"knob": "beta", "value": half})
+    store.mark(run_id, note=half, tags=[half])
+    store.set_message(run_id, half)
+    store.keep_summaries({run_id: half})
+    store.set_state(run_id, "failed", half, log=("failed", {"text": half}))
+    row = store.run(run_id)
+    assert (row.note, row.tags, row.message, store.summaries()) == (whole, (whole,), whole, {run_id: whole})
+    assert [event.payload.get("text") for event in store.events_after(run_id)] == [None, whole, whole]
+    assert [control.payload["value"] for control in store.controls(run_id)] == [whole]
+    other = replace(row, id=half, tags=(half,), message=half, spec=replace(row.spec, mix=half))
+    assert store.add(other, [Step(1, 0, 0, 0.5, {})], [Event(1, 0, "note", {"text": half}, 0.5)])
+    assert store.run(whole).spec.mix == whole and store.run(whole).tags == (whole,)
 
 
 def test_a_run_of_an_environment_with_a_long_name_has_a_name_that_every_database_keeps(store):
