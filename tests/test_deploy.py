@@ -79,8 +79,13 @@ def test_what_is_copied_is_there_and_not_ignored():
     copied = {word for line in re.findall(r"^COPY (.*)$", CONTAINER, re.MULTILINE) for word in line.split()[:-1]}
     let_in = {line[1:] for line in (DEPLOY / "Containerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
     assert copied == let_in and all((ROOT / name).exists() for name in copied)
-    installed = set(re.findall(r"-r (\S+)", CONTAINER))
+    installed = set(re.findall(r"-r ([\w.-]+)", CONTAINER))
     assert installed <= copied and not any("dev" in name for name in installed)
+
+
+def test_the_variant_with_cuda_alone_has_what_spares_the_memory_of_a_gpu():
+    steps = [step for step in re.split(r"^RUN ", CONTAINER, flags=re.MULTILINE) if "requirements-8bit.txt" in step]
+    assert re.search(r'"\$VARIANT" = cuda \]; then [^;]* -r requirements-8bit\.txt; fi', steps[-1])
 
 
 def test_the_container_has_no_rights_it_does_not_need():

@@ -63,7 +63,7 @@ def value_words(share: float | None) -> str:
     said = ("the critic foresees most of the λ-return" if share > 0.8 else
             "the critic foresees some of it" if share > 0.2 else
             "the critic is hardly better than a constant" if share > -0.2 else
-            "the critic misleads: a constant would be better")
+            "a constant would be better: the critic misleads, or the λ-returns hardly vary")
     return f"Explained variance {theme.number(share, 2)}: {said}."
 
 

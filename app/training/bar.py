@@ -34,6 +34,7 @@ class Action:
     shortcut: str | None = None
     primary: bool = False
     help: str = ""
+    disabled: bool = False
 
 
 def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
@@ -92,8 +93,13 @@ RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue
 FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
               help="What if? Continue from one of its checkpoints with other settings")
 
+# Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
+# press Stop.
+_BEFORE = tuple(action if action is STOP else replace(action, disabled=True, help="Once the run goes")
+                for action in (PAUSE, STOP, FORK))
+
 ACTIONS: dict[str, tuple[Action, ...]] = {
-    "": (RUN,), "queued": (STOP,), "starting": (STOP,), "running": (PAUSE, STOP, FORK),
+    "": (RUN,), "queued": _BEFORE, "starting": _BEFORE, "running": (PAUSE, STOP, FORK),
     "paused": (GO_ON, STEP, STOP, FORK), "finished": (AGAIN, SEED, FORK),
     **dict.fromkeys(RESUMABLE, (RESUME, replace(AGAIN, primary=False), FORK)),
 }
@@ -105,7 +111,7 @@ def bar(run: RunRow | None, kind: str) -> None:
         for action in () if read_only() else ACTIONS[run.state if run else ""]:
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
-                      on_click=_do, args=(action, run, kind))
+                      disabled=action.disabled, on_click=_do, args=(action, run, kind))
         if not active(run) and not read_only():
             _sweep(run, kind)
         if run:

@@ -161,7 +161,8 @@ _ALL = (
     Metric("value_loss", "Critic loss", "reward²", "Half the mean squared error of the critic, clipped as PPO does.",
            r"L^V", better="lower"),
     Metric("explained_variance", "Explained variance", "share", "1 − Var(return − value)/Var(return): 1 is a perfect "
-           "critic, 0 no better than a constant, below 0 worse.", healthy="Above 0 and rising.", better="higher"),
+           "critic, 0 no better than a constant, below 0 worse. It also falls below 0 when returns hardly vary, as in "
+           "a solved task: then a tiny error is a large share.", healthy="Above 0 and rising.", better="higher"),
     Metric("rewards/accuracies", "Pair accuracy", "share of pairs", "Share of pairs whose chosen side the policy "
            "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate",
            better="higher"),

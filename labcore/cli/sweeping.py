@@ -26,7 +26,7 @@ from labcore.runs import halving
 from labcore.runs import sweep as engine
 from labcore.runs.halving import Halving
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ACTIVE
+from labcore.store.rows import ACTIVE, GOING
 from labcore.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
@@ -139,8 +139,10 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
 
 
 def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
-    """Wait until no run of a sweep is going any more, and say how they stand meanwhile. Returns their states."""
+    """Wait until no run of a sweep is going any more, and say how they stand meanwhile, and where none goes what they
+    wait for. Returns their states."""
     said: dict[str, int] = {}
+    reason = ""
     woken = told = -math.inf
     while True:
         states = store.tally(sweep_id)
@@ -151,9 +153,19 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
         if over:
             return set(states)
         if time.monotonic() - woken > WAKE_SECONDS:
+            why = "" if set(states) & set(GOING) else _first_in_line(store, sweep_id)
+            if why not in ("", reason):
+                print(f"{sweep_id}: {why}", file=sys.stderr)
+            reason = why
             launcher.wake()
             woken = time.monotonic()
         time.sleep(POLL_SECONDS)
+
+
+def _first_in_line(store: Store, sweep_id: str) -> str:
+    """What the oldest queued run of a sweep waits for, which is the next to be started; empty where nothing is said."""
+    first = list(store.queued(sweep_id))[:1]
+    return "".join(run.message for run in store.runs_named(first).values())  # none where it has just been deleted
 
 
 def far(store: Store, sweep_id: str) -> Progress:

@@ -21,7 +21,7 @@ from labcore.compare import foreign
 from labcore.compare.traces import Trace, axes_of
 from labcore.errors import LabError, quoted
 from labcore.files import atomic, tables, uploads
-from labcore.files.given import json_of
+from labcore.files.given import json_of, whole
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import home, imports, is_import, made, path_of, read_only
 from labcore.runs.faults import disk_full
@@ -74,7 +74,7 @@ def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Impor
 
 def keep_all(store: Store, files: Sequence[tuple[str, bytes]], label: str = "") -> list[Imported]:
     """Import some CSVs by their names and contents, all or none of them. Raises LabError as `keep`."""
-    found = [(name, content, foreign.parse(name, content, label)) for name, content in files]
+    found = [(name, content, foreign.parse(name, content, whole(label))) for name, content in files]
     run_ids = [run_id for name, content, runs in found for run_id in _kept(name, content, runs)]
     marks = store.marks()
     if lying := [run_id for run_id in run_ids if run_id in marks and marks[run_id].deleted is not None]:

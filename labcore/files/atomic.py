@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from filelock import FileLock
 
-from labcore.files.given import json_of
+from labcore.files.given import json_of, whole
 
 
 def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = False, sync: bool = True) -> None:
@@ -75,8 +75,8 @@ def write_bytes(target: Path, content: bytes, *, sync: bool = False) -> None:
 
 
 def write_text(target: Path, text: str, *, sync: bool = False) -> None:
-    """`write_file` with this text as UTF-8."""
-    write_bytes(target, text.encode(), sync=sync)
+    """`write_file` with this text as UTF-8, half characters replaced."""
+    write_bytes(target, whole(text).encode(), sync=sync)
 
 
 def link(source: Path | str, target: Path | str) -> None:
@@ -101,7 +101,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
             file.truncate(len(there) - len(tail))
         elif tail:
             file.write(b"\n")
-        file.write(line.encode())
+        file.write(whole(line).encode())
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""What others made and give to the lab: files that may be anything, and JSON that may say anything.
+"""What others made and give to the lab: files that may be anything, and texts and JSON that may say anything.
 
 A file is read only if it is a regular one, and no further than its limit, whatever size its folder says it has. All
 that can be wrong with JSON is one kind of error.
@@ -20,12 +20,23 @@ from labcore.errors import LabError
 DEEPEST = 100  # lists and objects within each other: more are an attack, on which Python's own recursion ends
 MOST_DIGITS = 300  # of a whole number: more are beyond a float
 TEXT_LIMIT = 8 * 2**20  # bytes of a file that a person wrote, or of a configuration
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # to open a pipe waits for its writer
 
 
 class NotJSON(ValueError):
     """Text is not JSON that the lab can use. The message says why, to stand within a sentence."""
+
+
+def whole(text: str) -> str:
+    """`text` with U+FFFD in place of each half character, as an error or a file's name may bring: UTF-8, in which the
+    store and all files are written, has none.
+
+    >>> whole("a" + chr(0xD800))
+    'a\ufffd'
+    """
+    return text if text.isascii() else _HALF_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
@@ -81,7 +92,7 @@ def json_of(content: str | bytes) -> Any:
         value = _DECODER.decode(text)
         if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
             raise NotJSON("it nests too deep")
-        if _HALF_CHARACTER.search(text):
+        if _HALF_ESCAPED.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except json.JSONDecodeError as error:

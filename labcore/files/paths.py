@@ -50,8 +50,8 @@ def path_of(word: str | Path, folder: Path | None = None) -> Path:
 def can_be_path(word: str | Path) -> bool:
     """Whether the usual disks take a file of that name."""
     try:
-        parts = [os.fsencode(part) for part in Path(word).parts]
-    except UnicodeEncodeError:  # half a character
+        parts = [part.encode() for part in Path(word).parts]
+    except UnicodeEncodeError:  # half a character, or bytes that are no UTF-8: neither a spec nor the store holds them
         return False
     return (all(len(part) <= NAME_BYTES and b"\0" not in part for part in parts)
             and sum(map(len, parts)) + len(parts) <= PATH_BYTES)

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from labcore.files.given import whole
+
 # What a spreadsheet takes for the begin of a formula, also in the wide letters of East Asia; a tab or a line end in
 # front is passed over by some of them. See OWASP, "CSV Injection".
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -38,7 +40,7 @@ def written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
 def _write(file: Any, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     # csv quotes the line ends that it writes itself: with both characters among them, no text begins a row of its own.
-    lines = SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
+    lines = SimpleNamespace(write=lambda line: file.write(whole(line.removesuffix("\r\n")) + "\n"))
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(map(shown, header))
     writer.writerows(map(shown, row) for row in rows)

@@ -41,7 +41,7 @@ def keep(name: str, content: bytes) -> Path:
         LabError: it cannot be written.
     """
     folder = made(place(content))
-    target = folder / (Path(name.replace("\\", "/")).name or "upload")
+    target = folder / (Path(given.whole(name).replace("\\", "/")).name or "upload")
     try:
         if not target.exists():
             atomic.write_bytes(target, content, sync=True)

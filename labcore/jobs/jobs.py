@@ -23,6 +23,7 @@ from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
+from labcore.files.given import whole
 from labcore.files.paths import home, made, read_only
 from labcore.runs.faults import disk_full, out_of_memory
 
@@ -60,7 +61,7 @@ class Outcome:
 def job_id(spec: Spec) -> str:
     """Sixteen hex digits that name this spec."""
     text = json.dumps({**spec, "version": VERSION}, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(whole(text).encode()).hexdigest()[:16]
 
 
 def folder(job: str) -> Path:

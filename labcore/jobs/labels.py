@@ -15,6 +15,7 @@ import numpy as np
 
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
+from labcore.files.given import whole
 from labcore.files.jsonl import LIMIT, read_objects
 from labcore.files.paths import path_of
 from labcore.spec.run_spec import RunSpec
@@ -42,7 +43,7 @@ def keep(lines: Sequence[Mapping[str, Any]]) -> str:
     if not lines:
         raise LabError("No pair has a label yet: choose the better one of at least one pair.")
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    return uploads.keep(NAME, text.encode()).parent.name
+    return uploads.keep(NAME, whole(text).encode()).parent.name
 
 
 def adopt(labels: str) -> str:

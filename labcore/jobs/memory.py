@@ -16,13 +16,13 @@ from labcore.jobs.cost import in_bytes
 from labcore.jobs.memory_parts import Part, Sizes, parts, peak
 from labcore.jobs.pace import setting
 from labcore.runs import versions
-from labcore.spec.moments import EIGHT_BIT
+from labcore.spec import moments
 from labcore.spec.run_spec import RunSpec, make
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
 ADAPTER = 8  # rank of the LoRA that is advised
 # What is learnt does not change by these, or hardly: they are advised first.
-ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("optimizer", EIGHT_BIT))
+ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("optimizer", moments.EIGHT_BIT))
 # Knobs that make a batch smaller, and those that make a part of it smaller, in the order in which they are advised.
 BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step", "group_size", "max_new_tokens")
 ADVISED = 3  # ways that are named
@@ -76,8 +76,14 @@ class Estimate:
             return ""
         if not self.ways:
             return "No smaller batch makes it fit: choose a smaller model, or a device with more memory."
-        ways = [" and ".join(f"{called(key)} to {shown(value)}" for key, value in way) for way in self.ways]
+        ways = [" and ".join(f"{called(key)} to {shown(value)}{_first(value)}" for key, value in way)
+                for way in self.ways]
         return f"So that it fits, set {', or '.join(ways)}."
+
+
+def _first(value: Value) -> str:
+    """What has to be done before a knob can have this value, in brackets; mostly nothing."""
+    return f" (first {moments.INSTALL})" if value == moments.EIGHT_BIT and moments.missing() else ""
 
 
 def asked(specs: Sequence[RunSpec]) -> jobs.Spec:
@@ -131,7 +137,8 @@ def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
 
 def _engine(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
     """The run with each of the engine's ways to save memory that it does not use yet, then with all of them."""
-    unused = tuple((knob, value) for knob, value in ENGINE if spec.knobs.get(knob, value) != value)
+    unused = tuple((knob, value) for knob, value in ENGINE if spec.knobs.get(knob, value) != value
+                   and (value != moments.EIGHT_BIT or moments.serves(spec.device)))
     for way in [*((each,) for each in unused), *([unused] if unused[1:] else [])]:
         if changed := _changed(spec, way):
             yield way, changed

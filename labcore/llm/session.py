@@ -26,7 +26,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
-from labcore.files.given import json_of
+from labcore.files.given import json_of, whole
 from labcore.llm import optimizers
 from labcore.llm.batch import Completions, encode_prompts
 from labcore.llm.graphs import Graphs, of_device
@@ -320,7 +320,7 @@ class LlmSession:
                  **{name: [vars(pair) for pair in getattr(self, name)] for name in PAIRS},
                  **{name: getattr(self, name) for name in LEARNT},
                  "finished_because": self.finished_because}
-        (folder / "state.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+        (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
 
     def _saved(self) -> list[str]:
         """The networks beside the policy that a checkpoint holds, one file each."""

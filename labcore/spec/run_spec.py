@@ -206,8 +206,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
-    data = str(Path(data).resolve()) if data else None
-    model = str(Path(model).resolve()) if model not in MODELS and Path(model).is_dir() else model
+    data = str(path_of(Path(data).resolve())) if data else None
+    model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
                    mix)

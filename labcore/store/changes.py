@@ -19,13 +19,14 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store import dialects
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
-from labcore.store.schema import controls, events, marks, meta, runs, steps, sweeps
+from labcore.store.schema import MOST_NAME, controls, events, marks, meta, runs, steps, sweeps
 
 _APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
 
 def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
-    """Write a whole run as it is, with its steps and events."""
+    """Write a whole run as it is, with its steps and events. Raises LabError where its name is too long."""
+    _check_length(row.id)
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
         "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
@@ -105,9 +106,18 @@ def in_the_trash(name: str) -> NoSuchRun:
 
 
 def mark(connection: sa.Connection, name: str, **values: Any) -> None:
-    """Set some of the marks of a run or of imported metrics: columns of the table."""
+    """Set some of the marks of a run or of imported metrics: columns of the table. Raises LabError where the store has
+    nothing of that name yet, and it is too long."""
     if not connection.execute(marks.update().where(marks.c.id == name), values).rowcount:
+        if state(connection, name) is None:
+            _check_length(name)
         connection.execute(marks.insert(), {"id": name, **values})
+
+
+def _check_length(name: str) -> None:
+    """SQLite would take any length, PostgreSQL does not. What a store has already under a longer name stays usable."""
+    if len(name) > MOST_NAME:
+        raise LabError(f"The name {quoted(name)} has {len(name)} letters, more than {MOST_NAME}: give a shorter one.")
 
 
 def trash(connection: sa.Connection, name: str) -> None:

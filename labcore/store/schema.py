@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from labcore.files.given import whole
+
 VERSION = "8"
-MOST_NAME = 100  # letters of a run's name, which PostgreSQL counts
+MOST_NAME = 100  # letters of a run's name
 
 
 class Name(sa.TypeDecorator[str]):
-    """A text from outside the lab, without NUL: PostgreSQL cannot keep it. So no run has a name with one."""
+    """A text from outside the lab, without half characters, which no database keeps, and without NUL, which PostgreSQL
+    cannot keep. So no run has a name with one."""
 
     impl, cache_ok = sa.String, True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if value else value
+        return whole(value).replace("\0", "\N{REPLACEMENT CHARACTER}") if value else value
 
 
 class Words(Name):
@@ -38,20 +41,20 @@ meta = sa.Table("lab_meta", metadata, sa.Column("key", sa.String(40), primary_ke
 runs = sa.Table(
     "lab_runs", metadata,
     sa.Column("id", Name(MOST_NAME), primary_key=True),
-    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("spec", Words, nullable=False),
     sa.Column("state", sa.String(20), nullable=False, index=True),
     sa.Column("message", Words, nullable=False, default=""),
     sa.Column("created", sa.Double, nullable=False, index=True),
     sa.Column("started", sa.Double), sa.Column("ended", sa.Double),
-    sa.Column("pid", sa.Integer), sa.Column("host", sa.String(200)),
+    sa.Column("pid", sa.Integer), sa.Column("host", Name(200)),
     sa.Column("process_started", sa.Double),  # tells the process from a later one with the same pid
     sa.Column("heartbeat", sa.Double),
     sa.Column("step", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Double, nullable=False, default=0.0),
-    sa.Column("base", sa.String(100)),
+    sa.Column("base", Name(MOST_NAME)),
     sa.Column("parent", Name(MOST_NAME)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
-    sa.Column("digest", sa.Text, key="summary"),  # since version 3: what a list shows of it
+    sa.Column("digest", Words, key="summary"),  # since version 3: what a list shows of it
     sa.Column("number", sa.Integer),  # since version 5: counts the lab's runs as they are made
 )
 
@@ -59,7 +62,7 @@ marks = sa.Table(  # since version 4; a run or an import without a row has no ma
     "lab_marks", metadata,
     sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("star", sa.Boolean, nullable=False, default=False),
-    sa.Column("tags", sa.Text, nullable=False, default="[]"), sa.Column("note", Words, nullable=False, default=""),
+    sa.Column("tags", Words, nullable=False, default="[]"), sa.Column("note", Words, nullable=False, default=""),
     sa.Column("deleted", sa.Double),  # when it was put into the trash
 )
 
@@ -84,7 +87,7 @@ events = sa.Table(
     "lab_events", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("step", sa.Integer, nullable=False),
-    sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", Words, nullable=False),
     sa.Column("time", sa.Double, nullable=False), sa.Index("lab_events_of_run", "run_id", "id"),
 )
 
@@ -92,7 +95,7 @@ controls = sa.Table(
     "lab_controls", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("command", sa.String(20), nullable=False),
-    sa.Column("payload", sa.Text, nullable=False), sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("payload", Words, nullable=False), sa.Column("state", sa.String(20), nullable=False),
     sa.Column("asked", sa.Double, nullable=False), sa.Column("settled", sa.Double),
     sa.Column("step", sa.Integer), sa.Column("refused", Words),
     sa.Index("lab_controls_open", "run_id", "state", "id"),

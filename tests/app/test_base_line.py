@@ -104,7 +104,6 @@ def test_the_charts_of_rl_stand_ready_while_sft_runs_and_go_when_it_is_over(page
     lab.store.set_state(run_id, "running")
     test = ran(test)
     assert "Stage 2 of 2" not in html(test) and "take effect" not in captions(test)
-    assert "Pause" in {button.label for button in test.button}
 
 
 def test_charts_say_whether_their_first_point_is_still_to_come(lab):

@@ -31,7 +31,8 @@ def test_the_diagonal_is_where_value_and_return_agree_on_one_scale():
     assert list(dots.x) == [0.0, 10.0] and list(dots.y) == [5.0, 5.0]
 
 
-@pytest.mark.parametrize("share, said", [(0.9, "most"), (0.5, "some"), (0.0, "constant"), (-1.0, "misleads")])
+@pytest.mark.parametrize("share, said", [(0.9, "most"), (0.5, "some"), (0.0, "constant"),
+                                         (-1.0, "misleads, or the λ-returns hardly vary")])
 def test_explained_variance_in_words(share, said):
     assert said in figures.value_words(share)
 

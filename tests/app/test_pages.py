@@ -194,6 +194,17 @@ def test_restart_knobs_are_locked_while_the_run_is_going(page, lab):
     assert letters.disabled and "Locked" in letters.help
 
 
+def test_the_buttons_of_a_run_stay_in_their_places_when_it_begins(page, lab):
+    """Whoever is about to press Stop must not press what has come under the mouse."""
+    run_id = seed(lab.store, "starting")
+    test = page("llm", run=run_id)
+    before = [(button.label, button.disabled) for button in test.button if (button.key or "").startswith("do:")]
+    assert before == [("Pause", True), ("Stop", False), ("Fork", True)]
+    lab.store.set_state(run_id, "running")
+    after = [(button.label, button.disabled) for button in ran(test).button if (button.key or "").startswith("do:")]
+    assert after == [(label, False) for label, _ in before]
+
+
 def test_pause_and_step_reach_the_store(page, lab):
     run_id = seed(lab.store)
     test = page("llm", run=run_id)

@@ -42,6 +42,23 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     return re.search(r"run=([\w-]+)", page.url)[1]
 
 
+def test_stop_stays_in_its_place_when_a_run_begins(page: Page, server: Server) -> None:
+    store = Store(f"sqlite:///{server.home / 'lab.db'}")
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort"), mine=True)
+    page.goto(f"{server.url}/llm?run={run_id}")
+    pause, stop, fork = (page.get_by_role("button", name=re.compile(f"^{name}")) for name in ("Pause", "Stop", "Fork"))
+    expect(stop).to_be_enabled(timeout=SLOW)
+    expect(pause).to_be_disabled()
+    expect(fork).to_be_disabled()
+    before = [button.bounding_box() for button in (pause, stop, fork)]
+    store.set_state(run_id, "running")
+    expect(pause).to_be_enabled(timeout=SLOW)
+    expect(fork).to_be_enabled(timeout=SLOW)
+    assert [button.bounding_box() for button in (pause, stop, fork)] == before
+    store.set_state(run_id, "stopped")
+    store.dispose()
+
+
 # How often elements were drawn anew while we look, and which of them began to fade meanwhile.
 FADES = """() => new Promise(done => {
   const faded = new Set();
@@ -58,7 +75,8 @@ FADES = """() => new Promise(done => {
 def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page, server: Server) -> None:
     page = moving
     run_id = start_run(page, server, "?steps=2000")
-    page.get_by_role("button", name=re.compile("^Pause")).wait_for(timeout=SLOW)  # SFT is over, RL is running
+    # SFT is over, RL is running
+    expect(page.get_by_role("button", name=re.compile("^Pause"))).to_be_enabled(timeout=SLOW)
     price = page.get_by_role("slider", name=re.compile("KL coefficient"))
     expect(price).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
     expect(price).to_be_enabled(timeout=SLOW)

@@ -76,6 +76,31 @@ def test_while_it_goes_its_status_says_how_long_it_will_take(capsys):
                                             "the pace of 1 run of this sweep, 1 at a time\n")
 
 
+def test_while_no_run_of_it_can_be_started_the_reason_is_said_once_per_change(capsys, monkeypatch):
+    store = Store()
+    sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
+    first, second = (run.id for run in engine.sweep(store, sweep_id).runs)
+    no_process = "waiting for a process: none could be started (Resource temporarily unavailable)"
+    told = iter([{}, {first: no_process, second: no_process}, {}, {}, {first: "waiting for the disk"}, {}])
+
+    class Waking:
+        """In the place of a launcher whose supervisor says at each look what its runs wait for, and then gives up."""
+
+        def wake(self):
+            said = next(told, None)
+            if said is None:
+                engine.cancel(store, sweep_id)
+            else:
+                store.set_waiting(said)
+
+    monkeypatch.setattr(sweeping, "WAKE_SECONDS", 0.0)
+    monkeypatch.setattr(sweeping, "POLL_SECONDS", 0.001)
+    assert sweeping.wait(store, sweep_id, Waking()) == {"stopped"}
+    assert capsys.readouterr().err.splitlines() == [
+        f"{sweep_id}: 2 waiting; 0 of 16 steps", f"{sweep_id}: {no_process}", f"{sweep_id}: waiting for the disk",
+        f"{sweep_id}: 2 stopped or interrupted; 0 of 16 steps"]
+
+
 def test_it_leaves_the_runs_of_others_in_their_queue():
     store = Store()
     other = store.create(maze(100_000))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labcore.catalog.metrics import METRICS
 from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payload, said
 from labcore.doctor.finding import SEVERITIES, Finding
 from labcore.doctor.rules import READS, RULES
@@ -371,6 +372,16 @@ def test_a_critic_has_little_to_explain_where_episodes_go_as_well_as_ever(best: 
 
     spec = make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1")
     assert ("critic_lags" in found(spec, row, 120)) == lags
+
+
+def test_a_solved_cartpole_has_no_critic_that_lags_and_the_help_says_why():
+    """Its returns are all but equal, so a tiny error of the critic is a large share of their variance."""
+    def row(at: int) -> Row:
+        return {"explained_variance": min(0.8, 0.02 * at) if at <= 60 else -5.0, "episode_return": min(500.0, 8.0 * at)}
+
+    spec = make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1")
+    assert "critic_lags" not in found(spec, row, 160)
+    assert "falls below 0 when returns hardly vary, as in a solved task" in METRICS["explained_variance"].help
 
 
 def test_of_metrics_of_another_tool_it_is_said_what_they_show():

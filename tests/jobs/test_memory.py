@@ -10,6 +10,7 @@ from labcore import machine
 from labcore.jobs import memory
 from labcore.jobs.memory import Estimate
 from labcore.jobs.memory_parts import Sizes
+from labcore.spec import moments
 from labcore.spec.run_spec import make
 
 HELD = [{"name": "policy", "parameters": 1000, "learnt": 1000}, {"name": "reference", "parameters": 1000, "learnt": 0}]
@@ -22,6 +23,7 @@ SIZES = Sizes(held=HELD, layers=2, heads=2, hidden=8, queries=8, keys=4, inner=1
 def on_a_processor(monkeypatch):
     monkeypatch.setattr(machine, "device_kind", lambda name: "cpu")
     monkeypatch.setattr(machine, "free_memory", lambda name: 10**9)
+    monkeypatch.setattr(moments, "missing", lambda: False)
 
 
 def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
@@ -50,13 +52,11 @@ def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
 
 
 def test_where_the_moments_are_most_of_it_8_bits_are_advised_and_else_both_with_a_smaller_batch():
-    spec = make(algorithm_key="sft", task_key="sort", model="tiny", knobs={"sequences_per_step": 64})
-    heavy = replace(SIZES, held=[HELD[0] | {"parameters": 10**8, "learnt": 10**8}], most_copied=0)
-    need = Estimate(spec, heavy)
+    need = of_many_moments()
+    spec, heavy = need.spec, need.sizes
     saved = replace(need, spec=memory._changed(spec, (("optimizer", "adamw_8bit"),)))
     assert need.peak - saved.peak == pytest.approx(1.15 * (8 - 2 - 1 / 32) * 10**8, rel=1e-6)
-    told = memory.with_ways(replace(need, free=int(1.31 * saved.peak)))
-    assert told.ways == [(("optimizer", "adamw_8bit"),)]
+    assert memory.with_ways(need).ways == [(("optimizer", "adamw_8bit"),)]
     deep = replace(heavy, layers=400, hidden=256)
     both = replace(need, sizes=deep, spec=memory._changed(spec, memory.ENGINE))
     told = memory.with_ways(replace(need, sizes=deep, free=int(1.31 * both.peak)))
@@ -64,6 +64,30 @@ def test_where_the_moments_are_most_of_it_8_bits_are_advised_and_else_both_with_
         "So that it fits, set gradient_checkpointing to on and optimizer to adamw_8bit.")
     told = memory.with_ways(replace(need, sizes=deep, free=int(1.25 * both.peak)))
     assert [each[:2] for each in told.ways] == [memory.ENGINE] and dict(told.ways[0])["sequences_per_step"] < 64
+
+
+def of_many_moments() -> Estimate:
+    """A run that fits with its moments in 8 bits and not with those in 32."""
+    spec = make(algorithm_key="sft", task_key="sort", model="tiny", knobs={"sequences_per_step": 64})
+    need = Estimate(spec, replace(SIZES, held=[HELD[0] | {"parameters": 10**8, "learnt": 10**8}], most_copied=0))
+    saved = replace(need, spec=memory._changed(spec, (("optimizer", "adamw_8bit"),)))
+    return replace(need, free=int(1.31 * saved.peak))
+
+
+def test_8_bits_are_advised_with_how_to_install_them(monkeypatch):
+    need = memory.with_ways(of_many_moments())
+    assert need.advice() == "So that it fits, set optimizer to adamw_8bit."
+    monkeypatch.setattr(moments, "missing", lambda: True)
+    assert need.advice() == (
+        "So that it fits, set optimizer to adamw_8bit (first pip install -r requirements-8bit.txt).")
+
+
+def test_8_bits_are_not_advised_where_the_device_cannot_use_them(monkeypatch):
+    monkeypatch.setattr(machine, "device_kind", lambda name: "mps")
+    need = memory.with_ways(of_many_moments())
+    assert not any("optimizer" in dict(way) for way in need.ways)
+    assert "does not work on the device mps" in moments.fault(
+        memory._changed(need.spec, (("optimizer", "adamw_8bit"),)))
 
 
 def test_close_and_unknown_are_said_as_what_they_are():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from labcore.errors import LabError
+from labcore.files.paths import log_file
 from labcore.store import process
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK
@@ -103,7 +104,10 @@ def test_a_worker_that_dies_before_it_takes_its_run_is_not_started_again_and_aga
     still = Still()
     supervisor, still.code = supervisor_of(store, still, run_id), 1
     supervisor.reap()
-    assert store.run(run_id).state == "failed" and "did not start" in store.run(run_id).message
+    row = store.run(run_id)
+    assert row.state == "failed" and row.message == (
+        "The worker did not start (its process ended with code 1): the details are in "
+        f"{log_file(run_id)} on {platform.node()}"), "whoever reads it may be at another machine of the same store"
 
 
 class Full(Still):

@@ -32,7 +32,7 @@ class Ended:
         why = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
         if code == -9:
             why += ", as the system does when memory runs out"
-        fault = f"The worker did not start ({why}): the details are in {log_file(run_id)}" if code else ""
+        fault = f"The worker did not start ({why}): the details are in {log_file(run_id)} on {owner[1]}" if code else ""
         return Ended(run_id, owner, why, fault)
 
 
