@@ -190,7 +190,7 @@ def _effect(trial: Trial, session: LlmSession, seen: Inspected, values: Tensor |
 
 
 def _check_memory(session: LlmSession) -> None:
-    """Raises LabError where the gradients of all algorithms and a copy of the session do not fit in its device's memory."""
+    """Raises LabError where the gradients of all algorithms and a copy of the session do not fit on its device."""
     numbers = sum(parameter.numel() for parameter in session.policy.parameters())
     needed, free = numbers * 4 * (len(ONLINE) + 4), machine.free_memory(session.device.type)
     if free is not None and needed > free:
