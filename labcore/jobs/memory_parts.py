@@ -156,7 +156,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),
-             "of each token for each other, in bf16 on a processor"),
+             "of each token for each other, where no fused kernel computes them"),
         Part("Logits", LEARNS, 0 if loop == "reward_model" else passes.logits(
             sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),

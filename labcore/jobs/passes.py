@@ -132,12 +132,21 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
 
 
 def attention(layers: Layers, done: Batch, mode: Mode) -> int:
-    """Bytes of the attention weights of packed rows of R tokens, which are kept in bf16 on a processor:
-    width · L · heads · P · R²."""
-    if mode.width != HALF or mode.device != "cpu" or way(layers, done, mode) != "packed":
+    """Bytes of the attention weights that are kept for the backward pass where no fused kernel computes attention:
+    width · L · heads · R² for each row of R tokens.
+
+    Packed rows in bf16 keep them on a processor, and by the lab's own equations anywhere. On a GPU so does whatever
+    shares keys among heads (Q > K) without a kernel of torch's for that: whole rows in float32, and own equations.
+    """
+    by, half = way(layers, done, mode), mode.width == HALF
+    shares_keys = mode.device == "cuda" and layers.keys < layers.queries
+    if by == "packed" and ((half and mode.device == "cpu") or (layers.own and (half or shares_keys))):
+        rows, row = done.prompts, done.prompt + done.group * (done.length - 1)
+    elif by == "causal" and shares_keys and not half:
+        rows, row = done.rows, done.row
+    else:
         return 0
-    return mode.width * (1 if mode.recomputed or not mode.gradient else layers.layers) * layers.heads * done.prompts * (
-        done.prompt + done.group * (done.length - 1))**2
+    return mode.width * (1 if mode.recomputed or not mode.gradient else layers.layers) * layers.heads * rows * row**2
 
 
 def logits(layers: Layers, done: Batch, mode: Mode, with_entropy: bool) -> int:

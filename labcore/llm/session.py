@@ -47,6 +47,7 @@ from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
+ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings")
@@ -347,9 +348,9 @@ class LlmSession:
             self._read_network(name, load_file(folder / f"{name}.safetensors", device=str(self.device)))
         for name, optimizer in self.optimizers.items():
             optimizers.load(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
-        self.generator.set_state(load_file(folder / "generator.safetensors")["generator"])
         self.rng.bit_generator.state = state["rng"]
         self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
+        self._read_generator(load_file(folder / "generator.safetensors")["generator"], state["step"])
         for name in PAIRS:
             setattr(self, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
         for name in LEARNT:
@@ -357,6 +358,16 @@ class LlmSession:
         self.knobs.update(state["knobs"])
         self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
         self.finished_because = state["finished_because"]
+
+    def _read_generator(self, saved: torch.Tensor, step: int) -> None:
+        """Go on with a checkpoint's random numbers. Those of another kind of device cannot be gone on with: they begin
+        anew, of the seed and the step."""
+        if saved.shape == self.generator.get_state().shape:
+            self.generator.set_state(saved)
+            return
+        seeds = np.random.SeedSequence((self.prompt_seed, ELSEWHERE, step))
+        self.generator.manual_seed(int(seeds.generate_state(1)[0]))
+        self.notes.append("This checkpoint was made on another kind of device, so random numbers begin anew here.")
 
     def _read_policy(self, folder: Path) -> None:
         if lora.adapted(self.policy):

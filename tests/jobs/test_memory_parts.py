@@ -108,7 +108,7 @@ def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
 def test_on_a_gpu_a_micro_batch_takes_what_the_run_leaves_of_the_card(monkeypatch):
     monkeypatch.setattr(machine, "device_kind", lambda name: "cuda")
     spec = make(algorithm_key="grpo", task_key="sort", knobs={"prompts_per_step": 64, "optimizer": "adamw_8bit"})
-    large = replace(SIZES, layers=4000, longest_packed=0, most_logits=1000)
+    large = replace(SIZES, layers=4000, keys=8, longest_packed=0, most_logits=1000)
     one = passes.activations(large, Batch(1, 8, 0, 5, 8), Mode("cuda"))
     held_bytes = 4 * 2000 + (4 + 4) * 1000 + 2 * 1000 + 2 * 4 * 1000 // 256
     card = int((10 * one + held_bytes + 1000 * 24 + 99) / 0.8)

@@ -48,6 +48,17 @@ def test_layers_that_are_computed_again_keep_their_input_and_one_of_them_all_wit
     assert passes.attention(LAYERS, SHORT, Mode(width=2, recomputed=True)) == 2 * 2 * 3 * 11**2
 
 
+@pytest.mark.parametrize(("layers", "done", "mode", "rows", "row"), [
+    (LAYERS, SHORT, Mode(width=2), 3, 11), (LAYERS, SHORT, Mode(), 0, 0), (LAYERS, SHORT, CARD, 0, 0),
+    (replace(LAYERS, own=True, keys=8), SHORT, CARD, 3, 11), (replace(LAYERS, own=True), SHORT, Mode("cuda"), 3, 11),
+    (replace(LAYERS, own=True, keys=8), SHORT, Mode("cuda"), 0, 0),
+    (LAYERS, ALONE, Mode("cuda"), 3, 8), (LAYERS, ALONE, CARD, 0, 0), (LAYERS, ALONE, Mode(), 0, 0),
+    (replace(LAYERS, keys=8), ALONE, Mode("cuda"), 0, 0)])
+def test_attention_weights_are_kept_where_no_fused_kernel_computes_attention(layers, done, mode, rows, row):
+    """On a GPU torch's kernels for heads that share keys are those for bf16 without a mask."""
+    assert passes.attention(layers, done, mode) == mode.width * 2 * 2 * rows * row**2
+
+
 def test_of_large_logits_a_chunk_is_held_beside_the_hidden_states():
     few = replace(LAYERS, most_logits=100)
     assert passes.logits(few, SHORT, Mode(), False) == 100 * 20 + 2 * 4 * 6 * 4 * 8

@@ -229,6 +229,18 @@ def test_a_broken_checkpoint_is_told_in_words(fault, saved):
         session("ppo", resume=folder)
 
 
+def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(saved):
+    """A GPU's generator has a state of 16 bytes, a processor's one of thousands: numbers begin anew, and it is said."""
+    folder = saved("grpo")
+    there = load_file(folder / "generator.safetensors")["generator"]
+    save_file({"generator": there[:16].clone()}, folder / "generator.safetensors")
+    one, two = (session("grpo", resume=folder, steps=STEPS, **given("grpo")) for _ in range(2))
+    assert one.step == SAVED_AT and not torch.equal(one.generator.get_state(), there)
+    found = records(one)
+    assert [record.metrics for record in found] == [record.metrics for record in records(two)]
+    assert found[0].notes == ("This checkpoint was made on another kind of device, so random numbers begin anew here.",)
+
+
 def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
+from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -190,9 +190,9 @@ def _effect(trial: Trial, session: LlmSession, seen: Inspected, values: Tensor |
 
 
 def _check_memory(session: LlmSession) -> None:
-    """Raises LabError where the gradients of all algorithms and one copy of the session would not fit in memory."""
+    """Raises LabError where the gradients of all algorithms and a copy of the session do not fit on its device."""
     numbers = sum(parameter.numel() for parameter in session.policy.parameters())
-    needed, free = numbers * 4 * (len(ONLINE) + 4), psutil.virtual_memory().available
-    if needed > free:
+    needed, free = numbers * 4 * (len(ONLINE) + 4), machine.free_memory(session.device.type)
+    if free is not None and needed > free:
         raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {len(ONLINE)} gradients and a copy need "
                        f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Use a smaller model.")

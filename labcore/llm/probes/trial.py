@@ -45,6 +45,8 @@ class Trial:
     @staticmethod
     def of(session: LlmSession, count: int, seed: int) -> Trial:
         """`count` problems, drawn apart from any batch: the same ones only where they come from a file with few."""
+        # Each network here answers once or twice: a recorded step would cost more than it saves, and keep the network.
+        session = replace(session, graphs=None)
         count = min(count, session.task.size or count)
         problems = session.task.problems(count, np.random.default_rng((seed, 2**32)))
         prompts, completions, rewards = _sampled(session, session.policy, problems, seed)

@@ -331,12 +331,10 @@ def test_what_cannot_be_is_one_sentence(change, words):
         one_batch({**ASKED, "model": name, **change})
 
 
-def test_a_model_too_large_for_the_memory_is_told():
-    name = saved("grpo-sort-aaaa")
-
-    class Little:
-        available, total = 1000, 10**10
-    with patch("labcore.llm.probes.one_batch.psutil.virtual_memory", lambda: Little), \
+def test_a_model_too_large_for_the_memory_of_its_device_is_told():
+    name, asked = saved("grpo-sort-aaaa"), []
+    with patch("labcore.machine.free_memory", lambda device: asked.append(device) or 1000), \
             pytest.raises(LabError, match="Use a smaller model"):
         one_batch({**ASKED, "model": name})
+    assert asked == ["cpu"]
     assert learner(name).step == 2

@@ -10,12 +10,14 @@ import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.llm.experience import collect
+from labcore.llm.graphs import Graphs
 from labcore.llm.loops import online
 from labcore.llm.nets.forward import plain
 from labcore.llm.probes.one_batch import as_of, cosines, inspect, spec_for, take
 from labcore.llm.probes.trial import KL_OF_A_STEP, Trial, moved
 from labcore.llm.rollout import credit
 from tests.llm import tools
+from tests.llm.recorders import TapeRecorder
 
 
 @pytest.fixture
@@ -23,6 +25,20 @@ def trial():
     session = tools.session("grpo")
     tools.shake(session.policy, by=0.3)
     return Trial.of(session, 400, 0)
+
+
+def test_its_networks_are_not_recorded():
+    """Each answers once, a recording would keep it in memory, and what a GPU has recorded cannot be copied."""
+    class OfGpu(TapeRecorder):
+        def __deepcopy__(self, memo):
+            raise TypeError("cannot pickle 'Stream' object")
+    session = tools.session("grpo")
+    session.graphs = Graphs(recorder := OfGpu(), 2**40)
+    trial = Trial.of(session, 16, 0)
+    gradient = torch.ones(sum(each.numel() for each in session.policy.parameters()))
+    assert trial.along(gradient, 0.1)["kl"]["mean"] > 0
+    assert trial.measure(lambda copied: copied)["length"] == 0
+    assert not recorder.made and session.graphs is not None
 
 
 def test_no_step_has_no_effect(trial):
