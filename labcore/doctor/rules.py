@@ -56,7 +56,7 @@ RULES = (
     Rule("length_bias", "warning", ("completions/mean_length",), 30, completions.length_bias, _SUCCESS),
     Rule("clip_cannot_act", "note", ("clip_frac/region",), 1, updates.clip_cannot_act),
     Rule("tiny_updates", "note", ("clip_frac/region", "ratio/max"), updates.ENOUGH_TINY, updates.tiny_updates,
-         (*_SUCCESS, "reward_std", "frac_reward_zero_std")),
+         (*_SUCCESS, "reward_std", "frac_reward_zero_std", "exact/distance")),
     Rule("loss_is_zero", "note", ("loss", "grad_norm"), 10, updates.loss_is_zero,
          ("reward", "rewards/accuracies", "clip_frac/region")),
 )

@@ -135,6 +135,8 @@ PRESETS = {
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"clip_frac/region": 0.001})),
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward_std=0.0)),
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward=0.95, exact_match=0.95)),
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY, **{"exact/distance": 0.1}),
+         flat(**TINY, **{"exact/distance": 6e-5})),  # at the optimum
         ("grpo", ONE, None, flat(**TINY))],
     "loss_is_zero": [("grpo", ONE, flat(loss=0.001), flat(loss=0.02)),
                      ("grpo", ONE, flat(loss=0.0), flat(loss=0.0, grad_norm=0.0)),
