@@ -14,7 +14,8 @@ from labcore.doctor.patient import Patient
 class Rule:
     """`judge` looks once each metric of `needs` has `after` values; it may give its finding a milder severity.
 
-    `reads` are further metrics that it looks at where they are logged.
+    `reads` are further metrics that it looks at where they are logged. A finding passes only once one of the knobs
+    `eased_by` is lower than when it began, where the run has any of them: what made it is there still.
     """
 
     key: str
@@ -23,6 +24,7 @@ class Rule:
     after: int
     judge: Callable[[Patient], Finding | None]
     reads: tuple[str, ...] = ()
+    eased_by: tuple[str, ...] = ()
 
     def look(self, patient: Patient) -> Finding | None:
         """What it finds, under its own key."""
@@ -37,12 +39,14 @@ class Rule:
 _SUCCESS = ("reward", "exact_match")
 _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, easy answers are learnt
 
+# A cause comes before its consequences: a policy that was thrown far off may have no signal and no entropy left.
 RULES = (
+    Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm"),
+         updates.STEP_SIZE),
     Rule("no_signal", "problem", ("reward", "reward_std"), 10, signal.no_signal, (
         "frac_reward_zero_std", "exact_match", "mean_token_accuracy")),
     Rule("reward_hacking", "problem", ("reward",), 30, signal.reward_hacking,
          ("reward_std", *(gold for _, gold in signal.PROXIES))),
-    Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm")),
     Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway, ("exact/distance",)),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),

@@ -35,6 +35,7 @@ GRADIENT_LIVES = 0.01
 MISMATCH = 0.05
 MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
 FEW = 5  # rows
+STEP_SIZE = ("learning_rate", "updates_per_batch", "epochs", "mini_batches")  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
 _CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
 
