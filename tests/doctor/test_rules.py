@@ -326,6 +326,14 @@ def test_too_big_steps_come_before_the_signal_that_they_cost():
     assert rules[0] == "step_too_big" and "no_signal" in rules
 
 
+def test_too_big_steps_pass_where_the_run_came_through():
+    def row(at: int) -> Row:
+        return well(at) | {"kl": 0.5 if at < 52 else 2.0} | ({"reward": 1.0, "exact_match": 1.0} if at > 70 else STUCK)
+
+    assert "step_too_big" in [each.rule for each in course(spec_of(), steps(row, 70))[0].findings]
+    assert "step_too_big" not in [each.rule for each in course(spec_of(), steps(row, 150))[0].findings]
+
+
 def test_too_big_steps_of_another_tool_pass_by_what_they_show():
     assert "step_too_big" not in found(None, drops("kl", 0.02, 1.2, 20), 100)
 
