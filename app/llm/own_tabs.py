@@ -47,12 +47,13 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
     st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), theme=None, key="clip",
                     config={"displayModeBar": False}, alt="The surrogate against the ratio, one dot per token")
     counts, updates = charts.counts_of(dots), feed.knobs(samples["step"])["updates_per_batch"]
+    part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
     if counts["one"] == counts["tokens"]:
-        st.caption(f"All {counts['tokens']:,} tokens have ratio 1: with one update per batch "
+        st.caption(f"All {counts['tokens']:,} tokens{part} have ratio 1: with one update per batch "
                    f"(μ = {updates}) the gradient is taken where old and new policy are equal, so "
                    "the clip does nothing. Raise μ or the mini-batches to see the dots spread.")
     else:
-        st.caption(f"{files.of_step(samples['step'], step)}. {counts['tokens']:,} tokens after its last update: "
+        st.caption(f"{files.of_step(samples['step'], step)}. {counts['tokens']:,} tokens{part} after its last update: "
                    f"{counts['cut']:,} clipped (open circles: no gradient in one more update), "
                    f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1. "
                    "The chart Clipped counts all tokens of the batch as each update met them.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ def of_step(found: int, step: int) -> str:
     ('Step 75', 'Step 75, the nearest before step 77')
     """
     return f"Step {found:,}" + (f", the nearest before step {step:,}" if found != step else "")
+
+
+def of_groups(samples: Mapping[str, Any]) -> str:
+    """How many groups of its batch a file holds; empty where these are all, or an older file does not say.
+
+    >>> of_groups({"groups": [{}] * 8, "batch_groups": 32}), of_groups({"groups": [{}], "batch_groups": 1})
+    ('8 of 32 groups', '')
+    """
+    kept, batch = len(samples.get("groups") or ()), samples.get("batch_groups", 0)
+    return f"{kept:,} of {batch:,} groups" if kept < batch else ""
 
 
 def newest(run_id: str, kind: str, step: int) -> dict[str, Any] | None:

@@ -151,5 +151,6 @@ def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str
     count, reward = len(completion["tokens"]), completion.get("reward")
     scored = f", reward {number(reward, 2)}" if reward is not None else ""
     cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
+    part = f"; ranges over {groups}" if (groups := files.of_groups(samples)) else ""
     return (f"{files.of_step(samples['step'], step)}: a completion of <code>{tokens.readable(group['prompt'])}</code>"
-            f"{scored}{cut}")
+            f"{scored}{cut}{part}")

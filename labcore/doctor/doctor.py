@@ -27,6 +27,7 @@ class Doctor:
         self._patient = Patient(self._memory) if spec is None else Patient(
             self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
         self._open: dict[str, Finding] = {}
+        self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
         self._taken = 0
 
@@ -59,7 +60,7 @@ class Doctor:
     def _look(self, rule: Rule, patient: Patient) -> Change | None:
         held = rule.key in self._open
         found = rule.look(replace(patient, held=held))
-        if (found is not None) == held:
+        if (found is not None) == held or (held and not self._may_pass(rule, patient)):
             self._seen.pop(rule.key, None)
             return None
         self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
@@ -67,10 +68,20 @@ class Doctor:
             return None
         del self._seen[rule.key]
         if found is None:
-            del self._open[rule.key]
+            del self._open[rule.key], self._began[rule.key]
         else:
-            self._open[rule.key] = found
+            self._open[rule.key], self._began[rule.key] = found, _easing(rule, patient)
         return Change(self.step, rule.key, found)
+
+    def _may_pass(self, rule: Rule, patient: Patient) -> bool:
+        """Whether a knob that eases what the rule found is lower since, the run has none, or it came through."""
+        now, before = _easing(rule, patient), self._began[rule.key]
+        return not now or patient.solved or any(now[key] < before[key] for key in now)
+
+
+def _easing(rule: Rule, patient: Patient) -> dict[str, float]:
+    """The knobs of the run that ease what a rule finds where they are lower, as they are now."""
+    return {key: float(patient.knobs[key]) for key in rule.eased_by if key in patient.declared}
 
 
 def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:

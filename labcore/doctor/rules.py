@@ -14,7 +14,9 @@ from labcore.doctor.patient import Patient
 class Rule:
     """`judge` looks once each metric of `needs` has `after` values; it may give its finding a milder severity.
 
-    `reads` are further metrics that it looks at where they are logged.
+    `reads` are further metrics that it looks at where they are logged. Where the run has knobs of `eased_by`, a finding
+    passes only once one of them is lower than when it began, or nearly all answers are right: what made it is there
+    still.
     """
 
     key: str
@@ -23,6 +25,7 @@ class Rule:
     after: int
     judge: Callable[[Patient], Finding | None]
     reads: tuple[str, ...] = ()
+    eased_by: tuple[str, ...] = ()
 
     def look(self, patient: Patient) -> Finding | None:
         """What it finds, under its own key."""
@@ -37,12 +40,14 @@ class Rule:
 _SUCCESS = ("reward", "exact_match")
 _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, easy answers are learnt
 
+# A cause comes before its consequences: a policy that was thrown far off may have no signal and no entropy left.
 RULES = (
+    Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm"),
+         updates.STEP_SIZE),
     Rule("no_signal", "problem", ("reward", "reward_std"), 10, signal.no_signal, (
         "frac_reward_zero_std", "exact_match", "mean_token_accuracy")),
     Rule("reward_hacking", "problem", ("reward",), 30, signal.reward_hacking,
          ("reward_std", *(gold for _, gold in signal.PROXIES))),
-    Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm")),
     Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway, ("exact/distance",)),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),
@@ -56,7 +61,7 @@ RULES = (
     Rule("length_bias", "warning", ("completions/mean_length",), 30, completions.length_bias, _SUCCESS),
     Rule("clip_cannot_act", "note", ("clip_frac/region",), 1, updates.clip_cannot_act),
     Rule("tiny_updates", "note", ("clip_frac/region", "ratio/max"), updates.ENOUGH_TINY, updates.tiny_updates,
-         (*_SUCCESS, "reward_std", "frac_reward_zero_std")),
+         (*_SUCCESS, "reward_std", "frac_reward_zero_std", "exact/distance")),
     Rule("loss_is_zero", "note", ("loss", "grad_norm"), 10, updates.loss_is_zero,
          ("reward", "rewards/accuracies", "clip_frac/region")),
 )

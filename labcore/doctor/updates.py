@@ -26,6 +26,7 @@ KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer sma
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
 BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
 ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
+AT_OPTIMUM = 0.01  # nats/completion between the policy and π*: a hundred samples can hardly tell them apart
 TINY = 1.02  # the largest ratio of a batch: a tenth of the usual clip range ε = 0.2
 ENOUGH = 20  # rows without a clipped token before it is taken for one update per batch
 LOSS_ZERO = 0.01  # of the gradient's norm
@@ -34,6 +35,7 @@ GRADIENT_LIVES = 0.01
 MISMATCH = 0.05
 MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
 FEW = 5  # rows
+STEP_SIZE = ("learning_rate", "updates_per_batch", "epochs", "mini_batches")  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
 _CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
 
@@ -66,9 +68,11 @@ def clip_cannot_act(patient: Patient) -> Finding | None:
 
 
 def tiny_updates(patient: Patient) -> Finding | None:
-    """Several updates per batch, and the policy hardly moves between them."""
+    """Several updates per batch, and the policy hardly moves between them. Not where it has nowhere left to go."""
     without = "reward" in patient and "reward_std" in patient and no_signal(patient)
     if int(patient.knobs.get("updates_per_batch", 1)) < 2 or patient.solved or without:
+        return None
+    if "exact/distance" in patient and patient["exact/distance"].mean(1) < AT_OPTIMUM:
         return None
     largest = patient["ratio/max"].median()
     if any(patient["clip_frac/region"].last(ENOUGH_TINY)) or largest >= TINY:

@@ -30,5 +30,16 @@ def kl_metrics(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> dict[str
 
 def zero_variance(rewards: Tensor) -> float:
     """The share of groups whose scored rewards are all equal. (P, G) -> share"""
+    return float(_flat(rewards).float().mean())
+
+
+def signal_first(rewards: Tensor) -> list[int]:
+    """The groups whose scored rewards differ, then the others, both in their order. (P, G) -> P places"""
+    flat = _flat(rewards).tolist()
+    return sorted(range(len(flat)), key=flat.__getitem__)
+
+
+def _flat(rewards: Tensor) -> Tensor:
+    """Whether all scored rewards of a group are equal. (P, G) -> (P,)"""
     lowest, highest = extremes(rewards, 1)
-    return float((highest <= lowest).float().mean())
+    return (highest <= lowest)[:, 0]

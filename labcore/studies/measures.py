@@ -94,7 +94,9 @@ def mass_of(result: Mapping[str, Any], top: int) -> float:
 
 
 def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
-    """Mean length in tokens of the completions that are not right, in the run's samples of its last `rows` steps."""
+    """Mean length in tokens of the completions that are not right, in the run's samples of its last `rows` steps.
+
+    Samples hold a part of the batch, groups with signal first, so of two runs this compares what they learn from."""
     fetch.bring_run(row.id)
     lengths = [len(completion["tokens"]) for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
                if int(path.stem.removeprefix("step-")) > row.step - measure.rows

@@ -136,6 +136,8 @@ PRESETS = {
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"clip_frac/region": 0.001})),
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward_std=0.0)),
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY, reward=0.95, exact_match=0.95)),
+        ("grpo", {"updates_per_batch": 2}, flat(**TINY, **{"exact/distance": 0.1}),
+         flat(**TINY, **{"exact/distance": 6e-5})),  # at the optimum
         ("grpo", ONE, None, flat(**TINY))],
     "loss_is_zero": [("grpo", ONE, flat(loss=0.001), flat(loss=0.02)),
                      ("grpo", ONE, flat(loss=0.0), flat(loss=0.0, grad_norm=0.0)),
@@ -299,6 +301,42 @@ def test_a_verdict_does_not_flicker_and_ends_when_it_has_clearly_passed():
                if change.rule == "zero_variance"]
     assert [begins for _, begins in said_of] == [True, False]
     assert said_of[1][0] >= 100 + CLOSES * EVERY
+
+
+@pytest.mark.parametrize(("changed", "passes"), [
+    ({}, False), ({"group_size": 16}, False), ({"learning_rate": 0.004}, False), ({"learning_rate": 0.001}, True),
+    ({"updates_per_batch": 2}, True)])
+def test_too_big_steps_hold_until_they_are_made_smaller(changed, passes):
+    knobs = {"learning_rate": 0.003, "updates_per_batch": 4, "beta": 0.0}
+    doctor = Doctor(spec_of(**knobs))
+    for at in range(1, 151):  # one leap, and a policy that then stays where it was thrown
+        after = {"frac_reward_zero_std": 0.8, "entropy": 0.01} if at >= 60 else {"entropy": 1.0}
+        doctor.take(at, well(at) | STUCK | {"kl": 0.5 if at < 52 else 2.0, **after},
+                    spec_of(**knobs | (changed if at > 80 else {})).knobs)
+    rules = [each.rule for each in doctor.findings]
+    assert rules[not passes:] == ["kl_runaway", "entropy_collapse", "zero_variance"]
+    assert passes or rules[0] == "step_too_big"
+
+
+def test_too_big_steps_come_before_the_signal_that_they_cost():
+    def row(at: int) -> Row:
+        return well(at) | STUCK | ({"kl": 0.1} if at < 52 else {"kl": 2.0, "reward": 0.0, "exact_match": 0.0,
+                                                               "reward_std": 0.0, "frac_reward_zero_std": 1.0})
+
+    rules = [each.rule for each in course(spec_of(), steps(row, 100))[0].findings]
+    assert rules[0] == "step_too_big" and "no_signal" in rules
+
+
+def test_too_big_steps_pass_where_the_run_came_through():
+    def row(at: int) -> Row:
+        return well(at) | {"kl": 0.5 if at < 52 else 2.0} | ({"reward": 1.0, "exact_match": 1.0} if at > 70 else STUCK)
+
+    assert "step_too_big" in [each.rule for each in course(spec_of(), steps(row, 70))[0].findings]
+    assert "step_too_big" not in [each.rule for each in course(spec_of(), steps(row, 150))[0].findings]
+
+
+def test_too_big_steps_of_another_tool_pass_by_what_they_show():
+    assert "step_too_big" not in found(None, drops("kl", 0.02, 1.2, 20), 100)
 
 
 def test_the_knobs_are_those_in_use():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from labcore.llm.batch import Completions
-from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.measures import kl_metrics, score_metrics, signal_first, zero_variance
 from labcore.llm.rewards import Rewards
 
 MASK = torch.tensor([[True, True], [True, False], [True, False], [True, True]])
@@ -49,3 +49,8 @@ def test_an_exact_match_is_what_the_verifier_calls_one():
     """Whatever it was rewarded with: three of four earn more than a half, one of them is right."""
     given = Rewards(torch.tensor([0.9, 0.8, 0.7, 0.0]), torch.tensor([True, False, False, False]))
     assert score_metrics(given, completions())["exact_match"] == 0.25
+
+
+def test_groups_with_signal_come_first_and_each_kind_in_its_order():
+    scored = torch.tensor([[1.0, 1.0], [0.0, NAN], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    assert signal_first(scored) == [2, 4, 0, 1, 3]

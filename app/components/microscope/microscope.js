@@ -52,18 +52,18 @@ const now = (scope, name) => scope.mine[name] ?? scope.data[name];
 
 // ---- chips and cards -------------------------------------------------------------------------------------------
 
-// Buttons of which one is chosen: [key, label, count or null].
+// Buttons of which one is chosen: [key, label, count or null, what follows the count].
 function chips(place, options, chosen, choose) {
   const said = JSON.stringify([options, chosen]);
   if (place.said === said) return;
   const focused = [...place.children].indexOf(document.activeElement);
   place.said = said;
-  place.replaceChildren(...options.map(([key, label, count]) => {
+  place.replaceChildren(...options.map(([key, label, count, of = ""]) => {
     const button = made("button", "", label);
     button.type = "button";
     button.disabled = count === 0 && key !== chosen;
     button.setAttribute("aria-pressed", String(key === chosen));
-    if (count !== null && count !== undefined) button.append(made("b", "", String(count)));
+    if (count !== null && count !== undefined) button.append(made("b", "", `${count}${of}`));
     button.addEventListener("click", () => choose(key));
     return button;
   }));
@@ -74,8 +74,10 @@ function draw(scope) {
   const { data } = scope;
   chips(scope.kinds, data.kinds.length > 1 ? data.kinds : [], data.kind,
     (key) => tell(scope, { part: key, prompt: null, completion: null, sort: null, filter: null }));
-  chips(scope.filters, data.filters.length > 1 ? data.filters.map(([key, label, kept]) => [key, label, kept.length]) : [],
-    now(scope, "filter"), (key) => view(scope, { filter: key }));
+  const { part, cards } = data, of = part ? ` of ${cards.length}` : "";
+  chips(scope.filters, data.filters.length > 1 ? data.filters.map(([key, label, kept]) =>
+    key === "all" && part ? [key, part, null] : [key, label, kept.length, of]) : [],
+  now(scope, "filter"), (key) => view(scope, { filter: key }));
   const sorts = JSON.stringify(data.sorts.map(([key, label]) => [key, label]));
   if (scope.sorts !== sorts) scope.sort.replaceChildren(...data.sorts.map(([key, label]) => new Option(label, key)));
   scope.sorts = sorts;

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import charts, theme, tokens
+from app.training import files
 from labcore.doctor.updates import MISMATCH
 
 
@@ -39,16 +40,17 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
     return found
 
 
-def caption(found: Sequence[Dot]) -> str:
-    """What is seen, and where they differ most."""
+def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
+    """What is seen of a file, and where the two differ most."""
     widest = max(found, key=lambda dot: abs(dot.gap))
     mean = sum(abs(dot.gap) for dot in found) / len(found)
     worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "
                                        f"{tokens.literal(repr(widest.prompt))}: the sampler has "
                                        f"{theme.number(widest.sampler, 4)} nats.")
-    return (f"{len(found):,} tokens before the step's first update, mean |difference| {short(mean)} nats/token, the "
-            f"largest {short(abs(widest.gap))}. One set of weights, two computations: token by token with a cache, and "
-            f"whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
+    part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
+    return (f"{len(found):,} tokens{part} before the step's first update, mean |difference| {short(mean)} nats/token, "
+            f"the largest {short(abs(widest.gap))}. One set of weights, two computations: token by token with a cache, "
+            f"and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
 
 
 def short(value: float) -> str:

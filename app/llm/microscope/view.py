@@ -44,7 +44,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     with st.container(key=EQUATION):
         st.latex(terms.coloured(run.spec.row))
     microscope(_payload(run, samples, found, knobs) | {
-        "run": run.id, "step": samples["step"], "of": files.of_step(samples["step"], step)},
+        "run": run.id, "step": samples["step"], "part": files.of_groups(samples),
+        "of": files.of_step(samples["step"], step)},
         key="microscope", on_choice=_choose)
     _sampler(samples)
 
@@ -96,4 +97,4 @@ def _sampler(samples: Mapping[str, Any]) -> None:
         st.plotly_chart(scatter.figure(dots, theme.ground()), theme=None, key="scope_scatter",
                         config={"displayModeBar": False},
                         alt="The trainer's log-prob of each token against the sampler's, and their difference")
-        st.caption(scatter.caption(dots))
+        st.caption(scatter.caption(dots, samples))

@@ -12,7 +12,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.llm.batch import Completions
 from labcore.llm.experience import Batch, Sampled
 from labcore.llm.generation import token_logprobs
-from labcore.llm.measures import zero_variance
+from labcore.llm.measures import signal_first, zero_variance
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
 from labcore.maths.masked import masked_mean
@@ -53,8 +53,7 @@ def as_json(session: LlmSession, batch: Batch, seen: list[Inspected]) -> dict[st
 def _shown(batch: Batch) -> list[int]:
     """Rows of the prompts to show, groups with both better and worse completions first."""
     size = batch.rollout.group_size
-    rewards = batch.batch.rewards.total.view(-1, size)
-    order = sorted(range(len(rewards)), key=lambda prompt: bool(rewards[prompt].amax() == rewards[prompt].amin()))
+    order = signal_first(batch.batch.rewards.total.view(-1, size))
     return [prompt * size + member for prompt in order[:SHOWN] for member in range(size)]
 
 

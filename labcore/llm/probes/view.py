@@ -18,6 +18,7 @@ from torch.nn.utils import parameters_to_vector
 from labcore.catalog import choices
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
+from labcore.llm.measures import signal_first
 from labcore.llm.objective import cut, ratio_of
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
@@ -128,15 +129,17 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 
 @torch.no_grad()
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None) -> dict[str, Any]:
-    """The first groups of the step, token by token.
+    """A few groups of the step, those with signal first, token by token; `batch_groups` is how many it has.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
     `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it. What `tokens` took down of
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
-    knobs, count = session.in_force, min(GROUPS, len(rollout.prompts))
-    part = rollout.select(torch.arange(count, device=session.device))
+    knobs, size = session.in_force, rollout.group_size
+    prompts = signal_first(rollout.rewards.view(-1, size))[:GROUPS]
+    rows = [prompt * size + member for prompt in prompts for member in range(size)]
+    part = rollout.select(torch.tensor(prompts, device=session.device))
     logprobs, entropy = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
     tensors = _tensors(knobs, part, logprobs)
     columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
@@ -152,15 +155,15 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     columns |= _pulls(knobs, tensors)
     lists = {name: _listed(values) for name, values in columns.items()}
     lists["cut"] = sides(cut(knobs, tensors), logprobs)
-    met, earned = _met(knobs, part, tokens), total_rewards(knobs, part).double().cpu().tolist()
+    met, earned = _met(knobs, part, tokens, rows), total_rewards(knobs, part).double().cpu().tolist()
     shown = []
-    for prompt in range(count):
-        rows = range(prompt * rollout.group_size, (prompt + 1) * rollout.group_size)
-        problem = batch.problems[prompt]
+    for place, prompt in enumerate(prompts):
+        problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
         shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [
-            _completion(session, batch, lists, met, row) | _credit_of(part, earned, row) for row in rows]})
+            _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
-    return {"step": session.step, "groups": shown, "beta": knobs["beta"], **({"surrogate": drawn} if drawn else {}),
+    return {"step": session.step, "groups": shown, "batch_groups": len(rollout.prompts), "beta": knobs["beta"],
+            **({"surrogate": drawn} if drawn else {}),
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
 
 
@@ -183,21 +186,20 @@ def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Te
     return {"objective": found.detach().clamp(-LARGEST, LARGEST), "slope": slope.clamp(-LARGEST, LARGEST)}
 
 
-def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None) -> dict[str, Any]:
-    """What the updates met of the first rows of the batch, as lists.
+def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, rows: list[int]) -> dict[str, Any]:
+    """What the updates met of `part`, these rows of the batch, as lists.
 
     `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
     `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
     """
     if tokens is None:
         return {}
-    count = len(part.ids)
-    logprobs = tokens.logprobs[:count].masked_fill(~part.completion_mask, 0)
+    logprobs = tokens.logprobs[rows].masked_fill(~part.completion_mask, 0)
     tensors = _tensors(knobs, part, logprobs)
-    columns = {"gap": tokens.gap, "logprobs": logprobs, "entropy": tokens.entropy, "own_ratio": tensors["ratio"],
-               "share": tokens.shares, **_pulls(knobs, tensors)}
-    lists = {name: _listed(values[:count], DIGITS.get(name, 5)) for name, values in columns.items()
-             if values is not None}
+    taken = {name: values[rows] for name, values in (("gap", tokens.gap), ("entropy", tokens.entropy),
+                                                     ("share", tokens.shares)) if values is not None}
+    columns = {**taken, "logprobs": logprobs, "own_ratio": tensors["ratio"], **_pulls(knobs, tensors)}
+    lists = {name: _listed(values, DIGITS.get(name, 5)) for name, values in columns.items()}
     return lists | {"cut": sides(cut(knobs, tensors), logprobs)}
 
 
@@ -220,12 +222,13 @@ def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]
     return curve(function, knobs, ratio) if named <= {"ratio", "advantages", *names} else {}
 
 
-def _completion(session: LlmSession, batch: Sampled, lists: dict[str, Any], met: dict[str, Any],
-                row: int) -> dict[str, Any]:
+def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, Any], met: dict[str, Any],
+                at: int) -> dict[str, Any]:
+    """A row of the batch, with what the lists hold at its place among those that are kept."""
     completions = batch.completions
     length = int(completions.lengths[row])
     tokens = [session.tokenizer.decode([token]) for token in completions.ids[row, :length].tolist()]
-    columns, met = ({name: values[row][:length] for name, values in each.items()} for each in (lists, met))
+    columns, met = ({name: values[at][:length] for name, values in each.items()} for each in (lists, met))
     met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
     mean = sum(columns["advantages"]) / length
     return {"text": batch.texts[row], **_score(batch.rewards, row), "advantage": mean,

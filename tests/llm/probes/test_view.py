@@ -15,6 +15,7 @@ from labcore.llm.loops import online
 from labcore.llm.nets import forward
 from labcore.llm.nets.micro_batches import Room
 from labcore.llm.probes import view
+from labcore.llm.probes.met import StepTokens
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3
@@ -108,7 +109,31 @@ def test_the_kl_the_cut_and_the_curve_are_those_of_the_algorithm(key, knobs, dra
 
 def test_at_most_eight_groups():
     started = session("grpo", prompts_per_step=10, steps=1)
-    assert len(records(started, pictures=True)[0].samples["groups"]) == view.GROUPS == 8
+    samples = records(started, pictures=True)[0].samples
+    assert len(samples["groups"]) == view.GROUPS == 8 and samples["batch_groups"] == 10
+
+
+def test_the_groups_with_signal_are_kept_with_their_own_tokens():
+    started = session("grpo", prompts_per_step=10)
+    batch = collect(started)
+    size = batch.rollout.group_size
+    rewards = torch.zeros_like(batch.rollout.rewards)
+    rewards[-1] = 1.0  # only the last of ten groups has signal
+    rollout = credit(started.knobs, replace(batch.rollout, rewards=rewards))
+    tokens = StepTokens(rollout)
+    shape = rollout.old_logprobs.shape
+    tokens.gap = tokens.logprobs = tokens.entropy = torch.arange(shape[0]).float()[:, None].expand(shape)
+    groups = view.groups(started, batch.batch, rollout, tokens)["groups"]
+    kept = [9, *range(7)]
+    assert [group["prompt"] for group in groups] == [batch.batch.problems[place].prompt for place in kept]
+    for group, place in zip(groups, kept, strict=True):
+        for at, completion in enumerate(group["completions"]):
+            row = place * size + at
+            assert completion["text"] == batch.batch.texts[row]
+            assert set(completion["met"]["gap"]) == {float(row)}
+            assert completion["old_logprobs"] == pytest.approx(
+                rollout.old_logprobs[row, :len(completion["tokens"])].tolist(), abs=2e-5)
+    assert any(groups[0]["completions"][-1]["advantages"])
 
 
 @pytest.mark.parametrize("algorithm", ONLINE)
