@@ -94,6 +94,13 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
                          ".every(line => line.visible === false)")
 
 
+def test_a_tablet_has_nothing_to_scroll_sideways(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.set_viewport_size({"width": 820, "height": 1180})
+    opened(page, server, run_of(server, monkeypatch, "grpo"))
+    assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
+    assert page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns").count("px") == 1
+
+
 def test_a_researcher_sees_all_charts_and_the_link_says_so(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "ppo")
