@@ -44,7 +44,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   padding-right:8px;scrollbar-width:thin}
   div:has(>.st-key-side){position:sticky;top:calc(3.25rem + 58px)}}
 @media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
-  .stColumn:has(.st-key-side){min-width:14.5rem}}
+  .stColumn:has(.st-key-side){min-width:14.5rem}.stColumn:has(.st-key-side)+.stColumn{min-width:0}}
 @media (max-width:640px){.st-key-bar{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
   .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:44vw}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);

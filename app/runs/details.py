@@ -58,7 +58,7 @@ def _outcome(entry: Entry) -> None:
         rows.append(("on disk", volume(summary.size)))
     if entry.sweep:
         rows.append(("sweep", entry.sweep))
-    changes = KnobHistory(lab().store.run(entry.id).spec, lab().store.events_after(entry.id)).changes
+    changes = KnobHistory(lab().store.run(entry.id).spec, lab().store.events_after(entry.id)).moves
     rows += [("turned", f"{change.text} at step {change.step:,}") for change in changes]
     if rows:
         st.markdown("**Outcome**")

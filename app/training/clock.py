@@ -45,7 +45,7 @@ def payload(run: RunRow, feed: Feed, at: int | None) -> dict[str, Any]:
     """What the scrubber gets: the steps there are, the one shown (None: the newest), and where knobs were changed."""
     first = feed.steps[0].step
     marks: dict[int, list[str]] = {}
-    for change in feed.history.changes:
+    for change in feed.history.moves:
         marks.setdefault(min(max(change.step, first), feed.last_step), []).append(change.text)
     return {"run": run.id, "first": first, "last": feed.last_step, "total": max(run.spec.steps, feed.last_step),
             "at": at, "going": active(run), "marks": [[step, ", ".join(texts)] for step, texts in marks.items()]}

@@ -230,7 +230,7 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         feed.sent = feed.last_step
         # The marker stands before the first step that the change counts in, where the smoothing ends.
         markers += [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
-                     "event": change.event} for change in feed.history.changes]
+                     "event": change.event} for change in feed.history.moves]
         markers += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
                      "verdict": True} for said in doctor.said(feed.events)
                     if said.finding and said.finding.severity != "note"]

@@ -87,7 +87,7 @@ def _close() -> None:
 
 @errors_shown()
 def _form(run: RunRow, found: Wish) -> None:
-    there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).changes
+    there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).moves
     if not there:
         st.info(literal(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step."
                         if active(run) else f"{run.id} ended before its first checkpoint, where a fork could begin: "

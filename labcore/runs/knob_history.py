@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labcore.catalog.knob import Value, shown
@@ -96,6 +96,16 @@ class KnobHistory:
                 changes.append(Change(key, values.get(key), value, _place(event), names.get(key, key), event.id))
             values[key] = value
         self.changes: tuple[Change, ...] = tuple(changes)
+
+    @property
+    def moves(self) -> tuple[Change, ...]:
+        """The changes as they are read: those of a knob that count from one step are one, from its first value there
+        to its last, at the first one's place. What came back to where it was within a step is left out."""
+        moves: dict[tuple[str, int], Change] = {}
+        for change in self.changes:
+            first = moves.setdefault((change.knob, change.step), change)
+            moves[change.knob, change.step] = replace(first, value=change.value)
+        return tuple(move for move in moves.values() if move.before != move.value)
 
     def at(self, step: int | None = None) -> dict[str, Value]:
         """The knobs in the last update of `step`, and in its checkpoint; None: with every change so far."""

@@ -126,8 +126,16 @@ def test_where_nothing_is_left_from_before_the_marker_it_says_so(page, lab):
     ((0, 2, 5), ["0", "2 · before β 0.04 → 0.2", "5"]), ((0, 3, 5), ["0 · before β 0.04 → 0.2", "3", "5"])])
 def test_a_checkpoint_says_which_change_comes_after_it(lab, there, said):
     """The marker's step is 3: the checkpoint of step 2 is from before it, that of step 3 has it."""
-    changes = feed_of(lab.store, checkpointed(lab.store, at=there)).history.changes
+    changes = feed_of(lab.store, checkpointed(lab.store, at=there)).history.moves
     assert [forking._about(step, there, changes) for step in there] == said
+
+
+def test_a_knob_turned_twice_within_a_step_is_one_marker_and_one_change_of_the_dialog(page, lab):
+    parent = checkpointed(lab.store)
+    lab.store.log(parent, "knob", {"knob": "beta", "from": 0.2, "to": 0.3, "update": 2, "between": 0, "text": ""}, 3)
+    assert [mark["text"] for mark in drawn(lab.store, parent)["markers"]] == ["β 0.04 → 0.3"]
+    test = opened(page, lab, parent, marker(lab.store, parent).id)
+    assert "2 · before β 0.04 → 0.3" in box(test, "From step").options
 
 
 @pytest.mark.parametrize("first, warned, offered", [(2, False, 0.04), (3, True, 0.04)])

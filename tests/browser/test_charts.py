@@ -94,6 +94,27 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
                          ".every(line => line.visible === false)")
 
 
+def test_names_stay_at_the_ends_of_their_lines_when_the_window_grows(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(page, server, run_of(server, monkeypatch, "grpo"))
+    for width in (1000, 1500):
+        page.set_viewport_size({"width": width, "height": 720})
+        page.wait_for_timeout(1000)  # Plotly, too, has followed the window
+        assert page.evaluate(f"""() => {SHOWN}.every(figure => {{
+            const plot = figure.querySelector('.rl-plot'), {{ _offset, _length }} = plot._fullLayout.xaxis;
+            return Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1 &&
+                [...figure.querySelectorAll('.rl-line-names > *')].every(name =>
+                    Math.abs(parseFloat(name.style.left) - _offset - _length) < 6); }})""")
+
+
+def test_a_tablet_has_nothing_to_scroll_sideways(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.set_viewport_size({"width": 820, "height": 1180})
+    opened(page, server, run_of(server, monkeypatch, "grpo"))
+    assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
+    columns = page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns")
+    assert len(columns.split()) == 1
+
+
 def test_a_researcher_sees_all_charts_and_the_link_says_so(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "ppo")

@@ -23,6 +23,10 @@ def test_a_run_stands_beside_its_truth(page: Page, server: Server) -> None:
     assert float(last) < float(first)
     figures = page.get_by_role("img", name=re.compile("After the prompt [abc] the policy's likeliest completion is"))
     expect(figures).to_have_count(3, timeout=SLOW)
+    inks = "() => [...document.querySelectorAll('.rl-figure-chart > div')].map(plot => plot._fullLayout?.font.color)"
+    for scheme, ink in (("dark", "#E7EAEE"), ("light", "#1B1F24")):  # the system's theme switches at dusk and at dawn
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"() => ({inks})().every(ink => ink === '{ink}')", timeout=SLOW)
     expect(page.get_by_text("All 40 completions of each prompt are enumerated")).to_be_visible()
     page.get_by_role("tab", name="Microscope").click()
     expect(page.locator("[data-testid=stException]")).to_have_count(0)

@@ -77,6 +77,16 @@ def test_there_and_back_while_it_is_paused_is_no_change_and_two_moves_are_one():
         "knob": "beta", "from": 0.04, "to": 0.5, "update": 8, "between": 1, "text": "β 0.04 → 0.5"}
 
 
+def test_a_knob_that_is_turned_twice_within_a_step_is_read_as_one_move_and_repeated_as_two():
+    """The arrows of a slider: one change before the step's first update, the next ones between its updates."""
+    events = told((3, 8, BETWEEN, "beta", 0.055), (3, 8, WITHIN, "beta", 0.06), (3, 9, WITHIN, "top_p", 0.9),
+                  (3, 10, WITHIN, "top_p", 1.0), (4, 12, BETWEEN, "beta", 0.1))
+    history = KnobHistory(SPEC, events)
+    assert [(each.text, each.step, each.update, each.event) for each in history.moves] == [
+        ("β 0.04 → 0.06", 3, 8, 1), ("β 0.06 → 0.1", 4, 12, 5)]
+    assert [each.event for each in history.after(2)] == [1, 2, 3, 4, 5]
+
+
 def test_while_a_maze_waits_the_later_move_wins():
     """Stores of before call a change while it waits one within a batch, although no update of the step is made yet."""
     spec = make(kind="maze", algorithm_key="q_learning", task_key="cliff", knobs={"alpha": 0.5})

@@ -37,7 +37,7 @@ function sighted(chart, seen) {
   render(chart);
 }
 
-// Plotly follows the width by itself; names and words are placed by hand.
+// A layout has its width, so Plotly does not follow the window later: names and words are placed in what is drawn here.
 function resized(chart) {
   chart.panels.forEach((panel) => {
     panel.changed ||= panel.width !== undefined && panel.plot.clientWidth !== panel.width;

@@ -57,7 +57,7 @@ function layoutOf(chart, panel) {
   const inside = height - top - margin.b;
   const low = strip ? 110 / inside : 0;
   const looks = looksOf(chart.theme);
-  const layout = { ...looks, height, margin: { ...margin, t: top }, shapes, annotations,
+  const layout = { ...looks, width, height, margin: { ...margin, t: top }, shapes, annotations,
     hoversort: "value descending", hovermode: range ? "x unified" : "closest",
     hoverlabel: { ...looks.hoverlabel, namelength: 40 },
     xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: form.across, anchor: strip ? "y2" : "y",

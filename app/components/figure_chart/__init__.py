@@ -19,7 +19,9 @@ def figure_chart(figure: go.Figure | dict[str, Any], key: str, *, title: str, ca
     `title` and `caption` stand on a saved picture, `alt` says in a sentence what is seen. On a screen of fewer than
     `least` pixels it is scrolled sideways.
 
-    The same figure again changes nothing and sends next to nothing.
+    The same figure again changes nothing and sends next to nothing. Where the browser's theme turns light or dark, the
+    script runs again, so that the figure is made in the colours of the other one.
     """
     drawn = figure if isinstance(figure, dict) else figure.update_layout(template="none").to_plotly_json()
-    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt, "least": least})
+    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt, "least": least},
+          on_theme_change=lambda: None)

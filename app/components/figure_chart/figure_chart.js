@@ -7,7 +7,7 @@ function about(figure) {
   return { title, caption, name: title.toLowerCase().replace(/\W+/g, "-") };
 }
 
-export async function update({ data, parentElement }) {
+export async function update({ data, parentElement, setTriggerValue }) {
   let figure = figures.get(parentElement);
   if (!figure) {
     const plot = document.createElement("div");
@@ -17,7 +17,9 @@ export async function update({ data, parentElement }) {
     figure.wide = new ResizeObserver(() => widened(plot));
     figure.wide.observe(plot);
   }
-  figure.data = data;
+  const { dark } = theme(parentElement);
+  if (figure.dark !== undefined && figure.dark !== dark) setTriggerValue("theme", Date.now()); // Python chose its colours
+  Object.assign(figure, { data, dark });
   figure.plot.setAttribute("aria-label", data.alt);
   Object.assign(figure.plot.style, { minWidth: `${data.least}px`,
     minHeight: `${data.figure.layout.height}px` }); // nothing below it moves while Plotly is loaded

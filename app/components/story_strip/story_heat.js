@@ -22,7 +22,7 @@ function paint(strip) {
   if (apart) { heat.dataset.words = apart; return; }
   const width = canvas.parentElement.clientWidth, height = rows.length * ROW, scale = window.devicePixelRatio || 1;
   if (!width) return;
-  const looks = theme(strip.root), left = stacked(strip) ? LABEL : 0;
+  const looks = theme(strip.root), left = stacked() ? LABEL : 0;
   Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
   Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
   const pen = canvas.getContext("2d"), cell = (width - left - 2) / columns.length;
@@ -49,7 +49,7 @@ function paint(strip) {
   if (strip.cursor) tip(strip, strip.cursor, false);
 }
 
-const stacked = (strip) => strip.root.clientWidth < 640;
+const stacked = () => matchMedia("(max-width:900px)").matches; // as in the CSS
 
 function label(pen, row, y, looks) {
   pen.font = "13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace";
