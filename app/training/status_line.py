@@ -6,6 +6,7 @@ import html
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.naming import message
 from app.status import STATES, duration
@@ -91,7 +92,9 @@ def numbers(feed: Feed, at: int | None = None) -> str:
     moved since the first step.
     """
     cells, before = [], ""
-    speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
+    kind = feed.spec.kind_row
+    pace = METRICS[kind.speed]
+    speed = [replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else []
     for metric in (*headline(feed), *speed):
         last, first = feed.value(metric.key, at=at), feed.value(metric.key, first=True)
         moved = ""
