@@ -23,7 +23,7 @@ FAMILIES = {family.key: family for family in choices.FAMILIES}
 # What of a setting is no knob.
 FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Model", "steps": "Steps",
           "device": "Device", "threads": "Threads", "data": "File", "parent": "Fork of",
-          "twin": "Its parent's random numbers", "moved by hand": "Moved by hand"}
+          "twin": "Its parent's random numbers", "changed mid-run": "Changed mid-run"}
 
 
 def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
@@ -74,7 +74,7 @@ def written(key: str, value: Any) -> str:
         return model(str(value))
     if key == "data":
         return Path(str(value)).name
-    if key == "moved by hand":
+    if key == "changed mid-run":
         return re.sub(r"(^|; )(\w+)=", lambda match: f"{match[1]}{name(match[2])}=", str(value))
     if (family := FAMILIES.get(key)) and value in family.names:
         return family[value].label

@@ -78,7 +78,7 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
 
 
 def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
-    """Where knobs were moved by hand, the same for all runs of a group: [{x, text, group}]."""
+    """Where knobs were changed mid-run, the same for all runs of a group: [{x, text, group}]."""
     trace = group.traces[0]
     if trace.spec is None or not trace.changes or axis not in trace.axes:
         return []

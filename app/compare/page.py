@@ -127,7 +127,7 @@ def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
 
 
 def _moved(chosen: Chosen) -> list[tuple]:
-    """The knobs that were moved by hand: the groups, and so the legend and the controls, depend on them."""
+    """The knobs that were changed mid-run: the groups, and so the legend and the controls, depend on them."""
     return [trace.changes for trace in chosen.traces]
 
 

@@ -70,7 +70,7 @@ def title(run: RunRow) -> str:
 
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:
-    """Those of the offered that differ from the chosen ones by their seed only; a knob moved by hand is more."""
+    """Those of the offered that differ from the chosen ones by their seed only; a knob changed mid-run is more."""
     chosen: dict[tuple, set[int]] = {}  # setting -> its seeds
     for source in sources:
         if isinstance(source, RunRow):
@@ -84,7 +84,7 @@ def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[st
 
 
 def setting(run: RunRow) -> tuple:
-    """What runs have in common that differ by their seed only, but for what was moved by hand."""
+    """What runs have in common that differ by their seed only, but for what was changed mid-run."""
     spec = run.spec
     return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent, spec.mix,
             tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))

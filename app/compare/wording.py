@@ -45,23 +45,38 @@ Look = Mapping[str, Any]  # of a group: its label, its note, its colour on a lig
 def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool = False) -> str:
     """Who is ahead by the criterion of `stand`, in a sentence; groups are called by `names`.
 
-    A lead within what seeds alone explain is called a tie.
+    A lead within what seeds alone explain is called a tie, means that read the same are called equal, and too few seeds
+    have no winner, whether or not runs are still going.
     """
     mean = stand.means[stand.leader]
+    unfinished = " Some runs have not finished: the comparison is not final." if going else ""
     leader, value, at = names[stand.leader], number(mean.mean, metric.digits), way(stand)
     if len(stand.means) == 1:
         return f"{capital(at)}: {leader} ({value}), {seeds(mean.count)}."
     if not metric.better:
         return f"{capital(at)} {leader} has the most ({value}); neither more nor less {metric.inline} is better."
+    alike = [label for label, each in stand.means.items() if number(each.mean, metric.digits) == value]
+    if mean.count < statistics.FEWEST or (going and len(stand.few) == len(stand.means) - 1):
+        extreme = "Equal" if len(alike) == len(stand.means) else "Lowest" if metric.better == "lower" else "Highest"
+        return (f"{extreme} {'so far, ' if going else ''}{at}: {_some([names[label] for label in alike])} ({value}); "
+                f"{_no_evidence([each.count for each in stand.means.values()])}.{unfinished}")
     if going:
-        return f"So far, {at}, {leader} leads ({value}). Some runs have not finished: the comparison is not final."
-    if mean.count < statistics.FEWEST:
-        extreme = "Lowest" if metric.better == "lower" else "Highest"
-        return f"{extreme} {at}: {leader} ({value}); {seeds(mean.count)}: not evidence."
+        ahead = f"{leader} leads" if len(alike) == 1 else f"{_some([names[label] for label in alike])} are equal"
+        return f"So far, {at}, {ahead} ({value}).{unfinished}"
     found = {"beats": stand.beats, "tie with": stand.ties, "but behind most seeds of": stand.behind,
              "too few seeds to compare with": stand.few}
     parts = [f"{words} {_some([names[label] for label in labels])}" for words, labels in found.items() if labels]
     return f"{capital(at)} {leader} ({value}): {'; '.join(parts)}."
+
+
+def _no_evidence(counts: Sequence[int]) -> str:
+    """
+    >>> _no_evidence([1, 1]), _no_evidence([2, 2]), _no_evidence([1, 3])
+    ('one seed each is no evidence', '2 seeds each are no evidence', 'fewer than 3 seeds are no evidence')
+    """
+    if len(set(counts)) > 1:
+        return f"fewer than {statistics.FEWEST} seeds are no evidence"
+    return "one seed each is no evidence" if counts[0] == 1 else f"{seeds(counts[0])} each are no evidence"
 
 
 def way(stand: Standing) -> str:
@@ -215,7 +230,9 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
     leader, beaten = table.leaders[measure]
     if len(table.rows) < 2 or measure not in table.verdicts or (measure == FINAL and going):
         return mean(value, digits)
-    shown = f"<b>{mean(value, digits)}</b>" if row.label == leader else mean(value, digits)
+    # Bold marks a winner, which takes enough seeds on both sides.
+    won = row.label == leader and any(each.verdict != "none" for each in table.comparisons[measure][leader].values())
+    shown = f"<b>{mean(value, digits)}</b>" if won else mean(value, digits)
     if row.label == table.baseline:
         return shown
     if table.baseline:

@@ -89,9 +89,11 @@ def shown(value: float | None) -> str:
 
 
 def interval(part: Compared) -> str:
-    """The mean difference with its interval: "+0.21 (0.15 to 0.27)"."""
+    """The mean difference with its interval: "0.21 (0.15 to 0.27)"; where seeds make no difference there is none."""
     if part.low is None:
         return f"{shown(part.mean)} (one seed: no interval)"
+    if shown(part.low) == shown(part.high):
+        return f"{shown(part.mean)} (all seeds agree)"
     return f"{shown(part.mean)} ({shown(part.low)} to {shown(part.high)})"
 
 

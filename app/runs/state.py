@@ -17,10 +17,11 @@ from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, knobs, ordered
 from labcore.shelf.search import names, search
 from labcore.shelf.shelf import Shelf
-from labcore.store.rows import STATES
+from labcore.store.rows import GOING, STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
+QUEUE = (*GOING, "queued")  # states in the order of the list
 NEWEST, DELETED = "-started", "deleted"
 ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
@@ -85,7 +86,8 @@ def put(**parts: Any) -> None:
 
 
 def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
-    """The entries that the view shows, in its order.
+    """The entries that the view shows, in its order; in the usual one those come first that hold a place in the queue
+    or wait for one.
 
     Raises:
         LabError: its search cannot be read.
@@ -94,7 +96,12 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
              if (not now.states or entry.state in now.states) and (not now.kinds or entry.kind in now.kinds)
              and (entry.star or not now.star)]
     found = search(found, now.find)
-    return ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
+    found = ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
+    return sorted(found, key=_place_in_queue) if now.order == NEWEST else found
+
+
+def _place_in_queue(entry: Entry) -> int:
+    return QUEUE.index(entry.state) if entry.state in QUEUE else len(QUEUE)
 
 
 def steady(found: list[Entry], now: View) -> list[Entry]:

@@ -16,7 +16,7 @@ from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import Group
 
 ROW, HEAD = 35, 34  # pixels
-TALLEST = 14  # rows that are seen at once
+TALLEST = 14.5  # rows that are seen at once: the half one says that there are more below
 PAGE = 500  # rows that a browser is given at once
 TINT = "2E"  # how much of a state's colour is behind its name
 NAMES = {state: name for state, (_, name, _) in STATES.items()} | {IMPORTED: "Imported"}
@@ -155,9 +155,18 @@ def _rows(entries: Sequence[Entry], deleted: bool, pixels: Mapping[str, int] | N
     found = frame(entries, deleted)
     st.dataframe(found, key=key, hide_index=True, on_select=selected, selection_mode="multi-row",
                  selection_default={"selection": {"rows": [row for row, run_id in enumerate(ids) if run_id in chosen]}},
-                 row_height=ROW, height=HEAD + ROW * min(len(entries), TALLEST) + 2, placeholder="–",
+                 row_height=ROW, height=tall(len(entries)), placeholder="–",
                  column_config=config(entries, pixels or widths(found), key, deleted, opened),
                  alt="The runs, one in each row")
+
+
+def tall(rows: int) -> int:
+    """Pixels of a table of so many rows.
+
+    >>> tall(14) - tall(13) == ROW, tall(15) - tall(14) == ROW // 2, tall(99) == tall(15)
+    (True, True, True)
+    """
+    return HEAD + int(ROW * min(rows, TALLEST)) + 2
 
 
 def group_title(name: str, group: Group) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 
 import streamlit as st
@@ -17,7 +18,7 @@ from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import RunRow, Step
+from labcore.store.rows import GOING, RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
@@ -65,6 +66,12 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
+def holders(run: RunRow) -> list[RunRow]:
+    """The runs of this machine that hold the places for which the run waits, oldest first; none if it does not."""
+    found = lab().store.runs(*GOING) if run.crowded_out else []
+    return [each for each in reversed(found) if each.host == platform.node()]
+
+
 @errors_shown()
 @pace.counted()
 def _tick(run_id: str, state: str, every: float | None, picture: Picture | None, own_tabs: tabs.Tabs,
@@ -76,7 +83,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    st.html(line(shown, feed, stage))
+    st.html(line(shown, feed, stage, holders(shown)))
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)

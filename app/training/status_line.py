@@ -5,14 +5,17 @@ from __future__ import annotations
 import html
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 from app.naming import message
 from app.status import STATES, duration
 from app.theme import number
 from app.training.feed import Feed, headline
 from labcore.catalog.metrics import METRICS
-from labcore.store.rows import RunRow
+from labcore.store.rows import NO_PLACE, RunRow
 
+NAMED = 3  # runs that a waiting one names
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
@@ -37,8 +40,9 @@ def outcome(run: RunRow, feed: Feed) -> str:
     return ", ".join(found)
 
 
-def line(run: RunRow, feed: Feed, stage: str = "") -> str:
-    """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"."""
+def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = ()) -> str:
+    """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"; `holders` are the runs
+    that have the places for which this one waits."""
     colour, name, following = STATES[run.state]
     share = min(1.0, run.step / run.spec.steps) if run.spec.steps else 0
     ink = html.escape
@@ -57,11 +61,24 @@ def line(run: RunRow, feed: Feed, stage: str = "") -> str:
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
         rest = ""
-    whole = re.sub(r"<[^>]+>", "", f"{head}{name} {ink(words)}")  # where it is longer than its one line
+    told = ink(words)
+    if holders:
+        told = told.replace(NO_PLACE, f"{NO_PLACE}: {_held(holders)}", 1)
+    whole = re.sub(r"<[^>]+>", "", f"{head}{name} {told}")  # where it is longer than its one line
     return (f'<div class="rl-status rl-run" role="status" title="{whole}">'
             f'<span class="rl-dot" style="background:{colour}"></span>'
-            f"<span>{head}<b>{name}</b> {ink(words)}</span>{rest}</div>"
+            f"<span>{head}<b>{name}</b> {told}</span>{rest}</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+
+
+def _held(holders: Sequence[RunRow]) -> str:
+    """Which runs hold the places, each a link: "grpo-sort-2696 (paused) and dpo-sort-8606 (running) hold all"."""
+    named = [f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">{html.escape(run.id)}</a> '
+             f"({STATES[run.state][1].lower()})" for run in holders[:NAMED]]
+    others = len(holders) - NAMED
+    if others > 0:
+        named.append(f"{others} other{'s' if others > 1 else ''}")
+    return f"{named[0]} holds it" if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]} hold all"
 
 
 def _waking(run: RunRow) -> str:
@@ -75,7 +92,9 @@ def numbers(feed: Feed, at: int | None = None) -> str:
     moved since the first step.
     """
     cells, before = [], ""
-    speed = [METRICS[feed.spec.kind_row.speed]] if feed.walks else []
+    kind = feed.spec.kind_row
+    pace = METRICS[kind.speed]
+    speed = [replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else []
     for metric in (*headline(feed), *speed):
         last, first = feed.value(metric.key, at=at), feed.value(metric.key, first=True)
         moved = ""

@@ -29,8 +29,8 @@ class Kind:
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
     defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts beside the steps; the
-    first one is where runs are compared by default. `speed` is the metric of its pace. `on_gpu`: the device auto is a
-    GPU where there is one.
+    first one is where runs are compared by default. `speed` is the metric of its pace, `speed_unit` its unit where this
+    kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     """
 
     key: str
@@ -51,6 +51,7 @@ class Kind:
     any_task: bool = False
     unwatched: Mapping[str, Value] = field(default_factory=dict)
     on_gpu: bool = False
+    speed_unit: str = ""
 
     @property
     def model(self) -> str:
@@ -69,7 +70,7 @@ _ROWS = (
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
-         "env_steps_per_second", check="labcore.envs.maze_presets:build",
+         "env_steps_per_second", speed_unit="moves/s", check="labcore.envs.maze_presets:build",
          caution="labcore.envs.maze_presets:caution",
          loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
                 "tabular_policy_gradient": "labcore.tabular.loops:learning"},

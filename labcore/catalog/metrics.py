@@ -264,7 +264,7 @@ _ALL = (
     Metric("num_tokens", "Tokens", "tokens", "Completion tokens sampled or trained on since the start.", digits=0),
     Metric("tokens_per_second", "Speed", "tokens/s", "Completion tokens per second of this step.", digits=0,
            about="machine", better="higher"),
-    Metric("env_steps_per_second", "Speed", "steps/s", "Steps of the world per second of this step.", digits=0,
+    Metric("env_steps_per_second", "Speed", "env steps/s", "Steps of the world per second of this step.", digits=0,
            about="machine", better="higher"),
     Metric("memory", "Memory", "MB", "Resident memory of the worker (on a GPU: allocated device memory).", digits=0,
            about="machine", better="lower"),

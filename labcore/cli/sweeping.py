@@ -218,7 +218,7 @@ def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[st
         ended = f"{setting.mean.count if setting.mean else 0} of {len(setting.runs)} finished"
         rank = place if setting.whole and now.metric.better else "–"
         lines.append(f"{rank:>3}  {mean:<14} {ended}  {point}")
-    return lines + ([f"Left out: runs in which a knob was moved by hand ({now.aside:,})."] if now.aside else [])
+    return lines + ([f"Left out: runs in which a knob was changed mid-run ({now.aside:,})."] if now.aside else [])
 
 
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:

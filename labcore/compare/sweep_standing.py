@@ -24,8 +24,8 @@ LARGE = 64  # runs; of as many each setting has a chart of its own, and each run
 
 @dataclass(frozen=True)
 class Standing:
-    """The runs of a sweep by a metric. `aside` are those left out since a knob was moved in them by hand; `values` are
-    at the runs' last steps, `first` at the first judgement of early stopping where there is one."""
+    """The runs of a sweep by a metric. `aside` are those left out since a knob was changed mid-run; `values` are at the
+    runs' last steps, `first` at the first judgement of early stopping where there is one."""
 
     rows: tuple[RunRow, ...]
     aside: int

@@ -27,7 +27,7 @@ from labcore.spec.run_spec import RunSpec
 LAST = 5  # rows that a run's value is the mean of
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
-_NOT_KNOBS = {"parent": "from {}", "moved by hand": "moved by hand"}  # how labels say what is no knob
+_PARENT, _CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ Words = Callable[[str, Any, RunSpec], str]
 
 
 def groups(traces: Sequence[Trace], words: Words = _words) -> list[Group]:
-    """The traces by setting, in the order of their first runs. Knobs moved by hand are part of the setting.
+    """The traces by setting, in the order of their first runs. Knobs changed mid-run are part of the setting.
 
     `words` says a setting with its value in the labels.
     """
@@ -195,7 +195,7 @@ def _setting(trace: Trace) -> str:
 
 
 def _config(same: Sequence[Trace]) -> dict[str, Any]:
-    """The setting's keys and values: algorithm and task first, then the knobs, what was moved by hand last.
+    """The setting's keys and values: algorithm and task first, then the knobs, what was changed mid-run last.
 
     Where runs of one group were computed differently, all of it is named: "1, 4". Knobs of choices that a mix did not
     take are left out.
@@ -215,7 +215,7 @@ def _config(same: Sequence[Trace]) -> dict[str, Any]:
     spec = trace.spec
     knobs = {key: value for key, value in fields["knobs"].items() if not (
         spec.mix and mixed.idle(spec.algorithm, key, spec.knobs))}
-    return first | knobs | rest | ({"moved by hand": "; ".join(moved)} if moved else {})
+    return first | knobs | rest | ({_CHANGED: "; ".join(moved)} if moved else {})
 
 
 def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
@@ -240,10 +240,10 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
-        parts = ", ".join(_NOT_KNOBS[key].format(config[key]) if key in _NOT_KNOBS else
-                         words(key, config[key], first.spec) for key in apart[:3])
-        label = f"{first.spec.row.label}{f' {parts}' if parts else ''}"
-        labels.append(label)
+        parts = ", ".join(f"from {config[key]}" if key == _PARENT else words(key, config[key], first.spec)
+                          for key in [key for key in apart if key != _CHANGED][:3])
+        changed = "(knobs changed)" if _CHANGED in apart else ""
+        labels.append(" ".join(filter(None, (first.spec.row.label, parts, changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.run})"
             for label, first in zip(labels, firsts, strict=True)]
 

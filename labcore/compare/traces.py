@@ -26,8 +26,8 @@ class Trace:
     """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
 
     `breaks` are the steps after which something was changed by hand. `label` names an imported run's group; `spec` is
-    None for it. `changes` are the knobs moved by hand: (step, knob, value). `origin` says, as text, from which setting
-    and step a fork began; equal for forks of seeds of one setting.
+    None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin` says, as text, from which
+    setting and step a fork began; equal for forks of seeds of one setting.
     """
 
     run: str
@@ -102,7 +102,7 @@ def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[
 
 def changes_of(spec: RunSpec,
                events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
-    """(breaks, changes): the steps after which knobs were moved by hand, and what was moved.
+    """(breaks, changes): the steps after which knobs were changed mid-run, and what was changed.
 
     The step before the first one that a change counts in, also where it was made in the middle of that.
     """

@@ -104,14 +104,14 @@ def verdict(store: Store, found: Course) -> Verdict | None:
     """What the finished runs say; None before every run has finished with a first seed.
 
     Raises:
-        LabError: a knob of a run was moved by hand, or its numbers cannot be compared.
+        LabError: a knob of a run was changed mid-run, or its numbers cannot be compared.
     """
     seeds = found.whole
     if not seeds or found.active:
         return None
     for (_, seed), row in found.rows.items():
         if seed in seeds and any(event.kind == "knob" for event in store.events_after(row.id)):
-            raise LabError(f"A knob of the run {row.id} was moved by hand, so it is no longer the lesson's: run the "
+            raise LabError(f"A knob of the run {row.id} was changed mid-run, so it is no longer the lesson's: run the "
                            "lesson again.")
     runs = {setup.name: [logged(store.steps_after(found.rows[setup.name, seed].id)) for seed in seeds]
             for setup in found.lesson.setups}

@@ -38,7 +38,7 @@ class Events(Database):
         return found
 
     def moved(self, sweep: str) -> set[str]:
-        """The runs of a sweep in which a knob was moved by hand."""
+        """The runs of a sweep in which a knob was changed mid-run."""
         query = sa.select(events.c.run_id).distinct().join(runs, runs.c.id == events.c.run_id).where(
             runs.c.sweep == sweep, events.c.kind == "knob")
         with self._reading() as connection:

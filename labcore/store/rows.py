@@ -23,6 +23,7 @@ MOVES: dict[str, tuple[str, ...]] = {
 }
 
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+NO_PLACE = "waiting for a free place"  # how the message of a run begins that others keep waiting
 EARLY = "Stopped early"  # how the message of a run begins that early stopping stopped
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 
@@ -78,6 +79,11 @@ class RunRow:
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
+
+    @property
+    def crowded_out(self) -> bool:
+        """Whether it waits since as many runs as may are going or paused."""
+        return self.state == "queued" and self.message.startswith(NO_PLACE)
 
     @property
     def early(self) -> bool:

@@ -45,7 +45,7 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
     """What the finished runs say; None where a setting has none, or a job that is `needed` is not done.
 
     Raises:
-        LabError: a run does not have the number that is compared, its knobs were moved by hand, or a job failed.
+        LabError: a run does not have the number that is compared, its knobs were changed mid-run, or a job failed.
     """
     finished = runs.finished()
     if not all(finished.values()) or not _done(study, runs):
@@ -55,8 +55,8 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
     metrics = dict.fromkeys(metric for measure, _ in _wanted(study) for metric in measures.metrics_of(measure))
     traces = {trace.run: trace for trace in load(store, list(rows), list(metrics))}
     if moved := next((trace.run for trace in traces.values() if trace.changes), None):
-        raise LabError(f"A knob of the run {moved} was moved by hand, so it is no longer the study's: delete the run, "
-                       "then run what is missing of the study.")
+        raise LabError(f"A knob of the run {moved} was changed mid-run, so it is no longer the study's: delete the "
+                       "run, then run what is missing of the study.")
     for measure, label in _wanted(study):
         values[measure, label] = tuple(measures.of_run(measure, row, traces[row.id]) for row in finished[label])
     level = verdict.level_of(len(study.deciding))

@@ -22,6 +22,7 @@ from labcore.jobs import jobs
 from labcore.jobs.desk import Desk
 from labcore.runs import versions
 from labcore.runs.faults import no_process
+from labcore.store.rows import NO_PLACE
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
@@ -119,8 +120,9 @@ class Supervisor:
                         continue
                     short = error.__cause__
             waiting[run_id] = no_process(short, AGAIN_SECONDS) if short else (
-                f"waiting for a free place: {len(self.started)} of {self.executor.limit} runs are going or paused "
-                "(RL_LAB_MAX_RUNS)")
+                # The runs that hold the places come and go: whoever shows this asks for them, or all that wait would
+                # be written anew each time.
+                f"{NO_PLACE} (RL_LAB_MAX_RUNS={self.executor.limit})")
         self.store.set_waiting(waiting)
         self.desk.fill()
         self.judging.fill()

@@ -194,7 +194,7 @@ def test_the_command_names_the_winner_of_the_page(page, lab, capsys):
     lines = capsys.readouterr().out.splitlines()
     first = next(line for line in lines if line.lstrip().startswith("1 "))
     assert first.split()[:2] == ["1", "0.8"] and first.endswith("KL coefficient β 0.2")
-    assert lines[-1] == "Left out: runs in which a knob was moved by hand (1)."
+    assert lines[-1] == "Left out: runs in which a knob was changed mid-run (1)."
 
 
 def test_while_it_goes_it_says_so(page, lab):
@@ -235,7 +235,7 @@ def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab):
     sweep_id = done(lab)
     run = lab.store.sweep_runs(sweep_id)[0]
     lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.0, "to": 0.2, "update": 2, "between": 1, "text": "β"}, 3)
-    assert "Left out: 1 run in which a knob was moved by hand" in told(page("compare", sweep=sweep_id))
+    assert "Left out: 1 run in which a knob was changed mid-run" in told(page("compare", sweep=sweep_id))
     assert len(standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward").rows) == 71
 
 

@@ -10,11 +10,13 @@ import pytest
 import app.lab
 from app.training.base_line import time_of, waits_for_sft, words
 from app.training.feed import Feed, payload
+from app.training.live import holders
 from app.training.status_line import line
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.record import Record
 from labcore.spec.run_spec import base_spec, make
+from labcore.store.rows import NO_PLACE
 from tests.app.seeding import html, ran, seed
 
 
@@ -135,5 +137,28 @@ def test_a_queued_run_says_what_it_waits_for(lab):
     assert "starting a worker" in said(created=time.time()) and "when a place is free" not in said()
     assert "loading PyTorch" in said(created=time.time() - 1)
     assert "starting a worker" in said(created=time.time() - 1, started=time.time()), "it is resumed"
-    waiting = said(message="waiting for a free place: 2 of 2 runs are going", created=time.time() - 1)
+    waiting = said(message="waiting for a free place (RL_LAB_MAX_RUNS=2)", created=time.time() - 1)
     assert "when a place is free" in waiting and "PyTorch" not in waiting
+
+
+def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
+    """Those of this machine, as they are now, three at most."""
+    run_id = lab.store.create(sort())
+    lab.store.set_waiting({run_id: f"{NO_PLACE} (RL_LAB_MAX_RUNS=2)"})
+    run = lab.store.run(run_id)
+
+    def said():
+        return line(run, Feed(run.spec), holders=holders(run))
+    assert "waiting for a free place (RL_LAB_MAX_RUNS=2)" in said()
+    first = lab.store.create(sort(), mine=True)
+    lab.store.set_state(first, "paused")
+    assert f">{first}</a> (paused) holds it (RL_LAB_MAX_RUNS=2)" in said()
+    second = lab.store.create(sort(), mine=True)
+    lab.store.set_state(second, "running")
+    shown = said()
+    assert f'<a href="llm?run={first}"' in shown and f">{second}</a> (running) hold all (RL_LAB_MAX_RUNS=2)" in shown
+    assert f"place: {first} (paused) and {second} (running) hold all" in shown, "in the title, without tags"
+    for _ in range(3):
+        lab.store.set_state(lab.store.create(sort(), mine=True), "running")
+    assert "and 2 others hold all" in said()
+    assert holders(lab.store.run(first)) == []

@@ -78,7 +78,7 @@ def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, p
 
 
 def test_the_other_seeds_are_one_click_away(page, lab, pair):
-    tools.stored(lab.store, [0.5] * 3, seed=9, changes=[(2, "beta", 0.3)])  # moved by hand: another setting
+    tools.stored(lab.store, [0.5] * 3, seed=9, changes=[(2, "beta", 0.3)])  # changed mid-run: another setting
     test = page("compare", runs=pair[0])
     assert test.button(key="other_seeds").label == "Add 2 other seeds"
     test.button(key="other_seeds").click()

@@ -13,7 +13,9 @@ from app.compare.curves import Sent
 from app.compare.data import Chosen, look_of, note
 from app.compare.lines import Look, gap_of, lines_of, marks_of
 from app.compare.place import Place
+from labcore.catalog.metrics import METRICS
 from labcore.compare import tree
+from labcore.compare.best import standing
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
 from labcore.spec.run_spec import make
@@ -203,6 +205,37 @@ def test_too_few_seeds_on_the_other_side_are_no_tie():
     said = led([0.1, 0.2], [0.8, 0.9, 0.95])
     assert "too few seeds to compare with RLOO." in said and "no comparison: the others have too few seeds" in said
     assert "is a tie" not in said
+
+
+@pytest.mark.parametrize("state, so_far", [("running", "so far, "), ("finished", "")])
+def test_one_seed_each_has_no_winner(state, so_far):
+    """Neither while a run goes; and numbers that read the same are equal."""
+    store = Store()
+
+    def told(ppo: float) -> tuple[str, str]:
+        runs = [tools.stored(store, [level] * 6, algorithm=key, state=state if key == "ppo" else "finished")
+                for key, level in (("grpo", 0.9881), ("ppo", ppo))]
+        chosen = chosen_of(runs)
+        found = standing(chosen.groups, "reward")
+        table = compare(chosen.traces, "reward")
+        return (wording.headline(found, METRICS["reward"], verdict.names_of(chosen), state == "running"),
+                wording.results(table, {look["label"]: look for look in look_of(chosen)}))
+    said, table = told(0.9882)
+    assert said.startswith(f"Equal {so_far}at equal tokens (600 each): GRPO and PPO (0.988); one seed each is no evid")
+    assert "<b>" not in table
+    said, table = told(0.5)
+    assert said.startswith(f"Highest {so_far}at equal tokens (600 each): GRPO (0.988); one seed each is no evidence.")
+    assert "leads" not in said and "<b>" not in table
+
+
+def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equal_while_runs_go(three):
+    chosen = chosen_of(three)
+    table = wording.results(compare(chosen.traces, "reward"), {look["label"]: look for look in look_of(chosen)})
+    assert "<b>0.925 [" in table and "<b>0.920 [" not in table
+    alike = chosen_of([tools.stored(Store(), [level] * 6, seed=seed, algorithm=key) for seed in range(3)
+                       for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
+    said = wording.headline(standing(alike.groups, "reward"), METRICS["reward"], verdict.names_of(alike), going=True)
+    assert said.startswith("So far, at equal tokens (600 each), GRPO and RLOO are equal (0.900). Some runs have not")
 
 
 def test_a_leader_by_its_mean_alone_is_no_tie_either():

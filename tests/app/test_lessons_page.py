@@ -9,6 +9,7 @@ from app.lessons import words
 from labcore.lessons import folders, progress
 from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
+from labcore.lessons.verdict import Compared, interval
 from labcore.workers.worker import drive
 from tests.app.seeding import html, ran
 from tests.lessons.lesson_text import TEXT
@@ -113,6 +114,14 @@ def test_a_drawn_lesson_waits_for_the_curve(page, lab):
 def test_how_far_the_reader_is(attempts, said):
     assert words.state(attempts)[1] == said
     assert words.done(attempts) == (said.startswith("The claim"))
+
+
+@pytest.mark.parametrize("values, said", [
+    ((0.353, 0.353, 0.353), "0.353 (all seeds agree)"), ((0.35301, 0.35302), "0.353 (all seeds agree)"),
+    ((0.3, 0.4), "0.350 (−0.285 to 0.985)"), ((0.353,), "0.353 (one seed: no interval)")])
+def test_an_interval_is_shown_where_seeds_differ(values, said):
+    part = Compared("a > b", ">", values, (0.0,) * len(values), *interval(values), "holds")
+    assert words.interval(part) == said
 
 
 def test_a_check_is_said_in_words():

@@ -75,8 +75,8 @@ def test_what_is_surely_no_knob_stays(said):
     assert naming.worded(said, kinds.algorithm("grpo").knobs) == said
 
 
-def test_knobs_moved_by_hand_have_their_signs():
-    assert naming.written("moved by hand", "beta=0.5 after step 1; clip_low=0.1 after step 2") == (
+def test_knobs_changed_mid_run_have_their_signs():
+    assert naming.written("changed mid-run", "beta=0.5 after step 1; clip_low=0.1 after step 2") == (
         "β=0.5 after step 1; ε_low=0.1 after step 2")
 
 

@@ -91,6 +91,14 @@ def test_numbers_row_says_how_far_each_moved():
     assert "<b>0.500</b><em>+0.400 since start</em>" in row and "nats/token" in row
 
 
+@pytest.mark.parametrize("kind, algorithm, task, unit", [
+    ("maze", "q_learning", "corridors", "moves/s"), ("cartpole", "ppo", "CartPole-v1", "env steps/s")])
+def test_the_speed_in_the_world_is_in_other_words_than_steps_of_the_run(kind, algorithm, task, unit):
+    found = Feed(make(kind=kind, algorithm_key=algorithm, task_key=task, steps=9))
+    found.take([Step(1, 0, 100, 0.5, {"env_steps_per_second": 295.0})], [])
+    assert f"<span>Speed {unit}</span><b>295</b>" in status_line.numbers(found)
+
+
 def test_what_a_model_wrote_is_escaped_and_visible():
     group = samples()["groups"][0]
     strip = tokens.strip(group["completions"][1], tokens.VIEWS["logprob"])

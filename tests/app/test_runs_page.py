@@ -164,6 +164,18 @@ def test_chosen_entries_are_those_of_the_view_in_its_order():
     assert chosen([one, two], View(kinds=("maze",))) == []
 
 
+def test_what_goes_is_paused_or_queued_comes_first_unless_another_order_is_asked_for():
+    found = [entry(state, state=state, created=created) for created, state in enumerate(
+        ("queued", "paused", "running", "finished", "failed"))]
+    assert [each.id for each in chosen(found, View())] == ["running", "paused", "queued", "failed", "finished"]
+    assert [each.id for each in chosen(found, View(order="started"))] == [each.id for each in found]
+
+
+def test_a_table_of_more_rows_than_are_seen_ends_within_a_row():
+    inside = [(runs_table.tall(count) - runs_table.HEAD - 2) % runs_table.ROW for count in (3, 14, 15, 500)]
+    assert inside[:2] == [0, 0] and all(0.3 < part / runs_table.ROW < 0.7 for part in inside[2:])
+
+
 def test_rows_keep_their_places_while_numbers_change(monkeypatch):
     monkeypatch.setattr(st, "session_state", {})
     one, two, three = (entry(name, last=last) for name, last in (("a", 0.1), ("b", 0.9), ("c", 0.5)))

@@ -95,12 +95,14 @@ def test_the_settings_that_differ_and_only_they():
     assert of(a).config == {}
 
 
-def test_a_knob_moved_by_hand_is_another_setting():
+def test_a_knob_changed_mid_run_is_another_setting():
     store = Store()
     plain, moved = tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, seed=1, changes=[(1, "beta", 0.5)])
     got = of(plain, moved)
-    assert len(got.rows) == 2 and got.config == {"moved by hand": (None, "beta=0.5 after step 1")}
-    assert got.rows[1].label == "GRPO moved by hand"
+    assert len(got.rows) == 2 and got.config == {"changed mid-run": (None, "beta=0.5 after step 1")}
+    assert got.rows[1].label == "GRPO (knobs changed)"
+    other = tools.stored(store, [2] * 3, beta=0.3, changes=[(1, "clip_low", 0.3)])
+    assert of(plain, moved, other).rows[2].label == "GRPO beta 0.3 (knobs changed)"
 
 
 def test_where_runs_were_computed_parts_no_group_and_names_none():

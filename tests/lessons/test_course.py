@@ -38,7 +38,7 @@ def test_a_lesson_from_its_runs_to_its_verdict_and_one_seed_more():
     with pytest.raises(LabError, match="lesson was changed"):
         courses.course(store, changed, sweep)
     store.log(found.rows["q", 0].id, "knob", {"knob": "alpha", "from": 0.5, "to": 0.9}, 2)
-    with pytest.raises(LabError, match="moved by hand"):
+    with pytest.raises(LabError, match="changed mid-run"):
         courses.verdict(store, courses.course(store, lesson, sweep))
 
 

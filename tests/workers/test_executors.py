@@ -115,7 +115,7 @@ def test_the_supervisor_says_why_runs_wait_and_what_became_of_those_elsewhere(st
     supervisor.fill()
     supervisor.fill()
     assert there.started == [lost, never] and store.run(lost).message == "waiting for a machine"
-    assert "waiting for a free place: 2 of 2" in store.run(beyond).message
+    assert "waiting for a free place (RL_LAB_MAX_RUNS=2)" in store.run(beyond).message
 
     assert store.claim(lost, 77, "far")
     there.ends = [Ended(lost, (77, "near"), "another machine's process"), Ended(never, None, "", "It has no lab.")]

@@ -106,7 +106,7 @@ def test_runs_go_up_to_the_limit_and_the_others_wait_and_say_so(store, open_lab,
     first, second = lab.start(fake.grpo(100_000)), lab.start(fake.grpo(5))
     until(lambda: reached(store, first, 3) and store.run(second).message)
     assert states(store, first, second) == ["running", "queued"]
-    assert "waiting for a free place: 1 of 1" in store.run(second).message
+    assert "waiting for a free place (RL_LAB_MAX_RUNS=1)" in store.run(second).message
     store.ask(first, "stop")
     until(lambda: states(store, first, second) == ["stopped", "finished"])
     lab.resume(first, {"beta": 0.3})

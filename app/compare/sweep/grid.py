@@ -14,7 +14,7 @@ ACROSS = 5  # small charts in a row
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells in rows and columns, each with the numbers of its groups (several where knobs were moved by hand).
+    """Cells in rows and columns, each with the numbers of its groups (several where knobs were changed mid-run).
 
     `knobs` are the axes: of one, the cells are wrapped into rows; of two, the columns are the first one's values and
     the rows the second one's. Without any, each group is a cell.

@@ -178,5 +178,5 @@ def _left_out(now: Standing) -> str:
         parts.append("A setting has a rank once all of its runs finished: what was stopped is not compared at its last "
                      "step.")
     if now.aside:
-        parts.append(f"Left out: {now.aside:,} run{'s' if now.aside > 1 else ''} in which a knob was moved by hand.")
+        parts.append(f"Left out: {now.aside:,} run{'s' if now.aside > 1 else ''} in which a knob was changed mid-run.")
     return " ".join(parts)
