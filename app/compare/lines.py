@@ -84,7 +84,7 @@ def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
         return []
     before, marks = dict(trace.spec.knobs), []
     knobs = {knob.key: knob for knob in knobs_of(trace.spec.row, trace.spec.task_row)}
-    for step, key, value in trace.changes:
+    for (step, key), value in trace.moves.items():
         at = int(np.searchsorted(trace.axes["step"], step, side="right")) - 1
         where = float(trace.axes[axis][at]) if at >= 0 else 0.0
         text = f"{knobs[key].name if key in knobs else key} {shown(before.get(key, '?'))} → {shown(value)}"

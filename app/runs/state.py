@@ -21,7 +21,6 @@ from labcore.store.rows import GOING, STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
-QUEUE = (*GOING, "queued")  # states in the order of the list
 NEWEST, DELETED = "-started", "deleted"
 ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
@@ -86,8 +85,7 @@ def put(**parts: Any) -> None:
 
 
 def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
-    """The entries that the view shows, in its order; in the usual one those come first that hold a place in the queue
-    or wait for one.
+    """The entries that the view shows, in its order; in the usual one those that are going or paused come first.
 
     Raises:
         LabError: its search cannot be read.
@@ -97,11 +95,7 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
              and (entry.star or not now.star)]
     found = search(found, now.find)
     found = ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
-    return sorted(found, key=_place_in_queue) if now.order == NEWEST else found
-
-
-def _place_in_queue(entry: Entry) -> int:
-    return QUEUE.index(entry.state) if entry.state in QUEUE else len(QUEUE)
+    return sorted(found, key=lambda entry: entry.state not in GOING) if now.order == NEWEST else found
 
 
 def steady(found: list[Entry], now: View) -> list[Entry]:

@@ -95,7 +95,7 @@ FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
 # press Stop.
-_BEFORE = tuple(action if action is STOP else replace(action, disabled=True, help="Once the run goes")
+_BEFORE = tuple(action if action is STOP else replace(action, disabled=True, help="Available once the run has started")
                 for action in (PAUSE, STOP, FORK))
 
 ACTIONS: dict[str, tuple[Action, ...]] = {

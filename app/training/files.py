@@ -60,10 +60,10 @@ def of_groups(samples: Mapping[str, Any]) -> str:
     """How many groups of its batch a file holds; empty where these are all, or an older file does not say.
 
     >>> of_groups({"groups": [{}] * 8, "batch_groups": 32}), of_groups({"groups": [{}], "batch_groups": 1})
-    ('8 of 32 groups', '')
+    ('8 of 32 groups (with signal first)', '')
     """
     kept, batch = len(samples.get("groups") or ()), samples.get("batch_groups", 0)
-    return f"{kept:,} of {batch:,} groups" if kept < batch else ""
+    return f"{kept:,} of {batch:,} groups (with signal first)" if kept < batch else ""
 
 
 def newest(run_id: str, kind: str, step: int) -> dict[str, Any] | None:

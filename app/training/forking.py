@@ -87,13 +87,14 @@ def _close() -> None:
 
 @errors_shown()
 def _form(run: RunRow, found: Wish) -> None:
-    there, changes = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id)).moves
+    there, history = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id))
+    changes = history.moves
     if not there:
         st.info(literal(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step."
                         if active(run) else f"{run.id} ended before its first checkpoint, where a fork could begin: "
                                             "start a new run."))
         return
-    marked = next((each for each in changes if each.event == found.event_id), None)
+    marked = history.move_of(found.event_id)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
     left, right = st.columns(2)
     usual = _usual(there, changes, marked, found.before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable
 
 import streamlit as st
@@ -67,9 +68,11 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
 
 
 def holders(run: RunRow) -> list[RunRow]:
-    """The runs of this machine that hold the places for which the run waits, oldest first; none if it does not."""
-    found = lab().store.runs(*GOING) if run.crowded_out else []
-    return [each for each in reversed(found) if each.host == platform.node()]
+    """The runs that hold the places for which the run waits, oldest first; none if it does not, or where it cannot be
+    known: those of another lab or machine wait for other places."""
+    limit = re.search(r"RL_LAB_MAX_RUNS=(\d+)", run.message) if run.crowded_out else None
+    found = [each for each in lab().store.runs(*GOING) if each.host == platform.node()] if limit else []
+    return found[::-1] if limit and len(found) == int(limit[1]) else []
 
 
 @errors_shown()

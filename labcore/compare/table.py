@@ -211,7 +211,7 @@ def _config(same: Sequence[Trace]) -> dict[str, Any]:
     for key in WHERE:
         found = dict.fromkeys(getattr(each.spec, key) for each in same)
         rest |= {key: ", ".join(map(str, found))} if len(found) > 1 else {}
-    moved = [f"{knob}={value} after step {step}" for step, knob, value in trace.changes]
+    moved = [f"{knob}={value} after step {step}" for (step, knob), value in trace.moves.items()]
     spec = trace.spec
     knobs = {key: value for key, value in fields["knobs"].items() if not (
         spec.mix and mixed.idle(spec.algorithm, key, spec.knobs))}

@@ -46,6 +46,11 @@ class Trace:
         """Whether another tool made it."""
         return self.spec is None
 
+    @property
+    def moves(self) -> dict[tuple[int, str], Any]:
+        """The changes as they are read: of those of a knob after one step the last value. {(step, knob): value}"""
+        return {(step, knob): value for step, knob, value in self.changes}
+
     def column(self, metric: str, axis: str = "step") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(x, y, step) of the rows that have both numbers, each (M,). x rises: of rows at one place the last is kept.
 

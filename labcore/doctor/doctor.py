@@ -16,6 +16,7 @@ from labcore.store.rows import Event, Step
 
 EVERY = 5  # steps between two looks
 OPENS, CLOSES = 2, 3  # looks in a row after which a finding is made, and after which it has passed
+LASTS = 10  # looks after which it has passed although nothing was done about it
 EVENT = "doctor"  # kind of event
 
 
@@ -60,23 +61,26 @@ class Doctor:
     def _look(self, rule: Rule, patient: Patient) -> Change | None:
         held = rule.key in self._open
         found = rule.look(replace(patient, held=held))
-        if (found is not None) == held or (held and not self._may_pass(rule, patient)):
+        if (found is not None) == held:
             self._seen.pop(rule.key, None)
             return None
-        self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
-        if self._seen[rule.key] < (CLOSES if held else OPENS):
+        seen = self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
+        if not held and seen == 1:
+            self._began[rule.key] = _easing(rule, patient)
+        if seen < (self._looks_to_close(rule, patient) if held else OPENS):
             return None
         del self._seen[rule.key]
         if found is None:
-            del self._open[rule.key], self._began[rule.key]
+            del self._open[rule.key]
         else:
-            self._open[rule.key], self._began[rule.key] = found, _easing(rule, patient)
+            self._open[rule.key] = found
         return Change(self.step, rule.key, found)
 
-    def _may_pass(self, rule: Rule, patient: Patient) -> bool:
-        """Whether a knob that eases what the rule found is lower since, the run has none, or it came through."""
+    def _looks_to_close(self, rule: Rule, patient: Patient) -> int:
+        """CLOSES where a knob that eases what the rule found is lower since, where the run has none or came through."""
         now, before = _easing(rule, patient), self._began[rule.key]
-        return not now or patient.solved or any(now[key] < before[key] for key in now)
+        eased = not now or patient.solved or any(now[key] < before[key] for key in now)
+        return CLOSES if eased else LASTS
 
 
 def _easing(rule: Rule, patient: Patient) -> dict[str, float]:

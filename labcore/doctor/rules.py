@@ -14,9 +14,8 @@ from labcore.doctor.patient import Patient
 class Rule:
     """`judge` looks once each metric of `needs` has `after` values; it may give its finding a milder severity.
 
-    `reads` are further metrics that it looks at where they are logged. Where the run has knobs of `eased_by`, a finding
-    passes only once one of them is lower than when it began, or nearly all answers are right: what made it is there
-    still.
+    `reads` are further metrics that it looks at where they are logged. Where the run has knobs of `eased_by` and
+    none of them is lower than when it began, a finding lasts longer: what made it is there still.
     """
 
     key: str

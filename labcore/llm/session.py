@@ -367,7 +367,7 @@ class LlmSession:
             return
         seeds = np.random.SeedSequence((self.prompt_seed, ELSEWHERE, step))
         self.generator.manual_seed(int(seeds.generate_state(1)[0]))
-        self.notes.append("This checkpoint was made on another kind of device, so random numbers begin anew here.")
+        self.notes.append("This checkpoint was made on another kind of device, so random numbers restart here.")
 
     def _read_policy(self, folder: Path) -> None:
         if lora.adapted(self.policy):

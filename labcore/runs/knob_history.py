@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from labcore.catalog.knob import Value, shown
@@ -80,6 +81,10 @@ class Change:
                 "between": self.place.between, "text": self.text}
 
 
+def _of_step(change: Change) -> tuple[str, int]:
+    return change.knob, change.step
+
+
 class KnobHistory:
     """The knobs of a run of `spec`, from its start on. `changes` are those that stand, in the order of their places.
 
@@ -100,12 +105,22 @@ class KnobHistory:
     @property
     def moves(self) -> tuple[Change, ...]:
         """The changes as they are read: those of a knob that count from one step are one, from its first value there
-        to its last, at the first one's place. What came back to where it was within a step is left out."""
-        moves: dict[tuple[str, int], Change] = {}
-        for change in self.changes:
-            first = moves.setdefault((change.knob, change.step), change)
-            moves[change.knob, change.step] = replace(first, value=change.value)
-        return tuple(move for move in moves.values() if move.before != move.value)
+        to its last, at the first one's place. What came back to where it was is left out where no update was made
+        in between, else each change stays."""
+        moves: list[Change] = []
+        for _, found in groupby(sorted(self.changes, key=_of_step), _of_step):
+            group = list(found)
+            first, last = group[0], group[-1]
+            if first.before != last.value:
+                moves.append(replace(first, value=last.value))
+            elif first.update != last.update:
+                moves += group
+        return tuple(sorted(moves, key=lambda move: move.place.order))
+
+    def move_of(self, event: int | None) -> Change | None:
+        """The move that the change of an event is part of; the change itself where it came back to where it was."""
+        change = next((each for each in self.changes if each.event == event), None)
+        return change and next((move for move in self.moves if _of_step(move) == _of_step(change)), change)
 
     def at(self, step: int | None = None) -> dict[str, Value]:
         """The knobs in the last update of `step`, and in its checkpoint; None: with every change so far."""

@@ -29,6 +29,8 @@ _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
     ("permission denied for",
      "The database {where} does not grant its user enough ({what}): let the owner of the tables grant it, as "
      "deploy/readonly.sql does for a lab that is shared for reading."),
+    ("value too long for",
+     "The database {where} does not take a name or a text of that length ({what}): give a shorter one."),
     ("disk i/o error",
      "The store {where} could not be read or written ({what}): check that its disk has room and is still connected, "
      "then try again."),

@@ -94,15 +94,21 @@ def mass_of(result: Mapping[str, Any], top: int) -> float:
 
 
 def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
-    """Mean length in tokens of the completions that are not right, in the run's samples of its last `rows` steps.
+    """Mean length in tokens of the completions that are not right, in the sampled steps among the last `rows`.
 
-    Samples hold a part of the batch, groups with signal first, so of two runs this compares what they learn from."""
+    Older samples hold the first groups of a batch in place of all its lengths: a part that was not chosen either."""
     fetch.bring_run(row.id)
-    lengths = [len(completion["tokens"]) for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
+    lengths = [length for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
                if int(path.stem.removeprefix("step-")) > row.step - measure.rows
-               for group in json.loads(path.read_text("utf-8"))["groups"]
-               for completion in group["completions"] if completion["exact"] is False]
+               for length in _wrong_lengths(json.loads(path.read_text("utf-8")))]
     return float(np.mean(lengths)) if lengths else np.nan
+
+
+def _wrong_lengths(samples: Mapping[str, Any]) -> list[int]:
+    if "wrong_lengths" in samples:
+        return samples["wrong_lengths"]
+    return [len(completion["tokens"]) for group in samples["groups"] for completion in group["completions"]
+            if completion["exact"] is False]
 
 
 _TAKEN = {"last": _last, "mean": _mean, "change": _change, "step_seconds": _step_seconds, "models": _models,

@@ -164,10 +164,10 @@ def test_chosen_entries_are_those_of_the_view_in_its_order():
     assert chosen([one, two], View(kinds=("maze",))) == []
 
 
-def test_what_goes_is_paused_or_queued_comes_first_unless_another_order_is_asked_for():
+def test_what_goes_or_is_paused_comes_first_unless_another_order_is_asked_for():
     found = [entry(state, state=state, created=created) for created, state in enumerate(
         ("queued", "paused", "running", "finished", "failed"))]
-    assert [each.id for each in chosen(found, View())] == ["running", "paused", "queued", "failed", "finished"]
+    assert [each.id for each in chosen(found, View())] == ["running", "paused", "failed", "finished", "queued"]
     assert [each.id for each in chosen(found, View(order="started"))] == [each.id for each in found]
 
 

@@ -303,13 +303,13 @@ def test_a_verdict_does_not_flicker_and_ends_when_it_has_clearly_passed():
     assert said_of[1][0] >= 100 + CLOSES * EVERY
 
 
-@pytest.mark.parametrize(("changed", "passes"), [
-    ({}, False), ({"group_size": 16}, False), ({"learning_rate": 0.004}, False), ({"learning_rate": 0.001}, True),
-    ({"updates_per_batch": 2}, True)])
-def test_too_big_steps_hold_until_they_are_made_smaller(changed, passes):
+@pytest.mark.parametrize(("changed", "until", "passes"), [
+    ({}, 100, False), ({"group_size": 16}, 100, False), ({"learning_rate": 0.004}, 100, False), ({}, 180, True),
+    ({"learning_rate": 0.001}, 100, True), ({"updates_per_batch": 2}, 100, True)])
+def test_too_big_steps_hold_for_long_unless_they_are_made_smaller(changed, until, passes):
     knobs = {"learning_rate": 0.003, "updates_per_batch": 4, "beta": 0.0}
     doctor = Doctor(spec_of(**knobs))
-    for at in range(1, 151):  # one leap, and a policy that then stays where it was thrown
+    for at in range(1, until + 1):  # one leap, and a policy that then stays where it was thrown
         after = {"frac_reward_zero_std": 0.8, "entropy": 0.01} if at >= 60 else {"entropy": 1.0}
         doctor.take(at, well(at) | STUCK | {"kl": 0.5 if at < 52 else 2.0, **after},
                     spec_of(**knobs | (changed if at > 80 else {})).knobs)

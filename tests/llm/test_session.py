@@ -238,7 +238,7 @@ def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(saved):
     assert one.step == SAVED_AT and not torch.equal(one.generator.get_state(), there)
     found = records(one)
     assert [record.metrics for record in found] == [record.metrics for record in records(two)]
-    assert found[0].notes == ("This checkpoint was made on another kind of device, so random numbers begin anew here.",)
+    assert found[0].notes == ("This checkpoint was made on another kind of device, so random numbers restart here.",)
 
 
 def test_devices(monkeypatch):

@@ -80,11 +80,18 @@ def test_there_and_back_while_it_is_paused_is_no_change_and_two_moves_are_one():
 def test_a_knob_that_is_turned_twice_within_a_step_is_read_as_one_move_and_repeated_as_two():
     """The arrows of a slider: one change before the step's first update, the next ones between its updates."""
     events = told((3, 8, BETWEEN, "beta", 0.055), (3, 8, WITHIN, "beta", 0.06), (3, 9, WITHIN, "top_p", 0.9),
-                  (3, 10, WITHIN, "top_p", 1.0), (4, 12, BETWEEN, "beta", 0.1))
+                  (3, 9, WITHIN, "top_p", 1.0), (4, 12, BETWEEN, "beta", 0.1))
     history = KnobHistory(SPEC, events)
     assert [(each.text, each.step, each.update, each.event) for each in history.moves] == [
         ("β 0.04 → 0.06", 3, 8, 1), ("β 0.06 → 0.1", 4, 12, 5)]
-    assert [each.event for each in history.after(2)] == [1, 2, 3, 4, 5]
+    assert [each.event for each in history.after(2)] == [1, 2, 5]
+    assert [history.move_of(event).event for event in (1, 2, 5)] == [1, 1, 5] and history.move_of(9) is None
+
+
+def test_there_and_back_with_an_update_in_between_stays_two_changes():
+    history = KnobHistory(SPEC, told((3, 9, WITHIN, "top_p", 0.9), (3, 10, WITHIN, "top_p", 1.0)))
+    assert [(each.value, each.update) for each in history.moves] == [(0.9, 9), (1.0, 10)]
+    assert history.move_of(2).event == 1, "both belong to step 3: a fork from before it begins before both"
 
 
 def test_while_a_maze_waits_the_later_move_wins():

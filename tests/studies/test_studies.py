@@ -118,6 +118,9 @@ def test_each_measure_takes_its_number(store):
     write_text(run_folder(run_id) / "samples" / "step-000004.json", json.dumps(
         {"groups": [{"completions": completions}]}))
     assert measures.of_run(Measure("wrong_length", rows=2), row, columns) == 3.0
+    write_text(run_folder(run_id) / "samples" / "step-000003.json", json.dumps(
+        {"groups": [{"completions": completions}], "wrong_lengths": [3, 9]}))
+    assert measures.of_run(Measure("wrong_length", rows=2), row, columns) == 5.0, "of the whole batch where it is there"
     with pytest.raises(LabError, match="has nothing to take"):
         measures.of_run(Measure(metric="kl"), row, columns)
 

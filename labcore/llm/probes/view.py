@@ -129,7 +129,8 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 
 @torch.no_grad()
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None) -> dict[str, Any]:
-    """A few groups of the step, those with signal first, token by token; `batch_groups` is how many it has.
+    """A few groups of the step, those with signal first, token by token; `batch_groups` is how many it has,
+    `wrong_lengths` are the tokens of each completion of the whole batch that is not right.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
@@ -162,7 +163,9 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
         shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [
             _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
+    wrong = batch.completions.lengths.cpu()[~batch.rewards.exact]
     return {"step": session.step, "groups": shown, "batch_groups": len(rollout.prompts), "beta": knobs["beta"],
+            "wrong_lengths": wrong.tolist(),
             **({"surrogate": drawn} if drawn else {}),
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
 

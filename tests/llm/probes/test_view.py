@@ -111,6 +111,8 @@ def test_at_most_eight_groups():
     started = session("grpo", prompts_per_step=10, steps=1)
     samples = records(started, pictures=True)[0].samples
     assert len(samples["groups"]) == view.GROUPS == 8 and samples["batch_groups"] == 10
+    assert len(samples["wrong_lengths"]) > sum(not each["exact"] for group in samples["groups"]
+                                               for each in group["completions"])
 
 
 def test_the_groups_with_signal_are_kept_with_their_own_tokens():
