@@ -40,7 +40,8 @@ class Controls(Database):
             state = changes.known(connection, run_id)
             if state in ENDED:
                 advice = "resume it or start a new one" if state in RESUMABLE else "start a new one"
-                raise LabError(f"The run {run_id} is {state}, so {command} has no effect: {advice} first.")
+                asked = "a changed knob" if command == "set" else command
+                raise LabError(f"The run {run_id} is {state}, so {asked} has no effect: {advice} first.")
             control_id = changes.ask(connection, run_id, command, payload)
             if command == "stop" and state == "queued":
                 step = changes.step(connection, run_id)

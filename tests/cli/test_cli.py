@@ -104,7 +104,7 @@ def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "finished")
     assert "is finished, so there is nothing to resume: start a new run" in refused(capsys, "resume", run_id)
-    assert "so set has no effect: start a new one first" in refused(capsys, "set", run_id, "beta=1")
+    assert "so a changed knob has no effect: start a new one first" in refused(capsys, "set", run_id, "beta=1")
 
 
 def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch):
