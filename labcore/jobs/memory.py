@@ -83,7 +83,7 @@ class Estimate:
 
 def _first(value: Value) -> str:
     """What has to be done before a knob can have this value, in brackets; mostly nothing."""
-    return f" (first {moments.INSTALL})" if value == moments.EIGHT_BIT and moments.missing() else ""
+    return f" (install it first: {moments.INSTALL})" if value == moments.EIGHT_BIT and moments.missing() else ""
 
 
 def asked(specs: Sequence[RunSpec]) -> jobs.Spec:

@@ -79,7 +79,7 @@ def test_8_bits_are_advised_with_how_to_install_them(monkeypatch):
     assert need.advice() == "So that it fits, set optimizer to adamw_8bit."
     monkeypatch.setattr(moments, "missing", lambda: True)
     assert need.advice() == (
-        "So that it fits, set optimizer to adamw_8bit (first pip install -r requirements-8bit.txt).")
+        "So that it fits, set optimizer to adamw_8bit (install it first: pip install -r requirements-8bit.txt).")
 
 
 def test_8_bits_are_not_advised_where_the_device_cannot_use_them(monkeypatch):

@@ -165,8 +165,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
     wrong = batch.completions.lengths.cpu()[~batch.rewards.exact]
     return {"step": session.step, "groups": shown, "batch_groups": len(rollout.prompts), "beta": knobs["beta"],
-            "wrong_lengths": wrong.tolist(),
-            **({"surrogate": drawn} if drawn else {}),
+            "wrong_lengths": wrong.tolist(), **({"surrogate": drawn} if drawn else {}),
             **{key: knobs[key] for key in ("clip_low", "clip_high") if key in knobs}}
 
 
