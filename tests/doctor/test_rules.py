@@ -1,75 +1,21 @@
 """Each rule has a run that triggers it and one just beside it that does not; healthy runs trigger none."""
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from labcore.catalog.metrics import METRICS
-from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payload, said
-from labcore.doctor.finding import SEVERITIES, Finding
+from labcore.doctor.doctor import EVERY, course
+from labcore.doctor.finding import SEVERITIES
 from labcore.doctor.rules import READS, RULES
-from labcore.doctor.seeds import few_seeds
-from labcore.doctor.series import BLOCK, RECENT, Series
-from labcore.spec.run_spec import RunSpec, knobs_of, make
-from labcore.store.rows import EVENTS, Event, Step
+from labcore.spec.run_spec import knobs_of, make
+from labcore.store.rows import Step
+from tests.doctor.tools import ONE, STUCK, TINY, Row, drops, flat, found, grows, measured, pairs, spec_of, steps, well
 
 RECORDED = Path(__file__).parent / "recorded"
-Row = dict[str, float]
 
-
-def spec_of(algorithm: str = "grpo", **knobs) -> RunSpec:
-    return make(algorithm_key=algorithm, task_key="sort", steps=300, knobs=knobs)
-
-
-def steps(row: Callable[[int], Row], count: int = 60) -> list[Step]:
-    return [Step(at, 10 * at, 0, float(at), row(at)) for at in range(1, count + 1)]
-
-
-def found(spec: RunSpec | None, row: Callable[[int], Row], count: int = 60) -> dict[str, Finding]:
-    """What holds after `count` steps, by rule."""
-    return {each.rule: each for each in course(spec, steps(row, count))[0].findings}
-
-
-def well(at: int) -> Row:
-    """A run of GRPO that learns, and has far to go still."""
-    return {"reward": 0.3 + 0.005 * at, "reward_std": 0.45, "exact_match": 0.3 + 0.005 * at, "kl": 0.001 * at,
-            "frac_reward_zero_std": 0.2, "entropy": 1 - 0.005 * at, "clip_frac/region": 0.05, "grad_norm": 0.5,
-            "loss": 0.02, "completions/mean_length": 7.0, "completions/truncated_frac": 0.05, "ratio/max": 1.5}
-
-
-def pairs(at: int) -> Row:
-    """A run of DPO that learns; it is measured by sampling at every tenth step."""
-    row = {"rewards/accuracies": min(0.95, 0.5 + 0.02 * at), "logps/chosen": -1.5, "logps/rejected": -12 - 0.1 * at,
-           "entropy": 0.9, "loss": 0.5, "grad_norm": 2.0}
-    return row | ({"exact_match": 0.4 + 0.001 * at, "reward": 0.4 + 0.001 * at} if at == 1 or at % 10 == 0 else {})
-
-
-def flat(**values: float) -> Callable[[int], Row]:
-    """`well` with other values."""
-    return lambda at: well(at) | values
-
-
-def grows(key: str, start: float, by: float, row: Callable[[int], Row] = well, **values: float) -> Callable[[int], Row]:
-    """A row in which one metric moves by `by` a step."""
-    return lambda at: row(at) | values | {key: start + by * at}
-
-
-def drops(key: str, before: float, after: float, at_step: int = 40, **values: float) -> Callable[[int], Row]:
-    """`well`, in which one metric is another one from a step on."""
-    return lambda at: well(at) | values | {key: before if at < at_step else after}
-
-
-def measured(start: float, by: float, row: Callable[[int], Row] = pairs) -> Callable[[int], Row]:
-    """`row` with this exact match where it is measured."""
-    return lambda at: row(at) | ({"exact_match": start + by * at} if "exact_match" in row(at) else {})
-
-
-STUCK = {"reward": 0.4, "exact_match": 0.4}  # not learning, and far from solved
-TINY = {"clip_frac/region": 0.0, "ratio/max": 1.01}
-ONE = {"updates_per_batch": 1, "mini_batches": 1}
 
 # rule: (algorithm, its knobs, rows that trigger it, rows beside them that do not)
 PRESETS = {
@@ -290,96 +236,6 @@ def test_no_rule_cries_early():
         if sick:
             said_of = course(spec_of(algorithm, **knobs), steps(sick, after[rule] + EVERY - 1))[1]
             assert not [change for change in said_of if change.rule == rule and change.step < after[rule]], rule
-
-
-def test_a_verdict_does_not_flicker_and_ends_when_it_has_clearly_passed():
-    def row(at: int) -> Row:
-        near = 0.55 if at % 20 < 10 else 0.45  # to and fro across the limit of 0.5
-        return well(at) | {"frac_reward_zero_std": near if at <= 100 else 0.1}
-
-    said_of = [(change.step, change.finding is not None) for change in course(spec_of(), steps(row, 160))[1]
-               if change.rule == "zero_variance"]
-    assert [begins for _, begins in said_of] == [True, False]
-    assert said_of[1][0] >= 100 + CLOSES * EVERY
-
-
-@pytest.mark.parametrize(("changed", "until", "passes"), [
-    ({}, 100, False), ({"group_size": 16}, 100, False), ({"learning_rate": 0.004}, 100, False), ({}, 180, True),
-    ({"learning_rate": 0.001}, 100, True), ({"updates_per_batch": 2}, 100, True)])
-def test_too_big_steps_hold_for_long_unless_they_are_made_smaller(changed, until, passes):
-    knobs = {"learning_rate": 0.003, "updates_per_batch": 4, "beta": 0.0}
-    doctor = Doctor(spec_of(**knobs))
-    for at in range(1, until + 1):  # one leap, and a policy that then stays where it was thrown
-        after = {"frac_reward_zero_std": 0.8, "entropy": 0.01} if at >= 60 else {"entropy": 1.0}
-        doctor.take(at, well(at) | STUCK | {"kl": 0.5 if at < 52 else 2.0, **after},
-                    spec_of(**knobs | (changed if at > 80 else {})).knobs)
-    rules = [each.rule for each in doctor.findings]
-    assert rules[not passes:] == ["kl_runaway", "entropy_collapse", "zero_variance"]
-    assert passes or rules[0] == "step_too_big"
-
-
-def test_too_big_steps_come_before_the_signal_that_they_cost():
-    def row(at: int) -> Row:
-        return well(at) | STUCK | ({"kl": 0.1} if at < 52 else {"kl": 2.0, "reward": 0.0, "exact_match": 0.0,
-                                                               "reward_std": 0.0, "frac_reward_zero_std": 1.0})
-
-    rules = [each.rule for each in course(spec_of(), steps(row, 100))[0].findings]
-    assert rules[0] == "step_too_big" and "no_signal" in rules
-
-
-def test_too_big_steps_pass_where_the_run_came_through():
-    def row(at: int) -> Row:
-        return well(at) | {"kl": 0.5 if at < 52 else 2.0} | ({"reward": 1.0, "exact_match": 1.0} if at > 70 else STUCK)
-
-    assert "step_too_big" in [each.rule for each in course(spec_of(), steps(row, 70))[0].findings]
-    assert "step_too_big" not in [each.rule for each in course(spec_of(), steps(row, 150))[0].findings]
-
-
-def test_too_big_steps_of_another_tool_pass_by_what_they_show():
-    assert "step_too_big" not in found(None, drops("kl", 0.02, 1.2, 20), 100)
-
-
-def test_the_knobs_are_those_in_use():
-    doctor = Doctor(spec_of(**ONE))
-    for at in range(1, 31):
-        doctor.take(at, well(at), spec_of(**ONE).knobs)
-    assert {each.rule for each in doctor.findings} == {"precision_mismatch", "clip_cannot_act"}
-    for at in range(31, 61):
-        doctor.take(at, well(at), spec_of(updates_per_batch=2).knobs)
-    assert doctor.findings == [] and doctor.step == 60
-    assert doctor.take(60, well(60)) == []  # a step is taken once
-
-
-def test_events_hold_what_was_said_and_give_it_back():
-    def row(at: int) -> Row:
-        return well(at) | {"kl": 2.0 if at < 40 else 0.01}
-
-    changes = course(spec_of(), steps(row, 100))[1]
-    events = [Event(place, change.step, "doctor", payload(change), 0.0) for place, change in enumerate(changes)]
-    assert all(set(event.payload) <= set(EVENTS["doctor"]) for event in events)
-    assert said(events) == changes and len(changes) == 2 and changes[1].finding is None
-    [(since, finding)] = holding(events, 39)
-    assert since == changes[0].step and finding == changes[0].finding
-    assert holding(events, since - 1) == holding(events) == []
-    assert events[1].payload["text"] == "passed: kl runaway"
-
-
-def test_few_seeds():
-    one = few_seeds({"GRPO": 3, "PPO": 1}, 3)
-    assert (one.verdict, one.evidence, one.rule) == ("One seed is no evidence", "PPO has 1 seed", "one_seed")
-    assert few_seeds({"GRPO": 2}, 3).verdict == "Too few seeds to compare"
-    assert few_seeds({"GRPO": 3, "PPO": 4}, 3) is None
-
-
-def test_a_series_keeps_what_is_recent_and_means_of_the_rest():
-    series = Series()
-    for at in range(1, 101):
-        series.add(at, float(at))
-    assert (series.count, len(series.recent), len(series.blocks)) == (100, RECENT, 100 // BLOCK)
-    assert series.start == 5.5 and series.mean() == 95.5 and series.mean(5, before=10) == 88.0
-    assert series.median(3) == 99 and series.steps(5) == (96, 100)
-    assert series.peak() == (100, 95.5) and series.at(25) == 15.5 and series.at(3) == 5.5
-    assert Series().mean() == Series().median() == Series().start == 0.0
 
 
 def test_the_table_names_what_it_reads():
