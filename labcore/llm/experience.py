@@ -19,6 +19,7 @@ from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs, token_values
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.nets.tape import Tape
 from labcore.llm.rewards import Rewards, reward
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
@@ -94,15 +95,17 @@ def prompt_rng(session: LlmSession, round: int = 0) -> np.random.Generator:
                                  else (session.prompt_seed, session.step))
 
 
-def collect(session: LlmSession) -> Batch:
+def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     """Sample G completions of each of P fresh prompts, reward them, and compute reference log-probs and values.
+
+    `tape` is to record the sampling of the first round.
 
     Where the selection refills, groups of which nothing is kept are replaced by those of further rounds, at most
     `resample_rounds` of them; what is missing then stays in the batch without being learnt from.
     """
     knobs = session.knobs
     refills = choices.SELECTION[knobs["selection"]].refills
-    rounds = [sample_round(session, 0)]
+    rounds = [sample_round(session, 0, tape)]
     count = len(rounds[0].problems)
     while refills and len(rounds) <= knobs["resample_rounds"] and sum(int(r.kept_groups.sum()) for r in rounds) < count:
         rounds.append(sample_round(session, len(rounds)))
@@ -140,15 +143,16 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     return replace(batch.rollout, rewards=shaped, kept=_mask(kept), greedy_rewards=greedy)
 
 
-def sample_round(session: LlmSession, round: int) -> Sampled:
+def sample_round(session: LlmSession, round: int, tape: Tape | None = None) -> Sampled:
     """One round of sampling: P fresh problems, answered."""
-    return answered(session, session.task.problems(int(session.knobs["prompts_per_step"]), prompt_rng(session, round)))
+    problems = session.task.problems(int(session.knobs["prompts_per_step"]), prompt_rng(session, round))
+    return answered(session, problems, tape)
 
 
-def answered(session: LlmSession, problems: list[Problem]) -> Sampled:
+def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = None) -> Sampled:
     """G completions of each problem, what they earn and which are kept."""
     generated = generate(session, session.policy, problems, int(session.knobs["group_size"]),
-                         Sampling.of(session.knobs))
+                         Sampling.of(session.knobs), tape)
     session.tokens += int(generated.completions.mask.sum())
     return judged(session, problems, generated)
 

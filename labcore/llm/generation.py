@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from labcore.errors import Diverged
+from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
-from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, precision
-from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
+from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
+from labcore.llm.nets.tape import Tape
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
@@ -46,8 +48,8 @@ class Generated:
 
 
 def generate(session: LlmSession, model: Network, problems: list[Problem], group_size: int,
-             sampling: Sampling) -> Generated:
-    """`group_size` completions of each problem from `model`.
+             sampling: Sampling, tape: Tape | None = None) -> Generated:
+    """`group_size` completions of each problem from `model`, with the products on `tape` where an update can use them.
 
     Raises:
         LabError: a prompt is empty or too long for the model.
@@ -58,23 +60,40 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
     completions = _drawn(session, model, prompts, group_size, {
         **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
-        "generator": session.generator})
+        "generator": session.generator}, tape)
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions))
 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],
-           ) -> Completions:
+           tape: Tape | None) -> Completions:
     """Completions by what the run samples with: a sampler from outside, recorded steps, or the lab's own sampler."""
-    dtype, draw = session.knobs["dtype"], session.sampler or sample
-    if session.graphs and not session.sampler:
+    dtype = session.knobs["dtype"]
+    if session.sampler:
+        with precision(model, dtype):
+            return session.sampler(model, prompts, group_size, **how)
+    if session.graphs:
         found = session.graphs.sample(model, prompts, group_size, dtype=dtype, **how)
         session.notes.extend(session.graphs.take_notes())
         if found is not None:
             return found
+    kept = tape if _usable(session, model, Batch(len(prompts), group_size, 0, prompts.ids.shape[1],
+                                                 how["max_new_tokens"])) else None
     with precision(model, dtype):
-        return draw(model, prompts, group_size, **how)
+        return sample(model, prompts, group_size, **how, tape=kept)
+
+
+def _usable(session: LlmSession, model: Network, done: Batch) -> bool:
+    """Whether an update on `done` can take the sampler's products: it runs the same equations on packed rows, in one
+    micro-batch, so that its activations are the most that is ever held.
+
+    On a GPU it is not products that take the time. In bf16 sampler and trainer round differently, which is something to
+    see and to correct: there the trainer computes its own.
+    """
+    layers, mode = layers_of(model), mode_of(model)
+    return (session.device.type == "cpu" and session.knobs["dtype"] == "fp32" and layers.own and not mode.recomputed and way(layers, done, mode) == "packed"
+            and at_once(model, done, session.room) == done.prompts)
 
 
 def chosen(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> tuple[Tensor]:

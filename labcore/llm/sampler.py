@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.nets import llama
 from labcore.llm.nets.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
+from labcore.llm.nets.tape import Tape
 
 
 def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -41,16 +42,18 @@ def draw(logprobs: Tensor, generator: Generator) -> Tensor:
 
 @torch.no_grad()
 def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: int, generator: Generator,
-           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False) -> Completions:
+           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False,
+           tape: Tape | None = None) -> Completions:
     """Sample `group_size` completions of each prompt, until the end token or `max_new_tokens`.
 
-    `greedy` takes the likeliest token each time and draws no random number.
+    `greedy` takes the likeliest token each time and draws no random number. `tape` is to record the products, of a
+    Llama.
     """
     rows = len(prompts) * group_size
     going = prompts.ids.new_ones(rows, dtype=torch.bool)
     ids, masks, logprobs = [], [], []
     if llama.supported(model):
-        step = llama.steps(model, prompts, group_size, max_new_tokens - 1)
+        step = llama.steps(model, prompts, group_size, max_new_tokens - 1, tape)
     elif shares_prefixes(model):
         step = _cached_steps(model, prompts, group_size)
     else:

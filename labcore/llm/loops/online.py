@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labcore.catalog import choices
 from labcore.llm import early_stopping, objective
 from labcore.llm.experience import Batch, collect
 from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.tape import Tape
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
@@ -37,7 +39,8 @@ def run(session: LlmSession) -> Iterator[Record | None]:
 
 def _steps(session: LlmSession) -> Iterator[Record | None]:
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
-        batch = collect(session)
+        tape = Tape() if _begins_whole(session.knobs) else None
+        batch = collect(session, tape)
         line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)
         before = view.kept(session, line_due)
         watching = watched.before(session, session.step + 1) if samples_due else None
@@ -47,7 +50,8 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
             if measured:
                 yield None
             rollout = credit(session.in_force, batch.rollout)
-            measured.append(update(session, rollout.select(part), met := tokens.next()))
+            measured.append(update(session, rollout.select(part), met := tokens.next(), tape))
+            tape = None  # of weights that are no more
             tokens.take(part, met)
         session.step += 1
         rollout = credit(session.in_force, batch.rollout)
@@ -100,18 +104,24 @@ def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:
         yield from torch.as_tensor(list(order), device=session.device).chunk(count)
 
 
-def update(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
+def _begins_whole(knobs: Mapping[str, Any]) -> bool:
+    """Whether the first update of a step is on exactly what its first round of sampling gave."""
+    return int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
+
+
+def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None) -> dict[str, float]:
     """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured."""
-    measured = gradients(session, rollout, met)
+    measured = gradients(session, rollout, met, tape)
     return measured | step(session, measured)
 
 
 @retried
-def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> dict[str, float]:
+def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
+              tape: Tape | None = None) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
-    there is of each token.
+    there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now.
     """
     knobs, totals = session.in_force, totals_of(session, rollout)
     measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
@@ -120,9 +130,11 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None) -> 
         met.clear()
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
+        if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled
+            tape = None
         with precision(session.policy, knobs["dtype"]):
             logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,
-                                          met.norms_of(part.ids) if met else None)
+                                          met.norms_of(part.ids) if met else None, tape)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         if met:
             met.see(logprobs, entropy)

@@ -22,6 +22,7 @@ from labcore.jobs.passes import Batch, Layers, Mode, Way, way
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import compiled, head, llama, packed, recompute
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.tape import Tape
 
 Network = PreTrainedModel | nn.Module
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
@@ -131,16 +132,19 @@ def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
     return way(layers_of(model), done, mode_of(model))
 
 
-def completion_outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
-    """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model."""
+def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
+    """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model; from
+    the `tape` of their sampling where that was recorded."""
     paths = {"packed": llama.outputs if llama.supported(model) else packed.packed, "shared": shared, "causal": causal,
              "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
+        if tape:
+            return llama.outputs(model, prompts, ids, tape)
         return paths[path_of(model, prompts, ids)](model, prompts, ids)
 
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure,
-              norms: Tensor | None = None) -> tuple[Tensor, ...]:
+              norms: Tensor | None = None, tape: Tape | None = None) -> tuple[Tensor, ...]:
     """What `measure` says of the logits that predict each completion token, (B, T) each; they are never held whole
     where they are many.
 
@@ -148,9 +152,9 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
     """
     if head.has_plain_head(model) and ids.numel() * model.config.vocab_size > head.MAX_ELEMENTS:
         with head.headless(model) as last:
-            hidden = completion_outputs(model, prompts, ids)
+            hidden = completion_outputs(model, prompts, ids, tape)
         return head.in_chunks(last, hidden, ids, compiled.measure_of(model, measure), norms)
-    logits = completion_outputs(model, prompts, ids)
+    logits = completion_outputs(model, prompts, ids, tape)
     head.watch(logits, norms)
     return compiled.measure_of(model, measure)(logits, ids)
 

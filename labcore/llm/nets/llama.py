@@ -27,6 +27,7 @@ from labcore.llm.nets import recompute
 from labcore.llm.nets.attention import attend_next, attend_rows
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.packed import bias, pack, unpack
+from labcore.llm.nets.tape import Multiply, Tape, product
 
 PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm, hf.LlamaMLP, hf.LlamaAttention,
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
@@ -44,17 +45,23 @@ def supported(model: nn.Module) -> bool:
             and trunk.norm.weight.device.type != "mps")  # where complex numbers are young
 
 
-def outputs(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
-    """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)"""
+def outputs(model: nn.Module, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
+    """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)
+
+    `tape` is that of the sampling of exactly these, where there is one.
+    """
     row = pack(prompts, ids)
     mask = row.mask(next(model.parameters()).dtype)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attend_rows(q, k, v, mask)
-    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs), row)
+    multiply = tape.replaying(row) if tape else product
+    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs, multiply),
+                  row)
 
 
-def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> Generator[Tensor, Tensor, None]:
+def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int,
+          tape: Tape | None = None) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
     matrices, (count, width) = interleaved(model), prompts.ids.shape
     weight = next(model.parameters())
@@ -74,13 +81,16 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int) -> G
         cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
         return attend_next(q, *cache[layer, :, :seen + 1], mask)
 
-    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, keep=1)[:, 0]
+    def multiply() -> Multiply:
+        return product if tape is None else tape.recording(count * group_size * length)
+
+    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, 1, multiply())[:, 0]
     token = yield first.repeat_interleave(group_size, 0)
     turns = turns.repeat_interleave(group_size, 0)
     padded = None if prompts.mask.all() else bias(there, weight.dtype).repeat_interleave(group_size, 0)[:, None, None]
     for seen in range(width, width + length):
         mask = padded if padded is None else padded[..., :seen + 1]
-        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, keep=1)[:, 0]
+        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, 1, multiply())[:, 0]
 
 
 def interleaved(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
@@ -94,7 +104,7 @@ def interleaved(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
 
 
 def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
-         keep: int) -> Tensor:
+         keep: int, multiply: Multiply) -> Tensor:
     """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
         return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
@@ -105,15 +115,16 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
         layer = trunk.layers[number]
         attention, mlp = layer.self_attn, layer.mlp
         y = rms(x, layer.input_layernorm.weight)
-        q, k, v = (F.linear(y, weight).view(*ids.shape, -1, attention.head_dim)
+        q, k, v = (multiply(y, weight).view(*ids.shape, -1, attention.head_dim)
                    for weight in (w_q, w_k, attention.v_proj.weight))
         q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns), _rope(k, turns), v))
         seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
         if number + 1 == len(matrices):  # of the other positions only the keys and values were wanted
             x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
-        x = torch.addmm(x, seen.flatten(0, 1), attention.o_proj.weight.T)
+        x = multiply(seen.flatten(0, 1), attention.o_proj.weight, x)
         y = rms(x, layer.post_attention_layernorm.weight)
-        return torch.addmm(x, F.silu(mlp.gate_proj(y)) * mlp.up_proj(y), mlp.down_proj.weight.T)
+        inner = F.silu(multiply(y, mlp.gate_proj.weight)) * multiply(y, mlp.up_proj.weight)
+        return multiply(inner, mlp.down_proj.weight, x)
 
     x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
     for number, (layer, pair) in enumerate(zip(trunk.layers, matrices, strict=True)):

@@ -44,12 +44,16 @@ def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: Room = WH
     Yields the slice of prompts and the slice of rows of each part; groups stay whole.
     """
     count, group = len(prompts), len(ids) // len(prompts)
-    whole = passes.Batch(count, group, 0, prompts.ids.shape[1], ids.shape[1])
-    mode = replace(mode_of(model), width=room.width)
-    part = max(1, min(count, passes.prompts_at_once(layers_of(model), whole, mode, room.size)) >> room.halvings)
+    part = at_once(model, passes.Batch(count, group, 0, prompts.ids.shape[1], ids.shape[1]), room)
     for start in range(0, count, part):
         stop = min(start + part, count)
         yield slice(start, stop), slice(start * group, stop * group)
+
+
+def at_once(model: Network, done: passes.Batch, room: Room) -> int:
+    """How many of the prompts of `done` a micro-batch has."""
+    mode = replace(mode_of(model), width=room.width)
+    return max(1, min(done.prompts, passes.prompts_at_once(layers_of(model), done, mode, room.size)) >> room.halvings)
 
 
 def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: RunSpec, halvings: int = 0) -> Room:

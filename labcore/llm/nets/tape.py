@@ -1,0 +1,91 @@
+"""The matrix products of the sampling pass, kept for the first update on its batch.
+
+The first update on a batch runs tokens that were just sampled through the weights that sampled them. Its products are
+those that the sampler made, token by token, and they are most of a pass. So the sampler records them, and the update
+takes them from the tape:
+
+    sampler    x₀ Wᵀ of the prompts, then x₁ Wᵀ, x₂ Wᵀ, … of one token of every completion after the other
+    update     [x₀; x₁; x₂; …] Wᵀ of the packed rows, by look-up
+
+All between the products (norms, RoPE, attention) the update computes itself, with their gradients. The gradient of a
+product needs no value of it, so it is the same as ever but for the rounding of what was looked up.
+
+Left out: everything but Llama's own equations in packed rows, and the head, whose logits may be larger than all else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labcore.llm.nets.packed import Row
+
+Multiply = Callable[..., Tensor]  # x (N, I), weight (O, I), residual (N, O) or none -> (N, O)
+
+
+def product(x: Tensor, weight: Tensor, residual: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """x Wᵀ, added to `residual` where there is one. (N, I), (O, I), (N, O) -> (N, O)"""
+    return torch.mm(x, weight.T, out=out) if residual is None else torch.addmm(residual, x, weight.T, out=out)
+
+
+class Tape:
+    """Each product of the sampler, in the order in which a pass makes them: what it gave in the pass of the P prompts,
+    and below that in the pass of every further token of all P·G completions. Empty where nothing was recorded."""
+
+    def __init__(self) -> None:
+        self._products: deque[Tensor] = deque()
+        self._after = 0  # rows of a product that are not of the prompts
+        self._passes = 0
+
+    def __len__(self) -> int:
+        return len(self._products)
+
+    def recording(self, after: int) -> Multiply:
+        """`product` for the sampler's next pass, written on the tape. `after` is how many tokens the passes after that
+        of the prompts have in all, at the most."""
+        self._after, self._passes = after, self._passes + 1
+        number, first = count(), self._passes == 1
+
+        def recorded(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
+            if first:
+                self._products.append(x.new_empty(len(x) + after, len(weight)))
+            whole = self._products[next(number)]
+            start = 0 if first else len(whole) - after + (self._passes - 2) * len(x)
+            return product(x, weight, residual, out=whole[start:start + len(x)])
+        return recorded
+
+    def replaying(self, row: Row) -> Multiply:
+        """`product` for one pass over the packed rows of exactly what was sampled. What is taken leaves the tape, so
+        that nothing is held twice."""
+        rows, group, length = row.places.shape
+        stands = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)
+        # Completions share a place where they begin alike; any of them will do, and it must always be the same.
+        tokens = torch.zeros(rows, row.outputs - 1, dtype=torch.long).scatter_reduce(
+            1, row.places.flatten(1), stands.flatten(1), "amax")
+
+        def replayed(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
+            whole = self._products.popleft()
+            prompts = len(whole) - self._after  # in the last layer the last position of each alone
+            places = torch.cat([torch.arange(prompts).view(rows, -1), tokens + prompts], 1)
+            found: Tensor = _Known.apply(whole[places.flatten()], x, weight, residual)
+            return found
+        return replayed
+
+
+class _Known(torch.autograd.Function):
+    """A product whose value is known already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, x: Tensor, weight: Tensor, residual: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), (x, weight) = gradients, ctx.saved_tensors
+        return None, gradient @ weight, gradient.T @ x, gradient if ctx.needs_input_grad[3] else None
