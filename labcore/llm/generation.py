@@ -92,7 +92,8 @@ def _usable(session: LlmSession, model: Network, done: Batch) -> bool:
     see and to correct: there the trainer computes its own.
     """
     layers, mode = layers_of(model), mode_of(model)
-    return (session.device.type == "cpu" and session.knobs["dtype"] == "fp32" and layers.own and not mode.recomputed and way(layers, done, mode) == "packed"
+    alike = layers.own and not mode.recomputed and way(layers, done, mode) == "packed"
+    return (alike and session.device.type == "cpu" and session.knobs["dtype"] == "fp32"
             and at_once(model, done, session.room) == done.prompts)
 
 

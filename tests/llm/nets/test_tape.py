@@ -1,0 +1,121 @@
+"""An update from the sampler's products gives what an update by its own products gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.jobs import held
+from labcore.llm import generation
+from labcore.llm.loops import online
+from labcore.llm.nets import llama, tape
+from labcore.llm.nets.packed import pack
+from labcore.llm.nets.tape import Tape
+from labcore.llm.sampler import sample
+from tests.llm.nets.test_llama import SHAPES, network, output_and_gradients
+from tests.llm.tools import LENGTHS, prompts, records, session, weights
+
+
+def sampled(model, asked, group_size, length, **given):
+    recorded = Tape()
+    drawn = sample(model, asked, group_size, max_new_tokens=length, eos=1, generator=torch.Generator().manual_seed(0),
+                   tape=recorded, **given)
+    return drawn.ids, recorded
+
+
+@pytest.mark.parametrize("group_size, length, given", [
+    (4, 6, {}), (4, 6, {"top_k": 2}), (1, 5, {}), (3, 2, {}), (3, 1, {}), (4, 6, {"greedy": True})],
+    ids=["apart", "alike at first", "one of each", "two tokens", "one token", "all alike"])
+@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4, 4)], ids=["padded", "unpadded"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
+    model, asked = network(**shape).double(), prompts(lengths)
+    ids, recorded = sampled(model, asked, group_size, length, **given)
+    assert recorded and ids.shape[1] <= length
+    expected, gradients = output_and_gradients(llama.outputs, model, asked, ids)
+    output, ours = output_and_gradients(lambda *given: llama.outputs(*given, recorded), model, asked, ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(ours[name], gradient, rtol=1e-9, atol=1e-9, msg=name)
+    assert not recorded, "what was taken is held no longer"
+
+
+def test_completions_that_begin_alike_share_what_one_of_them_gave():
+    model, asked = network(), prompts()
+    ids, _ = sampled(model, asked, 4, 6, top_k=2)
+    assert pack(asked, ids).outputs - 1 < ids[:4, 1:].numel()
+
+
+def test_sampling_ends_early_when_all_completions_have():
+    model, asked = network(), prompts()
+    with torch.no_grad():
+        model.lm_head.weight[1] *= 6  # the end token's
+    lengths = {sampled(model, asked, 2, 20, temperature=heat)[0].shape[1] for heat in (0.5, 1.0, 2.0)}
+    assert min(lengths) < 20
+    ids, recorded = sampled(model, asked, 2, 20, temperature=0.5)
+    assert torch.allclose(llama.outputs(model, asked, ids, recorded), llama.outputs(model, asked, ids), atol=1e-5)
+
+
+def test_nothing_that_is_on_the_tape_is_computed_again(monkeypatch):
+    model, asked = network(), prompts()
+    ids, recorded = sampled(model, asked, 3, 5)
+    monkeypatch.setattr(tape, "product", lambda *_, **__: pytest.fail("a product was made"))
+    llama.outputs(model, asked, ids, recorded).sum().backward()
+
+
+def test_recording_changes_no_draw():
+    model, asked = network(), prompts()
+    drawn = sample(model, asked, 4, max_new_tokens=6, eos=1, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(sampled(model, asked, 4, 6)[0], drawn.ids)
+
+
+def tapes_of(monkeypatch, **given):
+    """How many products were on the tape of each update of a run."""
+    found, real = [], online.at_tokens
+
+    def at_tokens(*args):
+        found.append(len(args[-1] or ()))
+        return real(*args)
+    monkeypatch.setattr(online, "at_tokens", at_tokens)
+    records(session(**given))
+    return found
+
+
+OF_A_STEP = 7  # products of the tests' model, which has one layer
+
+
+def test_the_first_update_of_each_step_takes_it_and_no_other(monkeypatch):
+    assert tapes_of(monkeypatch, algorithm="grpo", steps=2) == 2 * [OF_A_STEP]
+    assert tapes_of(monkeypatch, algorithm="grpo", steps=2, updates_per_batch=3) == 2 * [OF_A_STEP, 0, 0]
+
+
+@pytest.mark.parametrize("given", [
+    {"algorithm": "grpo", "mini_batches": 2}, {"algorithm": "grpo", "dtype": "bf16"},
+    {"algorithm": "dapo"}, {"algorithm": "grpo", "gradient_checkpointing": True}],
+    ids=["the first update is on a part", "sampler and trainer round differently", "groups of several rounds",
+         "layers are computed twice"])
+def test_runs_whose_updates_cannot_take_it_record_none(given, monkeypatch):
+    assert set(tapes_of(monkeypatch, **given, steps=1)) == {0}
+
+
+def test_a_batch_of_several_micro_batches_records_none(monkeypatch):
+    monkeypatch.setattr(held, "ON_PROCESSOR", 1)
+    found = tapes_of(monkeypatch, algorithm="grpo", steps=1)
+    assert len(found) == 4 and set(found) == {0}
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "remax"])
+def test_a_run_learns_the_same_with_and_without(algorithm, monkeypatch):
+    given = {"algorithm": algorithm, "steps": 3, "learning_rate": 1e-3, "mini_batches": 1, "temperature": 0.8}
+    given = {key: value for key, value in given.items() if key != "mini_batches" or algorithm == "ppo"}
+    taken, plain = session(**given), session(**given)
+    begin, ours = weights(taken.policy), records(taken)
+    monkeypatch.setattr(generation, "_usable", lambda *_: False)
+    theirs = records(plain)
+    moved = weights(plain.policy) - begin
+    assert moved.norm() > 0 and (weights(taken.policy) - weights(plain.policy)).norm() < 1e-3 * moved.norm()
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.metrics == pytest.approx(other.metrics, rel=1e-3, abs=1e-5)
+        assert replace(one, metrics={}, look=None) == replace(other, metrics={}, look=None)
