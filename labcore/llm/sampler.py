@@ -62,6 +62,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     for count in range(max_new_tokens):
         scaled = (logits.float() / temperature).log_softmax(-1)
         token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
+        token = token.where(going, eos)  # so that what ended alike stays alike, and packed rows have it once
         ids.append(token)
         masks.append(going)
         logprobs.append(scaled.gather(-1, token[:, None])[:, 0])

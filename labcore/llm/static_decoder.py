@@ -163,4 +163,4 @@ class StaticDecoder:
         ids, logprobs = (each[:length].T.clone(memory_format=torch.contiguous_format)
                          for each in (self.ids, self.logprobs))
         mask = mask[:, :length].contiguous()
-        return Completions(ids, mask, ~ends.any(1), logprobs.masked_fill(~mask, 0))
+        return Completions(ids.where(mask, eos), mask, ~ends.any(1), logprobs.masked_fill(~mask, 0))

@@ -99,6 +99,7 @@ def test_counts_up_to_and_with_the_end():
         length = ids.index(EOS) + 1 if EOS in ids[: int(mask.sum())] else 5
         assert mask.tolist() == [True] * length + [False] * (5 - length)
         assert bool(truncated) == (EOS not in ids[:length])
+        assert set(ids[length:]) <= {EOS}
         assert (logprobs[length:] == 0).all() and (logprobs[:length] < 0).all()
         ended += length < 5
     assert 10 < ended < 140 and got.truncated.any()
