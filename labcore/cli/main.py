@@ -32,7 +32,9 @@ from labcore.cli import (
 )
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
+from labcore.runs.titles import told
 from labcore.spec.run_spec import DEVICES
+from labcore.store.store import Store
 
 _QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except LabError as error:
-        print(f"labcore: {error}", file=sys.stderr)
+        print(f"labcore: {_said(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("labcore: interrupted.", file=sys.stderr)
@@ -60,6 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"labcore: {no_room()}", file=sys.stderr)
         return 1
+
+
+def _said(error: LabError) -> str:
+    """The sentence with runs by their titles and ids; as it is where the store, of which it may be, cannot be read."""
+    try:
+        return told(str(error), Store, ids=True)
+    except LabError:
+        return str(error)
 
 
 def _check_words(words: Sequence[str]) -> None:
