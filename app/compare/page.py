@@ -15,7 +15,7 @@ from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
-from app.lab import errors_shown
+from app.lab import errors_shown, told
 from app.theme import ground
 from app.tokens import literal
 from labcore.compare.best import Standing
@@ -111,7 +111,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
             verdict.line(chosen, stand)
         view.draw(chosen, stand, full)
     except LabError as error:  # what was there a moment ago is gone
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
 
 
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from app import naming
+from app.lab import titled
 from app.status import duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS, Metric
@@ -278,11 +279,11 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
 
 
 def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
-    """A cell: a choice in its words with its key to hover, an algorithm or a run by its name with its own."""
+    """A cell: a choice in its words with its key to hover, an algorithm or a run by its title with its own."""
     if key == "algorithm":
         words = called.get(str(value), words)
-    for run, name in called.items() if key == "parent" else ():
-        words = words.replace(run, name)
+    if key in ("parent", "model"):
+        words = titled(words)
     hidden = key in naming.FAMILIES or key in ("algorithm", "parent")
     hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
     return f"<td{hover}>{html.escape(words)}</td>"

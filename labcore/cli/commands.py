@@ -208,7 +208,8 @@ def summary(store: Store, row: RunRow) -> dict[str, Any]:
     last = store.steps_after(row.id, row.step - 1)[-1:] if row.step else []
     return {"run": row.id, "title": titles.title(row), "state": row.state, "message": row.message,
             "algorithm": row.spec.algorithm, "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed,
-            "step": row.step, "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {},
+            "step": row.step, "steps": row.spec.steps, "seconds": round(row.seconds, 3),
+            "metrics": last[0].metrics if last else {},
             **({"mix": row.spec.mix} if row.spec.mix else {})}
 
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except LabError as error:
-        print(f"labcore: {_said(error)}", file=sys.stderr)
+        print(f"labcore: {told(str(error), Store, ids=True)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("labcore: interrupted.", file=sys.stderr)
@@ -62,14 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"labcore: {no_room()}", file=sys.stderr)
         return 1
-
-
-def _said(error: LabError) -> str:
-    """The sentence with runs by their titles and ids; as it is where the store, of which it may be, cannot be read."""
-    try:
-        return told(str(error), Store, ids=True)
-    except LabError:
-        return str(error)
 
 
 def _check_words(words: Sequence[str]) -> None:

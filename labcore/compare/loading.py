@@ -12,7 +12,7 @@ from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
 from labcore.files.paths import path_of
-from labcore.runs.titles import title, titles
+from labcore.runs.titles import parent_title, title
 from labcore.spec.run_spec import RunSpec
 from labcore.store import columns
 from labcore.store.rows import COUNTERS
@@ -44,7 +44,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
         traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec),
-                         above(store, rows[name].spec))]
+                         parent_title(store, rows[name].spec))]
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
@@ -55,7 +55,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             spec = rows[name].spec
             traces[name] = [Trace(name, spec, rows[name].state, axes_of(*counted, logged), logged,
                                   *changes_of(spec, store.events_after(name)), origin=origin(store, spec),
-                                  title=title(rows[name]), parent=above(store, spec))]
+                                  title=title(rows[name]), parent=parent_title(store, spec))]
     return [each for name in names for each in traces[name]]
 
 
@@ -70,13 +70,6 @@ def origin(store: Store, spec: RunSpec) -> str:
         return json.dumps([run_id, step])
     moved = [change for change in changes_of(above, store.events_after(run_id))[1] if change[0] < step]
     return json.dumps([setting(above), moved, step, origin(store, above)])
-
-
-def above(store: Store, spec: RunSpec) -> str:
-    """What the parent of a fork is called; its id where it was deleted for good, and empty for a run that is no fork.
-    """
-    run_id = spec.parent[0] if spec.parent else ""
-    return titles(store, [run_id]).get(run_id, run_id) if run_id else ""
 
 
 def _is_foreign(name: str) -> bool:

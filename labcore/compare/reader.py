@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from labcore.compare import imported
-from labcore.compare.loading import above, origin
+from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
-from labcore.runs.titles import title
+from labcore.runs.titles import parent_title, title
 from labcore.store import columns
 from labcore.store.rows import ACTIVE, COUNTERS, Event, RunRow
 from labcore.store.store import Store
@@ -71,7 +71,7 @@ class Reader:
         """
         with self._lock:
             own = {row.id: (row, self._remembered(row.id, lambda row=row: _Kept(
-                origin(self._store, row.spec), above(self._store, row.spec))))
+                origin(self._store, row.spec), parent_title(self._store, row.spec))))
                    for row in rows if not isinstance(row, str)}
             self._read([*own.values()], metrics)
             return [self._foreign(row) if isinstance(row, str) else _trace(*own[row.id]) for row in rows]

@@ -28,8 +28,8 @@ class Trace:
 
     `title` is what the run is called, `parent` what the run is called that it is a fork of; of one that was deleted for
     good there is the id alone. `breaks` are the steps after which something was changed by hand. `label` names an
-    imported run's group; `spec` is None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin` says, as text, from which
-    setting and step a fork began; equal for forks of seeds of one setting.
+    imported run's group; `spec` is None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin`
+    says, as text, from which setting and step a fork began; equal for forks of seeds of one setting.
     """
 
     run: str

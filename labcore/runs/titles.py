@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from labcore.errors import LabError
+from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 
@@ -35,13 +37,24 @@ def titles(store: Store, run_ids: Iterable[str]) -> dict[str, str]:
     return {run_id: title(run) for run_id, run in store.runs_named(list(run_ids), in_trash=True).items()}
 
 
+def parent_title(store: Store, spec: RunSpec) -> str:
+    """What the parent of a fork is called; its id where it was deleted for good, and empty for a run that is no fork.
+    """
+    run_id = spec.parent[0] if spec.parent else ""
+    return titles(store, [run_id]).get(run_id, run_id) if run_id else ""
+
+
 def told(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
     """What the lab says, with runs by their titles where it has their ids; with `ids` these follow in brackets.
 
-    `store` opens the store, which few sentences need.
+    `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids
+    stay.
     """
     named = {found["run"] for found in _NAMED.finditer(sentence) if found["run"]}
-    known = titles(store(), named) if named else {}
+    try:
+        known = titles(store(), named) if named else {}
+    except LabError:
+        return sentence
 
     def called(found: re.Match[str]) -> str:
         return _called(found, known, ids) if found["run"] in known else found[0]
