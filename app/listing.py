@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
-from app.lab import errors_shown, lab, titled
+from app.lab import errors_shown, lab
 from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
@@ -94,8 +94,8 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
             if told and run.state != "finished" else "")
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
-    details = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · "
-            f"{html.escape(titled(naming.model(spec.model)))} · seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
+    details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
+               f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f"{bar if run.state in ACTIVE else ''}")

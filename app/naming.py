@@ -126,10 +126,10 @@ def apart(spec: RunSpec) -> str:
 
 
 def model(text: str) -> str:
-    """A model of the lab's own by its run and step, or as a base; another folder by its name.
+    """A model of the lab's own by its run's title and its step, or as a base; another folder by its name.
 
     >>> model("tiny"), model("Qwen/Qwen2.5-0.5B"), model("/home/me/models/mine")
     ('tiny', 'Qwen/Qwen2.5-0.5B', 'mine')
     """
     short = name_of_model(text)
-    return (Path(short).name or short) if Path(short).is_absolute() else short
+    return (Path(short).name or short) if Path(short).is_absolute() else titled(short)

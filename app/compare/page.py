@@ -17,7 +17,6 @@ from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
 from app.lab import errors_shown, told
 from app.theme import ground
-from app.tokens import literal
 from labcore.compare.best import Standing
 from labcore.errors import LabError
 from labcore.store.rows import RunRow
@@ -86,7 +85,7 @@ def page() -> None:
         with above:
             pick.row(place, sources)
             for sentence in (*(fault.sentence for fault in faults), *missing, *unfit):
-                st.warning(literal(sentence), icon=":material/error:")
+                st.warning(told(sentence), icon=":material/error:")
             if fitting:
                 controls.row(chosen, fitting, view.judges)
 

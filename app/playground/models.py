@@ -51,8 +51,8 @@ def fitting(place: Place) -> Place:
         elif run.spec.kind != "llm":
             kind = kinds.kind(run.spec.kind)
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.info(f"{literal(title_of(run))} learnt to act in a world and answers no prompts: watch it play on its "
-                        "own page.", icon=":material/info:")
+                st.info(f"{literal(title_of(run))} learnt to act in a world and answers no prompts: watch it play on "
+                        "its own page.", icon=":material/info:")
                 st.page_link(page_of(kind.key), label=f"Open in {kind.label}", icon=":material/open_in_full:",
                              query_params={"run": run.id})
         else:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import naming
-from app.lab import errors_shown, lab, titled
+from app.lab import errors_shown, lab
 from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES, duration, volume
@@ -82,7 +82,7 @@ def _settings(entry: Entry) -> None:
     moved = [row for row in rows if row[1] != row[0].default]
     st.markdown("**Settings**")
     st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label),
-                    ("model", titled(naming.model(spec.model))), ("seed", str(spec.seed)),
+                    ("model", naming.model(spec.model)), ("seed", str(spec.seed)),
                     ("steps", f"{entry.step:,} of {spec.steps:,}"),
                     *([("file", naming.written("data", spec.data))] if spec.data else []),
                     *((knob.title, shown(value)) for knob, value in moved)]))

@@ -15,6 +15,7 @@ from app.runs.state import (
     ALL_STATES,
     SHOWN,
     STALE,
+    USUAL,
     View,
     chosen,
     groups_of,
@@ -190,13 +191,21 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
                  naming.title(key) if key else "Nothing",
                  on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
     order = held("runs:order", now.order.removeprefix("-"))
-    st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,
-                 format_func=lambda key: FIELDS[key].label, on_change=lambda: put(
-                     order=("-" if now.order.startswith("-") else "") + order.taken()),
+    options = [USUAL, *ORDERS]
+    st.selectbox("Order by", options, options.index(order.value), key=order.key, width=260,
+                 format_func=lambda key: "What is going, then newest" if key == USUAL else FIELDS[key].label,
+                 on_change=lambda: _order_by(order.taken(), now),
                  help="A click on a column's head orders the table as well")
+    if order.value == USUAL:
+        return
     turned = held("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
               on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
+
+
+def _order_by(key: str, now: View) -> None:
+    """Order by a field, in the direction of the one before: after the usual order the newest or the largest first."""
+    put(order=key if key == USUAL else f"-{key}" if now.order.startswith(("-", USUAL)) else key)
 
 
 def _nothing(now: View) -> None:

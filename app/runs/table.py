@@ -37,6 +37,7 @@ KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left 
 def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     """One row per entry, in order. Columns without any value are left out."""
     summaries = [entry.summary for entry in entries]
+    models = {name: naming.model(name) for name in {entry.model for entry in entries}}  # lists have thousands of a few
     when = [entry.deleted if deleted else entry.created for entry in entries]
     columns = {
         "run": [entry.title for entry in entries],
@@ -58,7 +59,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "tags": [list(entry.tags) for entry in entries],
         "size": pd.array([summary.size for summary in summaries], "Int64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
-        "model": [titled(naming.model(entry.model)) for entry in entries],
+        "model": [models[entry.model] for entry in entries],
     }
     empty = {key for key in ("star", "open", "task", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})

@@ -224,7 +224,8 @@ def payload(feeds: dict[str, Feed], *, titles: Mapping[str, str], full: bool, x:
         root = feed.root(parent)
         colour = depth(feed, feeds) if any(spec.parent for spec in specs) else place
         runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": titles[run_id],
-                        "total": feed.spec.steps, "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
+                        "total": feed.spec.steps,
+                        "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
                         "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
                         "after": after,
                         "rows": [root] * bool(root and root[0] > after) + feed.rows(after)}
