@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs
+from app import jobs, naming
 from app.lab import lab
 from app.playground.models import title
 from app.tokens import readable
@@ -63,7 +63,8 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
             "questions", "answers", ids, ids, polled)
     if found is None:
         return
-    called = {run.id: (title_of(run), f"seed {run.spec.seed}") for run in runs}
+    called = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
+              for run in runs}
     above.html(CSS + table(found, called, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "

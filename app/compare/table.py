@@ -64,12 +64,12 @@ def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
-    without = [trace.run for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
+    without = [trace for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
     if len(without) == len(_chosen.traces):
         raise LabError(f"None of these runs logs {metric}: choose another metric.")
-    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline,
+    found = compare([trace for trace in _chosen.traces if trace not in without], metric, baseline,
                     naming.setting)
-    said = [f"{', '.join(without)}: no {metric}, left out."] if without else []
+    said = [f"{', '.join(trace.title for trace in without)}: no {metric}, left out."] if without else []
     return replace(found, notes=(*found.notes, *said))
 
 

@@ -93,8 +93,9 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
     titles = {each.id: title(each) for each in (shown, *above)}
-    data = payload(feeds, titles=titles, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH),
-                   ended=not active(shown), at=at, unfolded=view.researcher() and not stage)
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH),
+                   ended=not active(shown), at=at, unfolded=view.researcher() and not stage,
+                   titles=titles)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

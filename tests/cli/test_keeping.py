@@ -85,7 +85,7 @@ def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
     old, new = ended(store, files=1_000_000), ended(store, files=1_000_000)
     with store._writing() as connection:
         connection.execute(runs.update().where(runs.c.id == old), {"created": 1.0, "ended": time.time() - 40 * 86_400})
-    assert f"{old}\nWould delete 1 run, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
+    assert f"{old}  GRPO sort #1\nWould delete 1 run, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
     assert len(store.runs()) == 2
     assert "Deleted files of 2 runs, 6.0 MB" in printed(capsys, "clean", "--files", "--yes")
     assert "Deleted 1 run, 2.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")

@@ -32,7 +32,10 @@ def ended(store: Store, rewards: Sequence[float] = (0.1, 0.2), state: str = "fin
 
 def entry(run_id: str = "grpo-sort-1", *, metric: str = "reward", last: float | None = 0.5, best: float | None = 0.6,
           size: int = 2_000_000, **more) -> Entry:
-    fields = {"title": f"GRPO sort #{run_id[-1]}", "kind": "llm", "state": "finished", "algorithm": "GRPO", "created": 0.0, "step": 10, "seed": 0,
+    fields = {"kind": "llm", "state": "finished", "algorithm": "GRPO", "created": 0.0, "step": 10, "seed": 0,
               "task": "Sort letters", "model": "tiny", "keys": ("grpo", "sort"), "steps": 200, "ended": 20.0,
               "seconds": 12.0, "knobs": {"beta": 0.04, "group_size": 8, "advantage": "group_standardised"}}
-    return Entry(id=run_id, summary=Summary(metric, 10, last=last, best=best, size=size), **fields | more)
+    fields |= more
+    task = fields["keys"][1]
+    fields.setdefault("title", f"{fields['algorithm']} {task} #{run_id[-1]}" if task else fields["algorithm"])
+    return Entry(id=run_id, summary=Summary(metric, 10, last=last, best=best, size=size), **fields)
