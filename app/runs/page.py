@@ -42,7 +42,7 @@ from labcore.shelf.shelf import complete
 ENTRIES = "runs:entries"
 SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
-HELP = """Words are looked for in names, tags and notes: `grpo sort`.\\
+HELP = """Words are looked for in titles, ids, tags and notes: `grpo sort`, `#3`.\\
 Fields and knobs are compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
 A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run was started."""
 

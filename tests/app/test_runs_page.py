@@ -88,8 +88,8 @@ def test_columns_without_a_value_take_no_room():
 
 LONG = {"run_id": "b", "title": "Monte Carlo control corridors #12345", "algorithm": "Monte Carlo control",
         "state": "interrupted", "settings": "α 0.25, ε 0.3, decay of α 0.55", "task": "Your own preferences",
-        "seed": 123_456, "step": 99_999, "steps": 100_000, "last": -0.0012345, "best": -0.0012345, "seconds": 123_456.0, "star": True,
-        "tags": ("paper", "baseline"), "note": "The one for the figure."}
+        "seed": 123_456, "step": 99_999, "steps": 100_000, "last": -0.0012345, "best": -0.0012345,
+        "seconds": 123_456.0, "star": True, "tags": ("paper", "baseline"), "note": "The one for the figure."}
 
 
 @pytest.mark.parametrize("more, framed", [({}, False), (LONG, False), (LONG, True)])
