@@ -53,7 +53,7 @@ def _run(name: str, ids: list[str]) -> None:
     ids = ids if run in ids else [*ids, run]
     words = models.to_choose(ids)
     shown = held("foundations:run", run, tuple(words.items()))
-    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260, format_func=words.get,
+    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260, format_func=words.__getitem__,
                  on_change=lambda: link.put(MODEL, shown.taken()))
 
 

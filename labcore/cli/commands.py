@@ -186,7 +186,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
     from labcore.workers.worker import drive  # brings torch in, which the other commands do without
 
     progress = Progress(store, quiet=as_json)
-    print(titles.with_id(store.run(run_id)), file=sys.stderr)
+    print(f"run {run_id} ({titles.title(store.run(run_id))})", file=sys.stderr)  # scripts read the id
     state = drive(store, run_id, on_record=progress.show)
     progress.close()
     row = store.run(run_id)

@@ -22,7 +22,7 @@ from labcore.exports.capsules.importing import import_capsule
 from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import path_of
-from labcore.runs.titles import told
+from labcore.runs.titles import title, told
 from labcore.store.store import Store
 
 _NONE = "–"
@@ -103,7 +103,8 @@ def _import_capsules(options: argparse.Namespace) -> int:
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
     for run_id in kept:
-        print(f"labcore: {told(store.run(run_id).message, lambda: store, ids=True)}", file=sys.stderr)
+        run = store.run(run_id)
+        print(f"labcore: {title(run)}: {told(run.message, lambda: store)}", file=sys.stderr)
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 
