@@ -82,7 +82,8 @@ def test_stations_say_their_number_and_what_they_wait_for(lab):
 
     going = trained(lab.store, of("reward_model"), "running")
     _, model, rl = stations(going.spec, going, [going])
-    assert model["note"] == f"Reward model reviews #{going.number} · step 1 of 5" and model["here"] and not rl["starts"]
+    assert model["note"] == f"#{going.number} · step 1 of 5" and model["here"] and not rl["starts"]
+    assert model["run_title"] == f"Reward model reviews #{going.number}", "to be read when the mouse is on it"
 
     lab.store.set_state(going.id, "finished")
     done = lab.store.run(going.id)
