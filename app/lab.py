@@ -11,6 +11,7 @@ import streamlit as st
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
 from labcore.files.paths import read_only
+from labcore.runs import titles
 from labcore.runs.faults import disk_full, no_room
 from labcore.store.rows import ACTIVE, RunRow
 from labcore.store.store import Store
@@ -53,13 +54,23 @@ def warm_up() -> Lab | None:
     return None
 
 
+def titled(sentence: str) -> str:
+    """What the lab says, with runs by their titles where it has their ids."""
+    return titles.told(sentence, lambda: lab().store)
+
+
+def told(error: LabError | str) -> str:
+    """The same as Markdown that shows it as it stands."""
+    return literal(titled(str(error)))
+
+
 @contextmanager
 def errors_shown() -> Iterator[None]:
     """Show in words what is wrong, in place of the page or the part of it that it spoils: the disk is full, say."""
     try:
         yield
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
     except OSError as error:
         if not disk_full(error):
             raise

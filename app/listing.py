@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,9 +15,12 @@ from app.session import page_of, tell
 from app.status import STATES, duration
 from app.theme import number
 from app.tokens import literal
+from app.training.status_line import linked
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
+from labcore.runs import places
+from labcore.runs.titles import title
 from labcore.store.rows import ACTIVE, RunRow, Step
 
 MOST = 4  # runs that Home shows while they go
@@ -32,7 +35,7 @@ def resume_banner(interrupted: list[RunRow]) -> None:
         st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** "
                     f"Nothing is lost: {'they go' if many else 'it goes'} on from the last checkpoint.",
                     width="stretch")
-        st.button(f"Resume {'all' if many else literal(interrupted[0].id)}", type="primary",
+        st.button(f"Resume {'all' if many else literal(title(interrupted[0]))}", type="primary",
                   icon=":material/play_arrow:", on_click=resume, key="resume_all",
                   args=([run.id for run in interrupted],))
 
@@ -57,10 +60,10 @@ def _going(polling: bool) -> None:
     runs = lab().store.runs(*ACTIVE, limit=MOST)
     if polling and not runs:
         st.rerun()
-    steps = newest(runs)
+    steps, there = newest(runs), places.going(lab().store, runs)
     for run in runs:
         with entry(run.id):
-            st.html(words(run, steps.get(run.id)), width="stretch")
+            st.html(words(run, steps.get(run.id), holders=places.holders(run, there)), width="stretch")
             st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:",
                          query_params={"run": run.id})
 
@@ -76,20 +79,23 @@ def newest(runs: list[RunRow]) -> dict[str, Step]:
     return {run_id: steps[-1] for run_id, steps in found.items() if steps}
 
 
-def words(run: RunRow, step: Step | None, before: str = "") -> str:
-    """One run as HTML: state, name, what it is, how far, its headline number, when."""
+def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[RunRow] = ()) -> str:
+    """One run as HTML: state, title, what it is, how far, its headline number, when; `holders` are the runs that have
+    the places for which it waits."""
     colour, state, _ = STATES[run.state]
     share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
-    ink = html.escape(naming.message(run))
-    said = f' · <span title="{ink}">{ink}</span>' if run.message and run.state != "finished" else ""
+    told = naming.message(run)
+    plain = html.escape(places.waits(told, holders))
+    said = (f' · <span title="{plain}">{places.waits(html.escape(told), holders, linked)}</span>'
+            if told and run.state != "finished" else "")
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
-    details = (f"{spec.row.label} · {html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
-            f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
+    details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
+               f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
-            f'<b>{html.escape(run.id)}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
+            f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f"{bar if run.state in ACTIVE else ''}")

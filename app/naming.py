@@ -10,15 +10,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.lab import titled
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
 from labcore.runs.steering import unusual_knobs
+from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import name_of_model, without_folders
 from labcore.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.store.rows import RunRow
 
 LONGEST = 24  # letters of a value in a label
-NAMED = 2  # settings in a run's name
+NAMED = 2  # settings beside a run's title
 FAMILIES = {family.key: family for family in choices.FAMILIES}
 # What of a setting is no knob.
 FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Model", "steps": "Steps",
@@ -101,35 +103,33 @@ def worded(sentence: str, own: Iterable[Knob]) -> str:
 
 
 def message(run: RunRow) -> str:
-    """What the run says of itself."""
-    return worded(run.message, knobs_of(run.spec.row, run.spec.task_row))
+    """What the run says of itself, with other runs by their titles."""
+    return titled(worded(run.message, knobs_of(run.spec.row, run.spec.task_row)))
 
 
 # ---- runs ---------------------------------------------------------------------------------------------------------
 
 
-def run_name(run: RunRow) -> str:
-    """A run in a few words: "GRPO sort β 0.1 #3". The number is the lab's, so no two runs have one name."""
-    return f"{settings_name(run.spec)} #{run.number}"
+def to_choose(run: RunRow, *more: str) -> str:
+    """A run among others to choose from: its title, what is not at its default, and `more`."""
+    return " · ".join(filter(None, (title_of(run), apart(run.spec), *more)))
 
 
-def settings_name(spec: RunSpec) -> str:
-    """What runs of one setting are called: the algorithm, the task, and what is not at its default; of a fork that it
-    is one."""
+def apart(spec: RunSpec) -> str:
+    """What sets runs of a setting apart: the first knobs that are not at their defaults, and that they are forks."""
     knobs = unusual_knobs(spec)
-    apart = ", ".join(setting(knob.key, spec.knobs[knob.key], spec) for knob in knobs[:NAMED])
-    more = " …" if len(knobs) > NAMED else ""
-    return " ".join(filter(None, (spec.row.label, spec.task, apart + more, "fork" if spec.parent else "")))
+    named = ", ".join(setting(knob.key, spec.knobs[knob.key], spec) for knob in knobs[:NAMED])
+    return ", ".join(filter(None, (named + " …" * (len(knobs) > NAMED), "fork" if spec.parent else "")))
 
 
 # ---- models ------------------------------------------------------------------------------------------------------
 
 
 def model(text: str) -> str:
-    """A model of the lab's own by its run and step, or as a base; another folder by its name.
+    """A model of the lab's own by its run's title and its step, or as a base; another folder by its name.
 
     >>> model("tiny"), model("Qwen/Qwen2.5-0.5B"), model("/home/me/models/mine")
     ('tiny', 'Qwen/Qwen2.5-0.5B', 'mine')
     """
     short = name_of_model(text)
-    return (Path(short).name or short) if Path(short).is_absolute() else short
+    return (Path(short).name or short) if Path(short).is_absolute() else titled(short)

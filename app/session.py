@@ -8,9 +8,8 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, link, naming
-from app.lab import active, lab
+from app.lab import active, lab, told
 from app.link import Param
-from app.tokens import literal
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
@@ -287,4 +286,4 @@ def tell(sentence: str) -> None:
 def problem() -> None:
     """Show and forget what went wrong."""
     if sentence := st.session_state.pop(PROBLEM, None):
-        st.error(literal(sentence), icon=":material/error:")
+        st.error(told(sentence), icon=":material/error:")

@@ -15,6 +15,7 @@ from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs.models import source, steps
+from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
@@ -62,7 +63,8 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
             "questions", "answers", ids, ids, polled)
     if found is None:
         return
-    called = {run.id: (naming.run_name(run), f"seed {run.spec.seed}") for run in runs}
+    called = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
+              for run in runs}
     above.html(CSS + table(found, called, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "

@@ -58,9 +58,8 @@ class Chosen:
 
     @property
     def called(self) -> dict[str, str]:
-        """Run -> its name; imported ones are called by their ids."""
-        return {name_of(source): naming.run_name(source) if isinstance(source, RunRow) else source
-                for source in self.sources}
+        """Run -> its title."""
+        return {trace.run: trace.title for trace in self.traces}
 
     @property
     def above(self) -> Mapping[str, Trace]:
@@ -152,8 +151,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     found = groups(traces, naming.setting)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
-        names = [naming.run_name(source) if isinstance(source, RunRow) else source for source in kept
-                 if name_of(source) in beyond]
+        names = [trace.title for trace in traces if trace.run in beyond]
         faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(names)} "
                       f"{'is' if len(beyond) == 1 else 'are'} left out.")
         kept = [source for source, trace in zip(kept, traces, strict=True) if trace.run not in beyond]
@@ -222,7 +220,7 @@ def look_of(chosen: Chosen) -> list[dict]:
     `short` is the name without a fork's parent; `end`, for which there is little room at the end of the line, leaves
     out the algorithm of a long one as well where others have the same.
     """
-    short = [re.sub(r"from \S+ at step", "fork at step", group.label) for group in chosen.groups]
+    short = [re.sub(r"from .+ at step", "fork at step", group.label) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
     algorithms = [_algorithm(group) for group in chosen.groups]
     return [{"label": group.label, "short": short[place],

@@ -35,7 +35,7 @@ def table(found: Table, chosen: Chosen) -> bytes:
     means = [FINAL, *(["best"] if found.better else []), *(f"at_{place}_{axis}" for axis, place in places.items())]
     header = ["group", "seeds", "runs", "states", "metric", *(f"{name}{end}" for name in means for end in _MEAN),
               *(f"delta_{name}{end}" for name in deltas for end in _MEAN), "against", "p_better_than_it", "verdict",
-              "seconds", "memory_mb", "models", "verdict_at"]
+              "seconds", "memory_mb", "models", "verdict_at", "titles"]
     runs = {run for row in found.rows for run in row.runs}
     keyed = _keyed([trace for trace in chosen.traces if trace.run in runs])
     keyed, lines = {row.label: keyed[row.runs[0]] for row in found.rows}, []
@@ -49,7 +49,8 @@ def table(found: Table, chosen: Chosen) -> bytes:
                       *(n for name in deltas for n in _three(row.deltas.get(name))),
                       keyed[against] if comparison else "", "" if comparison is None else comparison.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
-                      " ".join(row.models), where if comparison else ""])
+                      " ".join(row.models), where if comparison else "",
+                      ", ".join(chosen.called[run] for run in row.runs)])
     return tables.written(header, lines)
 
 
@@ -65,7 +66,7 @@ def _keyed(traces: Sequence[Trace]) -> dict[str, str]:
 def plotted(chosen: Chosen) -> bytes:
     """The lines of the big chart, one point a line; `what` says what the number is, `smoothing` how it was smoothed."""
     look = Look(chosen.metric, chosen.axis, chosen.place.smooth, chosen.place.traces)
-    return tables.written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing"],
+    return tables.written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing", "title"],
                     _points(chosen, look))
 
 
@@ -82,7 +83,8 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
             smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
             for column, xs, ys in _columns(said, line):
                 for x, y in zip(xs, ys, strict=True):
-                    yield [label, run, column, look.metric, AXES[look.axis], x, y, smoothing]
+                    yield [label, run, column, look.metric, AXES[look.axis], x, y, smoothing,
+                           chosen.called.get(run, "")]
 
 
 def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]]:
@@ -96,8 +98,9 @@ def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]
 def rows(chosen: Chosen) -> bytes:
     """Every metric of every step of every run, exactly as logged, one number a line."""
     keyed = _keyed(chosen.traces)
-    return tables.written(["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value"], (
-        [trace.run, keyed[trace.run], trace.spec.seed if trace.spec else "", *counters, key, value]
+    header = ["run", "group", "seed", "step", "tokens", "env_steps", "seconds", "metric", "value", "title"]
+    return tables.written(header, (
+        [trace.run, keyed[trace.run], trace.spec.seed if trace.spec else "", *counters, key, value, trace.title]
         for group in chosen.groups for trace in group.traces for *counters, metrics in _steps(chosen, trace)
         for key, value in metrics.items()))
 

@@ -15,9 +15,8 @@ from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
-from app.lab import errors_shown
+from app.lab import errors_shown, told
 from app.theme import ground
-from app.tokens import literal
 from labcore.compare.best import Standing
 from labcore.errors import LabError
 from labcore.store.rows import RunRow
@@ -86,7 +85,7 @@ def page() -> None:
         with above:
             pick.row(place, sources)
             for sentence in (*(fault.sentence for fault in faults), *missing, *unfit):
-                st.warning(literal(sentence), icon=":material/error:")
+                st.warning(told(sentence), icon=":material/error:")
             if fitting:
                 controls.row(chosen, fitting, view.judges)
 
@@ -111,7 +110,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
             verdict.line(chosen, stand)
         view.draw(chosen, stand, full)
     except LabError as error:  # what was there a moment ago is gone
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
 
 
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:

@@ -37,7 +37,8 @@ def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
 def _box(sources: Sequence[Source]) -> None:
     offered = lab().store.runs(limit=OFFERED)
     words = {run.id: title(run) for run in offered}
-    words |= {each.id: f"{each.label} imported {each.id}" for each in imported.listed(lab().store)}
+    words |= {each.id: f"{each.label} · imported · {each.id.rpartition('-')[2]}"
+              for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
     shown = held("compare:runs", present, tuple(words.items()))
@@ -64,9 +65,8 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 
 
 def title(run: RunRow) -> str:
-    """A run in words to search in: its name, seed and state, and the end of its id."""
-    return (f"{naming.run_name(run)} · seed {run.spec.seed} · {STATES[run.state][1].lower()} · "
-            f"{run.id.rpartition('-')[2]}")
+    """A run in words to search in: its title, what is not at its default, seed and state."""
+    return naming.to_choose(run, f"seed {run.spec.seed}", STATES[run.state][1].lower())
 
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:

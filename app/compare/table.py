@@ -13,7 +13,7 @@ import streamlit as st
 from app import naming
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
-from app.tokens import literal
+from app.lab import told
 from labcore.catalog.metrics import METRICS
 from labcore.compare.best import Standing
 from labcore.compare.table import Table, compare
@@ -26,7 +26,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     try:
         chosen, table = table_of(chosen)
     except LabError as error:
-        st.info(literal(str(error)), icon=":material/info:")
+        st.info(told(error), icon=":material/info:")
         return
     looks = by_label(chosen, table)
     metric = METRICS[table.metric]
@@ -42,18 +42,10 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
                    "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
     if table.notes:
-        st.html(f'<ul class="rl-notes">{"".join(f"<li>{_note(note, chosen)}</li>" for note in table.notes)}</ul>')
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
     if table.config:
         st.subheader("What differs", anchor=False)
-        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec], chosen.called))
-
-
-def _note(note: str, chosen: Chosen) -> str:
-    """A note with its runs by their names, and their ids to hover: HTML."""
-    said = html.escape(note)
-    for run, name in chosen.called.items():
-        said = said.replace(html.escape(run), f'<span title="{html.escape(run)}">{html.escape(name)}</span>')
-    return said
+        st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))
 
 
 def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
@@ -72,12 +64,12 @@ def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
-    without = [trace.run for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
+    without = [trace for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
     if len(without) == len(_chosen.traces):
         raise LabError(f"None of these runs logs {metric}: choose another metric.")
-    found = compare([trace for trace in _chosen.traces if trace.run not in without], metric, baseline,
+    found = compare([trace for trace in _chosen.traces if trace not in without], metric, baseline,
                     naming.setting)
-    said = [f"{', '.join(without)}: no {metric}, left out."] if without else []
+    said = [f"{', '.join(trace.title for trace in without)}: no {metric}, left out."] if without else []
     return replace(found, notes=(*found.notes, *said))
 
 

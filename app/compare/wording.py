@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from app import naming
+from app.lab import titled
 from app.status import duration
 from app.theme import number
 from labcore.catalog.metrics import METRICS, Metric
@@ -256,33 +257,31 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
     return f'{shown}<small title="{html.escape(why)}">{said}</small>'
 
 
-def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = (),
-             called: Mapping[str, str] | None = None) -> str:
+def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
     """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
 
-    Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover; `called`
-    are the names of runs.
+    Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover.
     """
     if not table.config:
         return ""
     algorithms = table.config.get("algorithm", ("",) * len(table.rows))
     order = sorted(range(len(table.rows)), key=lambda place: algorithms.index(algorithms[place]))
     labels = [table.rows[place].label for place in order]
-    known = {**(called or {}), **{spec.algorithm: spec.row.label for spec in specs}}
+    called = {spec.algorithm: spec.row.label for spec in specs}
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(_setting(key, values[place], cells[place], known) for place in order)}</tr>"
+                   f"{''.join(_setting(key, values[place], cells[place], called) for place in order)}</tr>"
                    for key, values in table.config.items() for cells in [value_words(key, values)])
     return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
 
 
 def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
-    """A cell: a choice in its words with its key to hover, an algorithm or a run by its name with its own."""
+    """A cell: a choice in its words with its key to hover, an algorithm or a run by its title with its own."""
     if key == "algorithm":
         words = called.get(str(value), words)
-    for run, name in called.items() if key == "parent" else ():
-        words = words.replace(run, name)
+    if key == "parent":
+        words = titled(words)
     hidden = key in naming.FAMILIES or key in ("algorithm", "parent")
     hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
     return f"<td{hover}>{html.escape(words)}</td>"

@@ -15,6 +15,7 @@ from app.theme import number
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
+from labcore.runs.titles import title as title_of
 from labcore.store.rows import RunRow
 
 SIGNS = {"policy": "■", "reference": "━", "optimum": "◇"}
@@ -44,7 +45,7 @@ def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
                 st.markdown(f"Prompt **{prompt['prompt']}**")
                 figure_chart(policy_figure(prompt, kind), f"exact:{prompt['prompt']}", alt=words(prompt),
                              title=f"π, π_ref and π* after the prompt {prompt['prompt']}",
-                             caption=f"{run.id}, {run.spec.row.label}, step {samples['step']}")
+                             caption=f"{title_of(run)}, {run.spec.row.label}, step {samples['step']}")
     at = next((row.metrics for row in reversed(feed.steps) if row.step == samples["step"]), {})
     distance = f" KL(π‖π*) = {number(at['exact/distance'])} nats/completion." if "exact/distance" in at else ""
     optimum = f" β = {exact['beta']:g}." if "optimum" in keys else f" {NO_OPTIMUM}"

@@ -9,6 +9,7 @@ from app.foundations.section import Return, Section
 from app.llm.action_tab import NAME
 from app.playground.models import able
 from app.tokens import literal
+from labcore.runs.titles import title
 
 RECENT = 3  # runs to open
 PAGE = "../pages/llm.py"
@@ -24,7 +25,7 @@ def own() -> None:
                        "completions and measures this for its base and for each checkpoint.")
             st.page_link(PAGE, label="Open the LLM lab", icon=":material/arrow_forward:")
         for run in runs:
-            st.page_link(PAGE, label=literal(f"Action space of {run.id}"), icon=":material/arrow_forward:",
+            st.page_link(PAGE, label=literal(f"Action space of {title(run)}"), icon=":material/arrow_forward:",
                          query_params={"run": run.id, "tab": NAME})
 
 

@@ -51,8 +51,9 @@ def asked(doing: str) -> tuple[str, str] | None:
 def _run(name: str, ids: list[str]) -> None:
     run = parse(name).run
     ids = ids if run in ids else [*ids, run]
-    shown = held("foundations:run", run, tuple(ids))
-    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260,
+    words = models.to_choose(ids)
+    shown = held("foundations:run", run, tuple(words.items()))
+    st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260, format_func=words.__getitem__,
                  on_change=lambda: link.put(MODEL, shown.taken()))
 
 

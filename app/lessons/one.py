@@ -10,11 +10,11 @@ import streamlit as st
 
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
-from app.lab import errors_shown, lab
+from app.lab import errors_shown, lab, told
 from app.lessons import curves, drawing, words
 from app.lessons.place import go
 from app.link import written
-from app.naming import run_name, settings_name
+from app.naming import apart, message
 from app.session import page_of, tell
 from app.status import STATES
 from app.tokens import literal
@@ -27,6 +27,7 @@ from labcore.lessons.course import Course
 from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
 from labcore.lessons.verdict import Verdict
+from labcore.runs.titles import title
 from labcore.store.rows import RESUMABLE
 
 EVERY = 1.0  # seconds between two looks at runs that go
@@ -71,7 +72,9 @@ def _claim(lesson: Lesson, predicted: bool) -> None:
     st.caption(f"Source: {literal(lesson.source)} · {lesson.minutes} minutes")
     with st.expander(f"What is run: {words.size(lesson)}"):
         for setup in lesson.setups:
-            st.markdown(f"**{literal(setup.label)}**: {literal(settings_name(setup.spec))}, {setup.spec.steps:,} steps")
+            spec = setup.spec
+            setting = f"{spec.row.label} {spec.task} {apart(spec)}".rstrip()
+            st.markdown(f"**{literal(setup.label)}**: {literal(setting)}, {spec.steps:,} steps")
         if predicted:
             st.markdown("What is checked, for each seed and then over all of them:")
             st.code(lesson.check.text, language=None, wrap_lines=True)
@@ -153,7 +156,7 @@ def _runs(lesson: Lesson, was_active: bool) -> None:
     try:
         _stand(lesson, was_active)
     except LabError as error:  # the store or the progress cannot be read or written now
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
 
 
 def _stand(lesson: Lesson, was_active: bool) -> None:
@@ -178,7 +181,7 @@ def _stand(lesson: Lesson, was_active: bool) -> None:
 def _broken(lesson: Lesson, found: Course) -> None:
     """Runs that did not finish give no verdict."""
     first = found.broken[0]
-    st.warning(f"{literal(run_name(first))}: {STATES[first.state][1].lower()}. {literal(first.message)}",
+    st.warning(literal(f"{title(first)}: {STATES[first.state][1].lower()}. {message(first)}"),
                icon=":material/error:")
     with st.container(horizontal=True, gap="small"):
         if any(row.state in RESUMABLE for row in found.broken):
@@ -197,7 +200,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
     try:
         verdict = courses.verdict(lab().store, found)
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
         _again(lesson)
         return
     if verdict is None:

@@ -13,6 +13,7 @@ from app.playground.models import title
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.jobs.models import steps
+from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
@@ -41,7 +42,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     st.caption(MEANS)
     st.markdown(literal(figures.words(found, titles)))
     figure_chart(figures.mass_figure(found, titles, theme.ground()), "action_space", title="Effective action space",
-                 caption=f"{run.id}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
+                 caption=f"{title_of(run)}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
                  f"{figures.words(found, titles)}")
     newer = "" if fresh else " Newer samples are on their way."
     shown = parse(found["columns"][-1]["model"]).step or 0

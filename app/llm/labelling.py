@@ -14,12 +14,12 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, link
-from app.lab import active, lab
+from app.lab import active, lab, told
 from app.link import Param
 from app.llm import chain
 from app.naming import worded
 from app.session import show_run, tell
-from app.tokens import literal, readable
+from app.tokens import readable
 from labcore.errors import LabError
 from labcore.jobs import label_log, labels
 from labcore.spec.model_names import parse
@@ -59,7 +59,7 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
         try:
             asked = _asked(run, spec)
         except LabError as error:
-            st.info(literal(str(error)), icon=":material/info:")
+            st.info(told(error), icon=":material/info:")
             st.button("Close", key="label:close", on_click=close)
             return
         found, fresh = jobs.result(asked, "Pairs are sampled", "labels", polled=active(run))

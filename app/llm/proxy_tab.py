@@ -19,6 +19,7 @@ from labcore.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.runs import fork
+from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import RunRow
 
@@ -45,7 +46,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
             (right, "Proxy and gold against √KL", proxy_figures.over_distance(points, means, at, apart, kind))):
         with place:
             st.markdown(f"**{title}**")
-            figure_chart(figure, f"proxy:{title}", title=title, caption=f"{run.id}, {run.spec.row.label}",
+            figure_chart(figure, f"proxy:{title}", title=title, caption=f"{title_of(run)}, {run.spec.row.label}",
                          alt=f"{title}. {proxy.words(means)}")
 
 

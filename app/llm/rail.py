@@ -25,6 +25,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files.paths import read_only
+from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.store.rows import RunRow
 
@@ -114,18 +115,15 @@ def payload(spec: RunSpec, found: Chain, values: Mapping[str, Values]) -> dict[s
 
 
 def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Mapping[str, Values]) -> dict[str, Any]:
-    here = {"key": key, "title": title, "here": found.here == key, "run": "", "note": "", "numbers": [], "starts": [],
-            "colour": ""}
+    here = {"key": key, "title": title, "here": found.here == key, "run": "", "run_title": "", "note": "",
+            "numbers": [], "starts": [], "colour": ""}
     if run is None:
         return here
     colour, state, _ = STATES[run.state]
     going = f"step {run.step:,} of {run.spec.steps:,}" if active(run) and run.step else state.lower()
-    return here | {"run": run.id, "colour": colour, "note": f"{_name(key, run)} · {going}",
+    called = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
+    return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{called} · {going}",
                    "numbers": numbers(key, values.get(run.id, {}))}
-
-
-def _name(key: str, run: RunRow) -> str:
-    return f"{run.spec.row.label} #{run.number}" if key == RL else f"#{run.number}"
 
 
 def numbers(key: str, values: Values) -> list[list[str]]:

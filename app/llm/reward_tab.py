@@ -9,6 +9,7 @@ from app.components.figure_chart import figure_chart
 from app.llm import reward_figures as figures
 from app.training import files
 from app.training.feed import Feed
+from labcore.runs.titles import title as title_of
 from labcore.store.rows import RunRow
 
 EARLIER = "An earlier version of the lab wrote this file, without the scores of the held-out pairs: run it again."
@@ -41,7 +42,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         with place:
             st.markdown(f"**{title}**")
             figure_chart(figure, f"reward_model:{title}", title=title, alt=alt,
-                         caption=f"{run.id}, {files.of_step(samples['step'], step).lower()}")
+                         caption=f"{title_of(run)}, {files.of_step(samples['step'], step).lower()}")
 
 
 def fits(run: RunRow) -> bool:

@@ -19,6 +19,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.compare.table import groups
 from labcore.compare.traces import trace
 from labcore.jobs.models import offered, spec_of, with_checkpoint
+from labcore.runs.titles import parent_title
+from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import BASE, START, Model, parse
 from labcore.spec.run_spec import base_spec
 from labcore.store.rows import RunRow
@@ -49,13 +51,19 @@ def fitting(place: Place) -> Place:
         elif run.spec.kind != "llm":
             kind = kinds.kind(run.spec.kind)
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.info(f"{literal(run.id)} learnt to act in a world and answers no prompts: watch it play on its own "
-                        "page.", icon=":material/info:")
+                st.info(f"{literal(title_of(run))} learnt to act in a world and answers no prompts: watch it play on "
+                        "its own page.", icon=":material/info:")
                 st.page_link(page_of(kind.key), label=f"Open in {kind.label}", icon=":material/open_in_full:",
                              query_params={"run": run.id})
         else:
             kept.append(name)
     return replace(place, models=tuple(kept))
+
+
+def to_choose(ids: Sequence[str]) -> dict[str, str]:
+    """Runs to choose from in words, by their ids; one that is not there keeps its id."""
+    there = lab().store.runs_named(ids)
+    return {run_id: naming.to_choose(there[run_id]) if run_id in there else run_id for run_id in ids}
 
 
 def pick(place: Place, runs: Sequence[RunRow]) -> None:
@@ -95,11 +103,12 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
 
     ids = [run.id for run in runs]
     ids += [] if model.run in ids else [model.run]
+    words = to_choose(ids)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
         st.html(badge(slot), width="content")
-        run = held(f"playground:run:{slot}", model.run, tuple(ids))
+        run = held(f"playground:run:{slot}", model.run, tuple(words.items()))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
-                     on_change=lambda: to(run.taken()), width="stretch")
+                     format_func=words.get, on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
             st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
                       help=f"Take {LETTERS[slot]} away")
@@ -163,7 +172,9 @@ def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
     """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
     rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]
     called = {}
-    for group in groups([trace(row, (), lab().store.events_after(row.id)) for row in rows], naming.setting):
+    store = lab().store
+    traces = [trace(row, (), store.events_after(row.id), parent=parent_title(store, row.spec)) for row in rows]
+    for group in groups(traces, naming.setting):
         of = {row.id: row.spec.seed for row in rows if row.id in (*group.repeats, *(each.run for each in group.traces))}
         several = len({*of.values()}) > 1
         called |= {run: f"{group.label}{f' seed {seed}' if several else ''}" for run, seed in of.items()}

@@ -12,6 +12,7 @@ import streamlit as st
 
 from app import jobs, session
 from app.held import held
+from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, tell
@@ -214,7 +215,7 @@ def _files(place: Place) -> None:
                            "preferences.jsonl", "application/jsonl", icon=":material/download:", on_click="ignore")
         with st.popover("Train DPO on these", icon=":material/model_training:"):
             names = titles([parse(name).pinned.name for name in place.models])
-            words = {name: f"{LETTERS[place.models.index(name)]} · {title} · {name}"
+            words = {name: f"{LETTERS[place.models.index(name)]} · {title} · {titled(name)}"
                      for name, title in zip(place.models, names, strict=True)}
             start = st.selectbox("Start from", list(place.models), len(place.models) - 1, key="vote:start",
                                  format_func=words.get)

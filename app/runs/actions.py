@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from app.held import held
-from app.lab import lab
+from app.lab import lab, told
 from app.runs import details
-from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
+from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said, shelf
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
@@ -150,7 +150,7 @@ def _delete(chosen: Sequence[Entry]) -> None:
     for run_id in ids:
         forget(run_id)
     st.session_state[PICKED] = []
-    said(f"{_runs(ids)} deleted.", undo=ids)
+    said(f"{_runs(chosen)} deleted.", undo=ids)
 
 
 def _of_deleted(chosen: Sequence[Entry]) -> None:
@@ -159,41 +159,42 @@ def _of_deleted(chosen: Sequence[Entry]) -> None:
     if not read_only():
         _button("Restore", ":material/restore_from_trash:", lambda: _restore(ids), primary=True)
         with st.popover("Delete for good", icon=":material/delete_forever:"):
-            st.markdown(f"Delete {literal(_runs(ids))} for good, with curves and checkpoints?")
-            _button("Delete for good", ":material/delete_forever:", lambda: _purge(ids), primary=True)
+            st.markdown(f"Delete {literal(_runs(chosen))} for good, with curves and checkpoints?")
+            _button("Delete for good", ":material/delete_forever:", lambda: _purge(chosen), primary=True)
     _unselect()
 
 
 def _restore(ids: Sequence[str]) -> None:
-    marks.restore(lab().store, ids)
+    there = [entry for entry in shelf().trashed(seconds=0) if entry.id in ids]
+    marks.restore(lab().store, ids)  # says so where one is not there any more
     st.session_state[PICKED] = []
-    said(f"{_runs(ids)} restored.")
+    said(f"{_runs(there)} restored.")
 
 
-def _purge(ids: Sequence[str]) -> None:
-    gone = marks.purge(lab().store, 0, ids)
+def _purge(chosen: Sequence[Entry]) -> None:
+    purged = set(marks.purge(lab().store, 0, [entry.id for entry in chosen]))
+    gone = [entry for entry in chosen if entry.id in purged]
     st.session_state[PICKED] = []
     said((f"{_runs(gone)} deleted for good." if gone else "Nothing was deleted.")
-         + (" What was restored since then stays." if len(gone) < len(ids) else ""))
+         + (" What was restored since then stays." if len(gone) < len(chosen) else ""))
 
 
 def empty_trash(entries: Sequence[Entry]) -> None:
     """One button that frees what the trash holds; it says how much, and asks."""
     size = volume(sum(entry.summary.size or 0 for entry in entries))
     with st.popover(f"Empty the trash ({size})", icon=":material/delete_forever:"):
-        ids = [entry.id for entry in entries]
-        st.markdown(f"Delete {literal(_runs(ids))} for good? This frees {size} and cannot be undone.")
-        _button("Empty the trash", ":material/delete_forever:", lambda: _purge(ids), primary=True)
+        st.markdown(f"Delete {literal(_runs(entries))} for good? This frees {size} and cannot be undone.")
+        _button("Empty the trash", ":material/delete_forever:", lambda: _purge(entries), primary=True)
 
 
-def _runs(ids: Sequence[str]) -> str:
-    return f"{len(ids)} runs" if len(ids) > 1 else ids[0]
+def _runs(chosen: Sequence[Entry]) -> str:
+    return f"{len(chosen)} runs" if len(chosen) > 1 else chosen[0].title
 
 
 def _said(sentence: str, undo: Sequence[str], error: bool) -> None:
     """What came of the last action, with the way back."""
     icon = ":red[:material/error:]" if error else ":green[:material/check:]"
-    st.markdown(f"{icon} {literal(sentence)}", width="content")
+    st.markdown(f"{icon} {told(sentence)}", width="content")
     if undo:
         _button("Undo", ":material/undo:", lambda: _restore(undo), primary=True)
     st.button("", icon=":material/close:", key="act:close", type="tertiary", help="Close", on_click=said, args=(None,))

@@ -17,24 +17,27 @@ from app.tokens import literal
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
 from labcore.files.paths import run_folder
+from labcore.runs import places
 from labcore.runs.fork import Branch, lineage
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.titles import parent_title, title
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.store.rows import RunRow
 
 INDENT = 22  # pixels of a generation
 
 
 def show(entry: Entry) -> None:
     """Open the drawer."""
-    st.dialog(literal(entry.id), position="right", width="medium")(_content)(entry)
+    st.dialog(literal(entry.title), position="right", width="medium")(_content)(entry)
 
 
 @errors_shown()
 def _content(entry: Entry) -> None:
     if entry.message:
-        said = entry.message if entry.kind == IMPORTED else naming.message(lab().store.run(entry.id))
-        st.caption(f"{NAMES[entry.state]}: {literal(said)}")
+        said = literal(entry.message) if entry.kind == IMPORTED else _message(lab().store.run(entry.id))
+        st.caption(f"{NAMES[entry.state]}: {said}")
     if entry.note:
         st.info(literal(entry.note), icon=":material/edit_note:")
     if entry.kind == IMPORTED:
@@ -43,6 +46,13 @@ def _content(entry: Entry) -> None:
     _forks(entry)
     _outcome(entry)
     _settings(entry)
+
+
+def _message(run: RunRow) -> str:
+    """What the run says of itself, with links to the runs that it waits for: Markdown."""
+    found = places.holders(run, places.going(lab().store, [run]))
+    return places.waits(literal(naming.message(run)), found, lambda other: (
+        f"[{literal(title(other))}]({other.spec.kind}?run={other.id})"))
 
 
 def _outcome(entry: Entry) -> None:
@@ -71,12 +81,15 @@ def _settings(entry: Entry) -> None:
     rows = [(knob, spec.knobs[knob.key]) for knob in knobs_of(spec.row, spec.task_row)]
     moved = [row for row in rows if row[1] != row[0].default]
     st.markdown("**Settings**")
-    st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label), ("model", naming.model(spec.model)),
-                    ("seed", str(spec.seed)), ("steps", f"{entry.step:,} of {spec.steps:,}"),
+    st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label),
+                    ("model", naming.model(spec.model)), ("seed", str(spec.seed)),
+                    ("steps", f"{entry.step:,} of {spec.steps:,}"),
                     *([("file", naming.written("data", spec.data))] if spec.data else []),
                     *((knob.title, shown(value)) for knob, value in moved)]))
     with st.expander(f"{len(rows) - len(moved)} settings at their defaults"):
         st.html(_table([(knob.title, shown(value)) for knob, value in rows if (knob, value) not in moved]))
+    st.markdown("**For commands**")
+    st.code(entry.id, language=None)
     st.markdown("**Files**")
     st.code(str(run_folder(entry.id)), language=None, wrap_lines=True)
 
@@ -93,7 +106,8 @@ def _forks(entry: Entry) -> None:
         return
     st.markdown("**Forks**")
     if above := tree[0].run.spec.parent:
-        st.caption(f"{literal(tree[0].run.id)} was forked at step {above[1]:,} from {literal(above[0])}, "
+        name = parent_title(lab().store, tree[0].run.spec)
+        st.caption(f"{literal(title(tree[0].run))} was forked at step {above[1]:,} from {literal(name)}, "
                    "which was deleted.")
     parents = {branch.run.id: branch.run.spec for branch in tree}
     for branch in tree:
@@ -101,8 +115,9 @@ def _forks(entry: Entry) -> None:
             if branch.depth:
                 st.html(f'<span class="rl-muted" style="padding-left:{INDENT * (branch.depth - 1) + 6}px">└</span>',
                         width="content")
+            name = literal(title(branch.run))
             st.page_link(page_of(branch.run.spec.kind), query_params={"run": branch.run.id},
-                         label=f"**{literal(branch.run.id)}**" if branch.run.id == entry.id else literal(branch.run.id))
+                         label=f"**{name}**" if branch.run.id == entry.id else name)
             st.html(_words(branch, parents), width="stretch")
 
 

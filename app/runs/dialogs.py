@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app.lab import errors_shown, lab
+from app.lab import errors_shown, lab, told
 from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
@@ -20,6 +20,7 @@ from labcore.errors import LabError
 from labcore.exports.capsules import importing
 from labcore.files import uploads
 from labcore.files.paths import path_of
+from labcore.runs.titles import title
 from labcore.shelf import unused_uploads
 from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
 from labcore.shelf.entries import Entry
@@ -129,7 +130,7 @@ def import_files() -> None:
         try:
             found = _taken(file, label.strip())
         except LabError as error:
-            st.error(literal(str(error)), icon=":material/error:")
+            st.error(told(error), icon=":material/error:")
             continue
         kept += found
         for words in found.values():
@@ -153,8 +154,8 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
     if file.file_id not in taken:
         taken[file.file_id] = _from_capsule(file)
     run = lab().store.run(taken[file.file_id])
-    return {run.id: f":green[:material/check:] **{literal(run.id)}**: {run.step:,} steps of {run.spec.row.label} on "
-                    f"{literal(run.spec.task)}, to look at, to fork and to resume. {literal(run.message)}"}
+    return {run.id: f":green[:material/check:] **{literal(title(run))}**: {run.step:,} steps of {run.spec.row.label} "
+                    f"on {literal(run.spec.task)}, to look at, to fork and to resume. {told(run.message)}"}
 
 
 def _from_capsule(file: UploadedFile) -> str:

@@ -8,13 +8,14 @@ import streamlit as st
 
 from app import naming
 from app.held import held
-from app.lab import errors_shown, lab
+from app.lab import errors_shown, lab, told
 from app.runs import actions, dialogs, table
 from app.runs.state import (
     ALL_KINDS,
     ALL_STATES,
     SHOWN,
     STALE,
+    USUAL,
     View,
     chosen,
     groups_of,
@@ -41,7 +42,7 @@ from labcore.shelf.shelf import complete
 ENTRIES = "runs:entries"
 SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
-HELP = """Words are looked for in names, tags and notes: `grpo sort`.\\
+HELP = """Words are looked for in titles, ids, tags and notes: `grpo sort`, `#3`.\\
 Fields and knobs are compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
 A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run was started."""
 
@@ -91,7 +92,7 @@ def _page(polling: bool) -> None:
     try:
         found = steady(chosen(entries, now), now)
     except LabError as error:
-        st.warning(literal(str(error)), icon=":material/search_off:")
+        st.warning(told(error), icon=":material/search_off:")
         found = []
     there = {entry.id for entry in found}
     pick([run_id for run_id in picked() if run_id in there])
@@ -190,13 +191,21 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
                  naming.title(key) if key else "Nothing",
                  on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
     order = held("runs:order", now.order.removeprefix("-"))
-    st.selectbox("Order by", ORDERS, ORDERS.index(order.value), key=order.key, width=260,
-                 format_func=lambda key: FIELDS[key].label, on_change=lambda: put(
-                     order=("-" if now.order.startswith("-") else "") + order.taken()),
+    options = [USUAL, *ORDERS]
+    st.selectbox("Order by", options, options.index(order.value), key=order.key, width=260,
+                 format_func=lambda key: "What is going, then newest" if key == USUAL else FIELDS[key].label,
+                 on_change=lambda: _order_by(order.taken(), now),
                  help="A click on a column's head orders the table as well")
+    if order.value == USUAL:
+        return
     turned = held("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
               on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
+
+
+def _order_by(key: str, now: View) -> None:
+    """Order by a field, in the direction of the one before: after the usual order the newest or the largest first."""
+    put(order=key if key == USUAL else f"-{key}" if now.order.startswith(("-", USUAL)) else key)
 
 
 def _nothing(now: View) -> None:

@@ -21,7 +21,7 @@ from labcore.store.rows import GOING, STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
-NEWEST, DELETED = "-started", "deleted"
+USUAL, DELETED = "going", "deleted"  # the usual order is no field's
 ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
 
@@ -32,8 +32,7 @@ def shelf() -> Shelf:
 
 
 def _order(said: str) -> str:
-    link.one_of(ORDERS)(said.removeprefix("-"))
-    return said
+    return said if said == USUAL else "-" * said.startswith("-") + link.one_of(ORDERS)(said.removeprefix("-"))
 
 
 def _group(said: str) -> str:
@@ -46,14 +45,18 @@ def _group(said: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """How the list is looked at. `order` is a field, with a minus in front where the largest comes first."""
+    """How the list is looked at.
+
+    `order` is USUAL: what is going or paused, then the newest; or a field, with a minus in front where the largest
+    comes first.
+    """
 
     find: str = param("")
     states: tuple[str, ...] = param((), link.some_of(ALL_STATES), key="state")
     kinds: tuple[str, ...] = param((), link.some_of(ALL_KINDS), key="kind")
     star: bool = param(False, link.switch)
     group: str = param("", _group)
-    order: str = param(NEWEST, _order)
+    order: str = param(USUAL, _order)
     deleted: bool = param(False, lambda said: bool(link.one_of((DELETED,))(said)), lambda on: DELETED, "view")
 
     @property
@@ -85,7 +88,7 @@ def put(**parts: Any) -> None:
 
 
 def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
-    """The entries that the view shows, in its order; in the usual one those that are going or paused come first.
+    """The entries that the view shows, in its order.
 
     Raises:
         LabError: its search cannot be read.
@@ -94,8 +97,9 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
              if (not now.states or entry.state in now.states) and (not now.kinds or entry.kind in now.kinds)
              and (entry.star or not now.star)]
     found = search(found, now.find)
-    found = ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
-    return sorted(found, key=lambda entry: entry.state not in GOING) if now.order == NEWEST else found
+    if now.order == USUAL:
+        return sorted(ordered(found, "started", descending=True), key=lambda entry: entry.state not in GOING)
+    return ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))
 
 
 def steady(found: list[Entry], now: View) -> list[Entry]:

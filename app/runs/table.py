@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app import naming
+from app.lab import titled
 from app.runs import state
 from app.status import STATES
 from app.theme import number
@@ -36,9 +37,10 @@ KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left 
 def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     """One row per entry, in order. Columns without any value are left out."""
     summaries = [entry.summary for entry in entries]
+    models = {name: naming.model(name) for name in {entry.model for entry in entries}}  # lists have thousands of a few
     when = [entry.deleted if deleted else entry.created for entry in entries]
     columns = {
-        "run": [entry.id for entry in entries],
+        "run": [entry.title for entry in entries],
         "star": ["★" if entry.star else "" for entry in entries],
         "state": [[NAMES[entry.state]] for entry in entries],
         "open": ["" if deleted else ":material/open_in_full:" for _ in entries],
@@ -57,7 +59,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "tags": [list(entry.tags) for entry in entries],
         "size": pd.array([summary.size for summary in summaries], "Int64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
-        "model": [naming.model(entry.model) for entry in entries],
+        "model": [models[entry.model] for entry in entries],
     }
     empty = {key for key in ("star", "open", "task", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
@@ -177,7 +179,7 @@ def group_title(name: str, group: Group) -> str:
     elif isinstance(of, bool):
         condition = name if of else f"not {name}"
     else:
-        condition = f"{name} = {', '.join(of) if isinstance(of, tuple) else naming.written(name, of)}"
+        condition = f"{name} = {', '.join(of) if isinstance(of, tuple) else titled(naming.written(name, of))}"
     parts = [condition, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
         metric = METRICS[key]

@@ -10,7 +10,8 @@ import streamlit as st
 from app import link, session
 from app.components.surrogate_explorer import surrogate_explorer
 from app.held import held
-from app.lab import lab
+from app.lab import lab, told
+from app.naming import to_choose
 from app.surrogate import tokens
 from app.surrogate.place import KNOBS, SHOWN, USUAL_BETA, Place, grab
 from app.surrogate.tokens import Tokens
@@ -81,14 +82,15 @@ def _run_of(place: Place, known: dict[str, RunRow]) -> None:
     chosen = held("surrogate:run", place.run if place.run in known else NONE, tuple(known))
     options = [NONE, *known]
     st.selectbox("Tokens of a run", options, index=options.index(chosen.value), key=chosen.key, width=320,
-                 format_func=lambda run: run or "none", on_change=lambda: _other(chosen.taken()))
+                 format_func=lambda run: to_choose(known[run]) if run else "none",
+                 on_change=lambda: _other(chosen.taken()))
 
 
 def _step_of(place: Place, run: RunRow) -> Tokens | None:
     try:
         shown = tokens.of_run(run, lab().store.events_after(run.id), place.at)
     except LabError as error:
-        st.info(literal(str(error)), icon=":material/info:")
+        st.info(told(error), icon=":material/info:")
         return None
     if len(steps := tokens.steps_of(run)) > 1:
         at = held("surrogate:at", shown.step, tuple(steps))

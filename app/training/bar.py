@@ -11,7 +11,7 @@ import streamlit as st
 from app import link
 from app.held import held
 from app.lab import active, lab
-from app.naming import run_name, worded
+from app.naming import to_choose, worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_run, tell
 from app.status import STATES
@@ -144,9 +144,9 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
 
 def _picker(run: RunRow | None, kind: str) -> None:
     runs = runs_of(kind)
-    words = {"": "New run"} | {each.id: f"{run_name(each)} · {STATES[each.state][1].lower()}" for each in runs}
+    words = {"": "New run"} | {each.id: to_choose(each, STATES[each.state][1].lower()) for each in runs}
     if run and run.id not in words:
-        words[run.id] = f"{run_name(run)} · {STATES[run.state][1].lower()}"
+        words[run.id] = to_choose(run, STATES[run.state][1].lower())
     # The widget keeps its words as its value: new words, new widget.
     shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
 

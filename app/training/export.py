@@ -23,6 +23,7 @@ from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import read_only, run_folder
 from labcore.jobs import jobs
+from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
@@ -100,7 +101,7 @@ def show(run: RunRow, feed: Feed) -> None:
 def dialog(run: RunRow | None) -> None:
     """The downloads of a run that is going, while they are open."""
     if run is not None and st.session_state.get(OPEN) == run.id:
-        st.dialog(f"Download {literal(run.id)}", width="medium", on_dismiss=_close)(_while_going)(run)
+        st.dialog(f"Download {literal(title(run))}", width="medium", on_dismiss=_close)(_while_going)(run)
 
 
 @errors_shown()

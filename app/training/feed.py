@@ -207,10 +207,11 @@ def _scale(metrics: list[Metric]) -> str:
 
 
 def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, at: int | None = None,
-            unfolded: bool = False) -> dict[str, Any]:
+            unfolded: bool = False, titles: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
-    `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open.
+    `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open; `titles` are
+    what the runs are called, by their ids.
     All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
     one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
     begins with its parent's row there, and the parent's line steps back.
@@ -222,7 +223,8 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
         root = feed.root(parent)
         colour = depth(feed, feeds) if any(spec.parent for spec in specs) else place
-        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": run_id, "total": feed.spec.steps,
+        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": (titles or {}).get(run_id, run_id),
+                        "total": feed.spec.steps,
                         "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
                         "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
                         "after": after,

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import active, errors_shown, lab
+from app.lab import active, errors_shown, lab, told
 from app.session import show_run
 from app.status import STATES
 from app.theme import DARK, LIGHT, ground
@@ -19,6 +19,7 @@ from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.knob_history import Change, KnobHistory
+from labcore.runs.titles import parent_title, title
 from labcore.spec.run_spec import WHOLE, RunSpec
 from labcore.store.rows import RunRow
 
@@ -77,8 +78,8 @@ def show(beside: RunRow | None) -> None:
     if run is None or beside is None or run.spec.kind != beside.spec.kind:
         st.session_state.pop(OPEN, None)
         return
-    title = f"Fork {literal(run.id)}"
-    st.dialog(title, width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)
+    heading = f"Fork {literal(title(run))}"
+    st.dialog(heading, width="medium", icon=":material/call_split:", on_dismiss=_close)(_form)(run, found)
 
 
 def _close() -> None:
@@ -90,9 +91,9 @@ def _form(run: RunRow, found: Wish) -> None:
     there, history = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id))
     changes = history.moves
     if not there:
-        st.info(literal(f"{run.id} has no checkpoint yet, and a fork begins at one: wait for its first step."
-                        if active(run) else f"{run.id} ended before its first checkpoint, where a fork could begin: "
-                                            "start a new run."))
+        st.info(literal(f"{title(run)} has no checkpoint yet, and a fork begins at one: wait for its first step."
+                        if active(run) else f"{title(run)} ended before its first checkpoint, where a fork could "
+                                                    "begin: start a new run."))
         return
     marked = history.move_of(found.event_id)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
@@ -146,7 +147,7 @@ def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
     try:
         return fork.fork_spec(lab().store, run.id, step, algorithm=algorithm)
     except LabError as error:
-        st.warning(literal(str(error)), icon=":material/rule:")
+        st.warning(told(error), icon=":material/rule:")
         return None
 
 
@@ -224,7 +225,7 @@ def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], t
         spec = fork.fork_spec(lab().store, run.id, step, algorithm=algorithm, knobs=knobs, twin=twin, steps=steps)
         child = lab().launcher.start(spec)
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(told(error), icon=":material/error:")
         return
     _close()
     show_run(child, run.spec.kind)
@@ -256,7 +257,8 @@ def family(run: RunRow, above: list[RunRow]) -> None:
     there = dot.format(palette[(len(above) - 1) % 6]) if above else ""
     state = f", {STATES[above[0].state][1].lower()}" if above else ", which was deleted"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="family"):
-        st.html(f'<div class="rl-status">{own}This run, forked from {there} <b>{html.escape(parent)}</b>'
+        name = parent_title(lab().store, run.spec)
+        st.html(f'<div class="rl-status">{own}This run, forked from {there} <b>{html.escape(name)}</b>'
                 f"{state}, at step {step:,}</div>", width="content")
         if above:
             st.page_link("../pages/compare.py", label="Compare with its parent", icon=":material/compare_arrows:",

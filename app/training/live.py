@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import re
 from collections.abc import Callable
 
 import streamlit as st
@@ -18,8 +16,10 @@ from app.training import clock, doctor_line, forking, pace, second_stage, tabs, 
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
+from labcore.runs.places import going, holders
+from labcore.runs.titles import title
 from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import GOING, RunRow, Step
+from labcore.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
@@ -67,14 +67,6 @@ def stage_of(run: RunRow) -> tuple[RunRow, str]:
     return base, f"Stage 1 of 2: {base.spec.row.label}, then {run.spec.row.label}"
 
 
-def holders(run: RunRow) -> list[RunRow]:
-    """The runs that hold the places for which the run waits, oldest first; none if it does not, or where it cannot be
-    known: those of another lab or machine wait for other places."""
-    limit = re.search(r"RL_LAB_MAX_RUNS=(\d+)", run.message) if run.crowded_out else None
-    found = [each for each in lab().store.runs(*GOING) if each.host == platform.node()] if limit else []
-    return found[::-1] if limit and len(found) == int(limit[1]) else []
-
-
 @errors_shown()
 @pace.counted()
 def _tick(run_id: str, state: str, every: float | None, picture: Picture | None, own_tabs: tabs.Tabs,
@@ -86,7 +78,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    st.html(line(shown, feed, stage, holders(shown)))
+    st.html(line(shown, feed, stage, holders(shown, going(lab().store, [shown]))))
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)
@@ -100,8 +92,10 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
-                   at=at, unfolded=view.researcher() and not stage)
+    titles = {each.id: title(each) for each in (shown, *above)}
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH),
+                   ended=not active(shown), at=at, unfolded=view.researcher() and not stage,
+                   titles=titles)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

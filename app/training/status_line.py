@@ -13,9 +13,10 @@ from app.status import STATES, duration
 from app.theme import number
 from app.training.feed import Feed, headline
 from labcore.catalog.metrics import METRICS
-from labcore.store.rows import NO_PLACE, RunRow
+from labcore.runs.places import waits
+from labcore.runs.titles import title
+from labcore.store.rows import RunRow
 
-NAMED = 3  # runs that a waiting one names
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
@@ -61,9 +62,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     head = f"<b>{ink(stage)}</b> · " if stage else ""
     if stage:
         rest = ""
-    told = ink(words)
-    if holders:
-        told = told.replace(NO_PLACE, f"{NO_PLACE}: {_held(holders)}", 1)
+    told = waits(ink(words), holders, linked)
     whole = re.sub(r"<[^>]+>", "", f"{head}{name} {told}")  # where it is longer than its one line
     return (f'<div class="rl-status rl-run" role="status" title="{whole}">'
             f'<span class="rl-dot" style="background:{colour}"></span>'
@@ -71,14 +70,10 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 
-def _held(holders: Sequence[RunRow]) -> str:
-    """Which runs hold the places, each a link: "grpo-sort-2696 (paused) and dpo-sort-8606 (running) hold all"."""
-    named = [f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">{html.escape(run.id)}</a> '
-             f"({STATES[run.state][1].lower()})" for run in holders[:NAMED]]
-    others = len(holders) - NAMED
-    if others > 0:
-        named.append(f"{others} other{'s' if others > 1 else ''}")
-    return f"{named[0]} holds it" if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]} hold all"
+def linked(run: RunRow) -> str:
+    """The title of a run as a link to it: HTML."""
+    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">'
+            f"{html.escape(title(run))}</a>")
 
 
 def _waking(run: RunRow) -> str:

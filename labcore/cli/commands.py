@@ -25,7 +25,7 @@ from labcore.files.jsonl import LIMIT
 from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
-from labcore.runs import mixes
+from labcore.runs import mixes, titles
 from labcore.spec import cautions
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
@@ -186,7 +186,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
     from labcore.workers.worker import drive  # brings torch in, which the other commands do without
 
     progress = Progress(store, quiet=as_json)
-    print(f"run {run_id}", file=sys.stderr)
+    print(f"run {run_id} ({titles.title(store.run(run_id))})", file=sys.stderr)  # scripts read the id
     state = drive(store, run_id, on_record=progress.show)
     progress.close()
     row = store.run(run_id)
@@ -194,20 +194,22 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
     if as_json:
         print(json.dumps(summary(store, row) | {"out": written}, ensure_ascii=False))
     else:
-        print(f"{row.state}: {row.message}" + (f"\nwritten to {written}" if written else ""), file=sys.stderr)
+        said = titles.told(row.message, lambda: store)
+        print(f"{row.state}: {said}" + (f"\nwritten to {written}" if written else ""), file=sys.stderr)
     if state == "finished":
         return 0
     if as_json:
-        print(f"labcore: {row.message}", file=sys.stderr)
+        print(f"labcore: {titles.told(row.message, lambda: store)}", file=sys.stderr)
     return INTERRUPTED if state == "interrupted" else 1
 
 
 def summary(store: Store, row: RunRow) -> dict[str, Any]:
-    """What a program wants to know of a run: id, state, last metrics, active seconds."""
+    """What a program wants to know of a run: id, title, state, last metrics, active seconds."""
     last = store.steps_after(row.id, row.step - 1)[-1:] if row.step else []
-    return {"run": row.id, "state": row.state, "message": row.message, "algorithm": row.spec.algorithm,
-            "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed, "step": row.step,
-            "steps": row.spec.steps, "seconds": round(row.seconds, 3), "metrics": last[0].metrics if last else {},
+    return {"run": row.id, "title": titles.title(row), "state": row.state, "message": row.message,
+            "algorithm": row.spec.algorithm, "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed,
+            "step": row.step, "steps": row.spec.steps, "seconds": round(row.seconds, 3),
+            "metrics": last[0].metrics if last else {},
             **({"mix": row.spec.mix} if row.spec.mix else {})}
 
 
@@ -285,18 +287,19 @@ def set_knobs(options: argparse.Namespace) -> int:
 
 def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> int:
     """Wait for the worker to settle the controls, and say what became of them. Returns 1 if one was refused."""
+    name = titles.title(store.run(run_id))
     deadline = time.monotonic() + OBEY_SECONDS
     while True:
         settled = [control for control in store.controls(run_id) if control.id in control_ids]
         if all(control.state != "asked" for control in settled):
             break
         if time.monotonic() > deadline:
-            print(f"{run_id}: asked for {what}; the worker has not answered yet.")
+            print(f"{name}: asked for {what}; the worker has not answered yet.")
             return 0
         time.sleep(0.05)
     refused = [control.refused for control in settled if control.refused]
     for reason in refused:
         print(f"labcore: {reason}", file=sys.stderr)
     if not refused:
-        print(f"{run_id}: {what} at step {settled[-1].step}.")
+        print(f"{name}: {what} at step {settled[-1].step}.")
     return 1 if refused else 0

@@ -22,6 +22,7 @@ from labcore.exports.capsules.importing import import_capsule
 from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import path_of
+from labcore.runs.titles import title, told
 from labcore.store.store import Store
 
 _NONE = "–"
@@ -48,7 +49,8 @@ def compare_runs(options: argparse.Namespace) -> int:
     """Print the table of some runs."""
     if options.metric and options.metric not in METRICS:
         raise LabError(f"There is no metric {quoted(options.metric)}: see the header of an exported metrics.csv.")
-    traces = load(Store(), options.runs)
+    store = Store()
+    traces = load(store, options.runs)
     table = compare(traces, options.metric, options.baseline)
     if options.axis:
         table = table.only(options.axis)
@@ -61,7 +63,7 @@ def compare_runs(options: argparse.Namespace) -> int:
         print(json.dumps(table.to_json() | {"frontier": [asdict(point) for point in plane]}, ensure_ascii=False,
                          indent=2))
     else:
-        parts = (_head(table), _verdicts(table), _plane(plane, _where(table, leading)), _settings(table),
+        parts = (_head(table), _verdicts(table), _plane(plane, _where(table, leading)), _settings(table, store),
                  "\n".join(table.notes))
         print("\n\n".join(filter(None, parts)))
     return 0
@@ -101,7 +103,8 @@ def _import_capsules(options: argparse.Namespace) -> int:
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
     for run_id in kept:
-        print(f"labcore: {store.run(run_id).message}", file=sys.stderr)
+        run = store.run(run_id)
+        print(f"labcore: {title(run)}: {told(run.message, lambda: store)}", file=sys.stderr)
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 
@@ -163,11 +166,12 @@ def _plane(points: Sequence[frontier.Point], where: str) -> str:
     return "\n".join([f"reward and KL to the reference (nats/token), {where}", *lay_out(lines)])
 
 
-def _settings(table: Table) -> str:
+def _settings(table: Table, store: Store) -> str:
     """The settings that differ, one line each."""
     if not table.config:
         return ""
-    lines = [[_WORDS.get(key, key), *(_value(value, key) for value in values)] for key, values in table.config.items()]
+    lines = [[_WORDS.get(key, key), *(told(_value(value, key), lambda: store) for value in values)]
+             for key, values in table.config.items()]
     return "\n".join(lay_out([["what differs", *(row.label for row in table.rows)], *lines]))
 
 

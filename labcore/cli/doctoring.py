@@ -21,6 +21,7 @@ from labcore.errors import LabError
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import path_of
 from labcore.runs import fork
+from labcore.runs.titles import with_id
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
@@ -89,7 +90,8 @@ def _in_words(report: Report) -> str:
     """The findings that hold, then those that have passed."""
     passed = ordered([change.finding for change in report.said if change.finding
                       and all(change.finding.rule != each.rule for each in report.findings)])
-    lines = [f"{report.name}, step {report.step:,}: " + ("healthy" if not report.findings else
+    name = with_id(report.row) if report.row else report.name
+    lines = [f"{name}, step {report.step:,}: " + ("healthy" if not report.findings else
              f"{len(report.findings)} finding{'s' if len(report.findings) > 1 else ''}")]
     for each in report.findings:
         lines += _lines(each, f" (since step {report.since(each):,})", _command(report.row, each))

@@ -11,6 +11,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import summary
 from labcore.errors import LabError
 from labcore.files import uploads
+from labcore.runs import places, titles
 from labcore.shelf import cleanup, marks, unused_uploads
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import MEGABYTE
@@ -18,6 +19,8 @@ from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
+
+MOST_TITLE = 40  # letters that the column of titles is wide: a longer one moves the rest of its line
 
 
 def add_to(add) -> None:
@@ -71,8 +74,8 @@ def list_runs(options: argparse.Namespace) -> int:
         text = "No run matches." if options.search else "The trash is empty." if options.deleted else (
             "No runs yet: python -m labcore run --algorithm grpo --task sort")
         print(text)
-    for entry in entries:
-        print(_line(entry))
+    if entries:
+        print("\n".join(_lines(store, entries)))
     return 0
 
 
@@ -81,18 +84,28 @@ def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict:
               "best": {entry.summary.metric: entry.summary.best} if entry.summary.best is not None else {}}
     if entry.kind == IMPORTED:
         last = {entry.summary.metric: entry.summary.last} if entry.summary.last is not None else {}
-        return {"run": entry.id, "state": entry.state, "message": entry.message, "step": entry.step,
-                "metrics": last} | marked
+        return {"run": entry.id, "title": entry.title, "state": entry.state, "message": entry.message,
+                "step": entry.step, "metrics": last} | marked
     return summary(store, rows[entry.id]) | marked
 
 
-def _line(entry: Entry) -> str:
+def _lines(store: Store, entries: Sequence[Entry]) -> list[str]:
+    """A line for each: its id for the next command, beside its title."""
+    wide = min(MOST_TITLE, max(len(entry.title) for entry in entries))
+    waiting = store.runs("queued") if any(entry.state == "queued" for entry in entries) else []
+    going = places.going(store, waiting)
+    said = {run.id: places.waits(run.message, places.holders(run, going)) for run in waiting}
+    return [_line(entry, wide, titles.told(said.get(entry.id, entry.message), lambda: store)) for entry in entries]
+
+
+def _line(entry: Entry, wide: int, message: str) -> str:
     steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
     seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
     shown, tags = entry.summary, "".join(f"  #{tag}" for tag in entry.tags)
     value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
     star = "*" if entry.star else " "
-    return f"{star} {entry.id:<26} {entry.state:<12} {steps} {seconds}  {value:<24}{tags}  {entry.message}".rstrip()
+    return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {entry.state:<12} {steps} {seconds}  {value:<24}{tags}  "
+            f"{message}").rstrip()
 
 
 def mark_runs(options: argparse.Namespace) -> int:
@@ -113,19 +126,21 @@ def delete_runs(options: argparse.Namespace) -> int:
     """Delete runs, into the trash or for good."""
     store = Store()
     store.reconcile()
+    named = _named(store, options.runs)
     if options.for_good:
         marks.delete(store, options.runs)
-        print(f"Deleted for good: {_named(options.runs)}.")
+        print(f"Deleted for good: {named}.")
     else:
         marks.trash(store, options.runs)
-        print(f"Deleted: {_named(options.runs)}. To have them back: python -m labcore restore {' '.join(options.runs)}")
+        print(f"Deleted: {named}. To have them back: python -m labcore restore {' '.join(options.runs)}")
     return 0
 
 
 def restore_runs(options: argparse.Namespace) -> int:
     """Take runs out of the trash."""
-    marks.restore(Store(), options.runs)
-    print(f"Restored: {_named(options.runs)}.")
+    store = Store()
+    marks.restore(store, options.runs)
+    print(f"Restored: {_named(store, options.runs)}.")
     return 0
 
 
@@ -147,7 +162,9 @@ def clean_up(options: argparse.Namespace) -> int:
         plan = cleanup.older_than(entries, _natural(options.older_than, "--older-than"))
     text = ("files of " if plan.files else "") + _amount(len(plan.ids), plan.size)
     if not options.yes:
-        print("\n".join([*plan.ids, f"Would delete {text}: add --yes to do it."]))
+        named = {entry.id: entry.title for entry in entries}
+        print("\n".join([*(f"{run_id}  {named[run_id]}" for run_id in plan.ids),
+                         f"Would delete {text}: add --yes to do it."]))
         return 0
     if options.trash:
         gone = marks.purge(store, 0, plan.ids)  # one may have been restored meanwhile
@@ -181,5 +198,6 @@ def _natural(value: float, name: str) -> float:
     return value
 
 
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(ids)
+def _named(store: Store, ids: Sequence[str]) -> str:
+    """Runs by their titles, and by their ids for the next command; metrics of other tools by their ids."""
+    return ", ".join(titles.told(run_id, lambda: store, ids=True) for run_id in ids)

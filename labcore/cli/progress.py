@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from labcore.runs.titles import title
 from labcore.spec.record import Record
 from labcore.store.store import Store
 
@@ -20,7 +21,7 @@ class Progress:
     def __init__(self, store: Store, quiet: bool = False):
         self._store, self._quiet = store, quiet
         self._terminal = sys.stderr.isatty()
-        self._run_id, self._steps, self._shown, self._open = "", 0, 0.0, False
+        self._run_id, self._title, self._steps, self._shown, self._open = "", "", 0, 0.0, False
         self._begun: tuple[int, float] = (0, 0.0)
         self._values: dict[str, float] = {}
 
@@ -30,8 +31,8 @@ class Progress:
             return
         if run_id != self._run_id:
             self.close()
-            spec = self._store.run(run_id).spec
-            self._run_id, self._steps, self._values = run_id, spec.steps, {}
+            run = self._store.run(run_id)
+            self._run_id, self._title, self._steps, self._values = run_id, title(run), run.spec.steps, {}
             self._begun = (record.step - 1, seconds if record.step > 1 else 0.0)
         self._values |= {key: record.metrics[key] for key in _HEADLINE if key in record.metrics}
         now = time.monotonic()
@@ -54,4 +55,4 @@ class Progress:
         speed = steps / spent if spent > 0 else 0.0
         left = f"{(self._steps - record.step) / speed:.0f} s left" if speed else "…"
         numbers = "  ".join(f"{key.removeprefix('rewards/')} {value:.3f}" for key, value in self._values.items())
-        return f"{self._run_id}  {record.step}/{self._steps}  {numbers}  {speed:.1f} steps/s  {left}"
+        return f"{self._title}  {record.step}/{self._steps}  {numbers}  {speed:.1f} steps/s  {left}"

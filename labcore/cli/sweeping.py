@@ -22,7 +22,7 @@ from labcore.compare.sweep_standing import LARGE, standing
 from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
 from labcore.jobs.progress import Progress, progress
-from labcore.runs import halving
+from labcore.runs import halving, places, titles
 from labcore.runs import sweep as engine
 from labcore.runs.halving import Halving
 from labcore.spec.run_spec import RunSpec
@@ -165,7 +165,9 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
 def _first_in_line(store: Store, sweep_id: str) -> str:
     """What the oldest queued run of a sweep waits for, which is the next to be started; empty where nothing is said."""
     first = list(store.queued(sweep_id))[:1]
-    return "".join(run.message for run in store.runs_named(first).values())  # none where it has just been deleted
+    found = list(store.runs_named(first).values())  # none where it has just been deleted
+    going = places.going(store, found)
+    return "".join(places.waits(run.message, places.holders(run, going)) for run in found)
 
 
 def far(store: Store, sweep_id: str) -> Progress:
@@ -195,9 +197,11 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print(early.words())
     if why := engine.unjudged(store, found.id):
         print(why)
+    going = places.going(store, found.runs)
     for run in found.runs[:LARGE]:
-        why = f"  {run.message}" if run.state not in ("finished", "running") else ""
-        print(f"{run.id:<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
+        said = places.waits(run.message, places.holders(run, going))
+        why = f"  {titles.told(said, lambda: store)}" if run.state not in ("finished", "running") else ""
+        print(f"{run.id:<24} {titles.title(run):<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
     if len(found.runs) > LARGE:
         print(f"and {len(found.runs) - LARGE:,} more: --json lists all, the page Compare shows what came of them\n")

@@ -10,6 +10,7 @@ from labcore.errors import LabError
 from labcore.lessons import course as courses
 from labcore.lessons import folders, progress
 from labcore.lessons.verdict import Verdict
+from labcore.runs.titles import title
 from labcore.store.store import Store
 
 SAYS = {"holds": "the claim holds", "fails": "the claim does not hold", "close": "too close to call"}
@@ -54,7 +55,7 @@ def lesson(options: argparse.Namespace) -> int:
     sweep = courses.start(store, found, mine=True)
     rows = courses.course(store, found, sweep).rows
     for row in rows.values():
-        print(f"run {row.id}: {row.spec.row.label}, seed {row.spec.seed}", file=sys.stderr)
+        print(f"run {row.id} ({title(row)}), seed {row.spec.seed}", file=sys.stderr)
         if (state := drive(store, row.id)) != "finished":
             raise LabError(f"The run {row.id} is {state}, so there is no verdict: {store.run(row.id).message}")
     verdict = courses.verdict(store, courses.course(store, found, sweep))

@@ -252,4 +252,4 @@ def _damaged(run_id: str, file: str) -> LabError:
 def _trace(name: str, label: str, run: foreign.Foreign) -> Trace:
     metrics = dict(run.metrics)
     axes = axes_of(*(run.columns[key] for key in COUNTERS), metrics)
-    return Trace(name, None, "imported", axes, metrics, label=label, notes=run.notes)
+    return Trace(name, None, "imported", axes, metrics, label=label, notes=run.notes, title=label)

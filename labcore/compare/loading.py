@@ -12,6 +12,7 @@ from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
 from labcore.files.paths import path_of
+from labcore.runs.titles import parent_title, title
 from labcore.spec.run_spec import RunSpec
 from labcore.store import columns
 from labcore.store.rows import COUNTERS
@@ -42,7 +43,8 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     rows = {name: store.run(name) for name in own}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
-        traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec))]
+        traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec),
+                         parent_title(store, rows[name].spec))]
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
@@ -50,9 +52,10 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             found = columns.read(store, rows[name], keys)
             counted, named = found[:len(COUNTERS)], zip(keys, found[len(COUNTERS):], strict=True)
             logged = {key: column for key, column in named if np.isfinite(column).any()}
-            traces[name] = [Trace(name, rows[name].spec, rows[name].state, axes_of(*counted, logged), logged,
-                                  *changes_of(rows[name].spec, store.events_after(name)),
-                                  origin=origin(store, rows[name].spec))]
+            spec = rows[name].spec
+            traces[name] = [Trace(name, spec, rows[name].state, axes_of(*counted, logged), logged,
+                                  *changes_of(spec, store.events_after(name)), origin=origin(store, spec),
+                                  title=title(rows[name]), parent=parent_title(store, spec))]
     return [each for name in names for each in traces[name]]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from labcore.compare import imported
 from labcore.compare.loading import origin
 from labcore.compare.traces import Trace, axes_of, changes_of
+from labcore.runs.titles import parent_title, title
 from labcore.store import columns
 from labcore.store.rows import ACTIVE, COUNTERS, Event, RunRow
 from labcore.store.store import Store
@@ -28,6 +29,7 @@ class _Kept:
     """What is known of one run: its counters and some metrics as columns of equal length, and its events."""
 
     origin: str
+    parent: str
     columns: dict[str, np.ndarray] = field(default_factory=lambda: {key: np.empty(0) for key in COUNTERS})
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -68,7 +70,8 @@ class Reader:
             LabError: an imported run is gone or damaged.
         """
         with self._lock:
-            own = {row.id: (row, self._remembered(row.id, lambda row=row: _Kept(origin(self._store, row.spec))))
+            own = {row.id: (row, self._remembered(row.id, lambda row=row: _Kept(
+                origin(self._store, row.spec), parent_title(self._store, row.spec))))
                    for row in rows if not isinstance(row, str)}
             self._read([*own.values()], metrics)
             return [self._foreign(row) if isinstance(row, str) else _trace(*own[row.id]) for row in rows]
@@ -129,4 +132,5 @@ def _trace(row: RunRow, kept: _Kept) -> Trace:
     axes = axes_of(*kept.columns.values(), kept.metrics)
     there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
     axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
-    return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events), origin=kept.origin)
+    return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events), origin=kept.origin,
+                 title=title(row), parent=kept.parent)

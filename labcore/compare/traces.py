@@ -12,6 +12,7 @@ from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, quoted
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
 
@@ -25,9 +26,10 @@ WHERE = ("device", "threads")  # of a spec: where a run was computed
 class Trace:
     """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
 
-    `breaks` are the steps after which something was changed by hand. `label` names an imported run's group; `spec` is
-    None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin` says, as text, from which
-    setting and step a fork began; equal for forks of seeds of one setting.
+    `title` is what the run is called, `parent` what the run is called that it is a fork of; of one that was deleted for
+    good there is the id alone. `breaks` are the steps after which something was changed by hand. `label` names an
+    imported run's group; `spec` is None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin`
+    says, as text, from which setting and step a fork began; equal for forks of seeds of one setting.
     """
 
     run: str
@@ -40,6 +42,8 @@ class Trace:
     label: str = ""
     origin: str = ""
     notes: tuple[str, ...] = field(default=(), repr=False)
+    title: str = ""
+    parent: str = ""
 
     @property
     def imported(self) -> bool:
@@ -74,12 +78,14 @@ class Trace:
                        metrics={key: column[kept] for key, column in self.metrics.items()})
 
 
-def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), origin: str = "") -> Trace:
+def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), origin: str = "",
+          parent: str = "") -> Trace:
     """A run of the lab as a trace."""
     metrics = columns_of(steps)
     axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
                    [step.seconds for step in steps], metrics)
-    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(row.spec, events), origin=origin)
+    return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(row.spec, events), origin=origin,
+                 title=title(row), parent=parent)
 
 
 def setting(spec: RunSpec) -> str:

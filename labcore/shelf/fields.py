@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.shelf.entries import Entry
 
 MEGABYTE, DAY = 1e6, 86_400.0
+DIGITS = 12  # of the numbers in texts that are put in order
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Field:
 
 
 _ALL = (
-    Field("id", "Run", lambda entry: entry.id),
+    Field("id", "Run", lambda entry: entry.title),
     Field("kind", "Kind", lambda entry: entry.kind),
     Field("state", "State", lambda entry: entry.state),
     Field("algorithm", "Algorithm", lambda entry: entry.algorithm),
@@ -108,9 +110,10 @@ def ordered(entries: Iterable[Entry], key: str, descending: bool) -> list[Entry]
 
 
 def _rank(of: Any) -> tuple[int, float, str]:
-    """Numbers by size, then texts by the alphabet, then nothing."""
+    """Numbers by size, then texts by the alphabet, where #9 comes before #10, then nothing."""
     if of is None:
         return (2, 0.0, "")
     if isinstance(of, (int, float)):
         return (0, float(of) if math.isfinite(of) else 0.0, "")
-    return (1, 0.0, ", ".join(of).casefold() if isinstance(of, tuple) else str(of).casefold())
+    text = ", ".join(of) if isinstance(of, tuple) else str(of)
+    return (1, 0.0, re.sub(r"\d+", lambda digits: digits[0].zfill(DIGITS), text.casefold()))

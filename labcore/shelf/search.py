@@ -1,8 +1,8 @@
 """The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
 
-A word is looked for in a run's id, algorithm, task, model, state, tags and note; `name=value` compares a field or a
-knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns it round. Left
-out: or, and brackets.
+A word is looked for in a run's title, id, algorithm, task, model, state, tags and note; `name=value` compares a field
+or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns it round.
+Left out: or, and brackets.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _OPERATORS = {"<=": le, ">=": ge, "!=": ne, "=": eq, "<": lt, ">": gt}
 _SPACED = re.compile(r"\s*(<=|>=|!=|=|<|>)\s*")
 _TERM = re.compile(r'-?(?:[^\s"]|"[^"]*")+')
 _PARTS = re.compile(r'(-?)([\w/.]+)(<=|>=|!=|=|<|>)(.*)', re.DOTALL)
+_NUMBER = re.compile(r"#\d+$")  # of a run, at the end of its title: #3 is not #30
 _WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -80,11 +81,12 @@ def _term(term: str) -> Test:
 def _word(term: str) -> Test:
     minus, word = term.startswith("-") and len(term) > 1, term.removeprefix("-") if len(term) > 1 else term
     word = word.replace('"', "").casefold()
-    return lambda entry: (word in _text(entry)) != minus
+    whole = re.compile(rf"{re.escape(word)}(?!\d)") if _NUMBER.search(word) else None
+    return lambda entry: bool(whole.search(_text(entry)) if whole else word in _text(entry)) != minus
 
 
 def _text(entry: Entry) -> str:
-    return "\n".join((entry.id, entry.algorithm, entry.task, entry.model,
+    return "\n".join((entry.title, entry.id, entry.algorithm, entry.task, entry.model,
                       name_of_model(entry.model), entry.state, *entry.keys, *entry.tags,
                       entry.note, entry.sweep or "")).casefold()
 
@@ -108,8 +110,10 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """What the run has under the name: its tags one by one, its algorithm, task and model by either name."""
+    """What the run has under the name: its tags one by one, itself, its algorithm, task and model by either name."""
     found = value(entry, key)
+    if key == "id":
+        return (found, entry.id)
     if key in ("algorithm", "task"):
         return (found, entry.keys[("algorithm", "task").index(key)])
     if key == "model" and found:

@@ -181,7 +181,7 @@ def missing(model: str) -> LabError:
 
 def no_run(run: str) -> LabError:
     """What to say where no run of that name has left anything."""
-    return LabError(f"There is no run {run} with a model here: it has not started yet, or was deleted.")
+    return LabError(f"The run {run} has no model here: it has not started yet, or was deleted.")
 
 
 def without_folders(sentence: str) -> str:

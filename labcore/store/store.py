@@ -115,10 +115,11 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 
-    def runs_named(self, run_ids: Sequence[str]) -> dict[str, RunRow]:
-        """Those of these runs that are there, by their names: one query for all of them."""
+    def runs_named(self, run_ids: Sequence[str], in_trash: bool = False) -> dict[str, RunRow]:
+        """Those of these runs that are there, by their ids: one query for all. `in_trash`: also deleted ones."""
+        query = (RUNS if in_trash else _LISTED).where(runs.c.id.in_(run_ids))
         with self._reading() as connection:
-            rows = connection.execute(_LISTED.where(runs.c.id.in_(run_ids))) if run_ids else ()
+            rows = connection.execute(query) if run_ids else ()
             return {row.id: run_row(row) for row in rows}
 
     def children(self, run_id: str) -> list[RunRow]:

@@ -35,7 +35,7 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
 def test_runs_of_one_algorithm_are_told_apart_by_their_knobs(page, lab, asked):
     runs = [trained(lab.store), trained(lab.store, knobs={"beta": 0.2})]
     written = html(page("compare", runs=",".join(runs), view="answers"))
-    assert "GRPO sort #1<" in written and "GRPO sort β 0.2 #2<" in written
+    assert "GRPO sort #1<" in written and "GRPO sort #2<" in written and "β 0.2 · seed 0" in written
 
 
 def checkpoint(run: str, step: int) -> None:

@@ -10,10 +10,10 @@ import pytest
 import app.lab
 from app.training.base_line import time_of, waits_for_sft, words
 from app.training.feed import Feed, payload
-from app.training.live import holders
 from app.training.status_line import line
 from labcore.errors import LabError
 from labcore.files import bases
+from labcore.runs.places import going, holders
 from labcore.spec.record import Record
 from labcore.spec.run_spec import base_spec, make
 from labcore.store.rows import NO_PLACE
@@ -148,7 +148,7 @@ def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
     run = lab.store.run(run_id)
 
     def said():
-        return line(run, Feed(run.spec), holders=holders(run))
+        return line(run, Feed(run.spec), holders=holders(run, going(lab.store, [run])))
     assert "waiting for a free place (RL_LAB_MAX_RUNS=2)" in said()
     first = lab.store.create(sort(), mine=True)
     lab.store.set_state(first, "paused")
@@ -156,8 +156,8 @@ def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
     second = lab.store.create(sort(), mine=True)
     lab.store.set_state(second, "running")
     shown = said()
-    assert f'<a href="llm?run={first}"' in shown and f">{second}</a> (running) hold all (RL_LAB_MAX_RUNS=2)" in shown
-    assert f"place: {first} (paused) and {second} (running) hold all" in shown, "in the title, without tags"
+    assert f'<a href="llm?run={first}"' in shown and ">GRPO sort #3</a> (running) hold all (RL_LAB_MAX_RUNS=2)" in shown
+    assert "place: GRPO sort #2 (paused) and GRPO sort #3 (running) hold all" in shown, "in the title, without tags"
     for _ in range(3):
         lab.store.set_state(lab.store.create(sort(), mine=True), "running")
     assert "</a>" not in said()
@@ -165,4 +165,3 @@ def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
         lab.store.set_waiting({run_id: f"{NO_PLACE} (RL_LAB_MAX_RUNS={places})"})
         run = lab.store.run(run_id)
         assert others in said() and ("</a>" in said()) == bool(others)
-    assert holders(lab.store.run(first)) == []

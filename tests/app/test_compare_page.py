@@ -1,7 +1,6 @@
 """The Compare page: what a link shows, what a choice puts into the link, and what does not fit, in a sentence each."""
 
 import json
-import re
 
 import pytest
 import streamlit as st
@@ -72,7 +71,7 @@ def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, p
     test = page("compare", runs=f"{pair[0]},{pair[3]}")
     box, = test.multiselect
     assert box.value == [pair[0], pair[3]]
-    assert any(re.fullmatch(r"RLOO sort SFT steps 0 #6 · seed 2 · finished · \w{4}", option) for option in box.options)
+    assert "RLOO sort #6 · SFT steps 0 · seed 2 · finished" in box.options
     box.set_value([pair[0], pair[3], pair[4]])
     assert link(ran(test))["runs"] == f"{pair[0]},{pair[3]},{pair[4]}"
 
@@ -106,7 +105,7 @@ def test_more_settings_than_fit(page, lab):
     runs = [tools.stored(lab.store, [0.5] * 2, beta=0.01 * number) for number in range(9)]
     test = page("compare", runs=",".join(runs))
     assert len(charts(test)["main"]["groups"]) == 8
-    assert warnings(test) == ["8 settings fit on one picture: GRPO sort β 0.08, SFT steps 0 #9 is left out."]
+    assert warnings(test) == ["8 settings fit on one picture: GRPO sort #9 is left out."]
 
 
 def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
@@ -135,7 +134,7 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
     mixed = page("compare", runs=f"{both},{dpo}", metric="reward")
     assert [group["note"] for group in charts(mixed)["main"]["groups"]] == ["1 seed: not evidence", "no reward"]
     shown = html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
-    assert f'<span title="{dpo}">DPO sort #2</span>: no reward, left out.' in shown
+    assert "<li>DPO sort #2: no reward, left out.</li>" in shown
     none = page("compare", runs=dpo, metric="reward", view="table")
     assert none.info[0].value == "None of these runs logs reward: choose another metric."
     panel = charts(page("compare", runs=f"{both},{tools.stored(lab.store, [0.5] * 3)}"))["main"]["panels"][0]
@@ -181,7 +180,7 @@ def test_widgets_with_other_options_keep_one_name_in_the_session(page, lab, pair
 
 def test_a_baseline_that_is_not_compared(page, lab, pair):
     test = page("compare", runs=",".join(pair[:3]), baseline=pair[4])
-    assert f"The baseline {pair[4]} is none of the runs" in warnings(test)[0]
+    assert "The baseline RLOO sort #5 is none of the runs" in warnings(test)[0]
 
 
 def test_the_table_names_the_winner_and_the_differences(page, lab, pair):

@@ -325,5 +325,5 @@ def test_all_rows_as_a_file(three, monkeypatch):
     assert len(rows) == 2 * 6 * 3  # two runs, six steps, three metrics
     one = [row for row in rows if row["run"] == three[1] and row["metric"] == "reward" and row["step"] == "2"]
     assert one == [{"run": three[1], "group": "GRPO", "seed": "1", "step": "2", "tokens": "200", "env_steps": "0",
-                    "seconds": "2.0", "metric": "reward", "value": "0.92"}]
+                    "seconds": "2.0", "metric": "reward", "value": "0.92", "title": "GRPO sort #2"}]
     assert np.isfinite([float(row["value"]) for row in rows]).all()

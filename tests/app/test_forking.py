@@ -75,7 +75,8 @@ def test_the_button_forks_from_before_the_last_marker_and_opens_the_child(page, 
     assert child.spec == fork_spec(lab.store, parent, 2) and child.spec.twin
     assert test.query_params["run"] in (child.id, [child.id])
     assert forking.OPEN not in test.session_state
-    assert any("forked from" in html and parent in html for html in (each.proto.body for each in test.get("html")))
+    shown = [each.proto.body for each in test.get("html")]
+    assert any("forked from" in html and "<b>GRPO sort #1</b>" in html for html in shown)
 
 
 def test_a_marker_asks_what_if_with_the_value_of_before(page, lab):

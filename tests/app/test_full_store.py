@@ -58,7 +58,7 @@ def test_many_runs_are_shown_in_pages(page, lab, monkeypatch):
     monkeypatch.setattr(table, "PAGE", 4)
     fill(lab.store, range(10))
     test = page("runs")
-    names = [f"grpo-sort-{place:04d}" for place in reversed(range(10))]
+    names = [f"GRPO sort #{number}" for number in range(10, 0, -1)]
     assert list(test.dataframe[0].value["run"]) == names[:4]
     assert "1 to 4 of 10 runs" in " ".join(element.value for element in test.caption)
     [pager] = test.get("pagination")
@@ -66,9 +66,10 @@ def test_many_runs_are_shown_in_pages(page, lab, monkeypatch):
     test.session_state["runs:page::3"] = 3
     ran(test)
     assert list(test.dataframe[0].value["run"]) == names[8:]
-    test.session_state[PICKED] = [names[0], names[9]]
+    picked = ["grpo-sort-0009", "grpo-sort-0000"]
+    test.session_state[PICKED] = picked
     ran(test)
-    assert test.session_state[PICKED] == [names[0], names[9]], "what is chosen on another page stays chosen"
+    assert test.session_state[PICKED] == picked, "what is chosen on another page stays chosen"
 
 
 def test_few_runs_have_no_pages(page, lab):

@@ -9,6 +9,7 @@ from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
+from labcore.store.rows import NO_PLACE
 from tests.app.seeding import html, link, ran, seed
 
 
@@ -64,7 +65,7 @@ def test_the_last_run_is_one_click_away(page, lab, state):
     seed(lab.store, "finished")
     run_id = seed(lab.store, state, message="Why it ended.")
     test = page()
-    assert f"Your last run: <b>{run_id}</b>" in html(test) and "Open in LLM lab" in links(test)
+    assert "Your last run: <b>GRPO sort #2</b>" in html(test) and "Open in LLM lab" in links(test)
     resumes = [button for button in test.button if button.label == "Resume"]
     assert bool(resumes) == (state != "finished")
     if resumes:
@@ -74,9 +75,18 @@ def test_the_last_run_is_one_click_away(page, lab, state):
 
 def test_what_goes_is_listed_and_a_lab_without_runs_shows_no_empty_list(page, lab):
     assert "Your last run" not in html(page())
-    run_id = seed(lab.store)
+    seed(lab.store)
     test = page()
-    assert f"<b>{run_id}</b> running" in html(test) and "rl-bar" in html(test) and "Open" in links(test)
+    assert "<b>GRPO sort #1</b> running" in html(test) and "rl-bar" in html(test) and "Open" in links(test)
+
+
+def test_a_queued_run_says_which_runs_hold_the_places(page, lab):
+    waiting, holder = lab.store.create(make(algorithm_key="grpo", task_key="sort")), seed(lab.store)
+    lab.store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+    shown = html(page())
+    assert (f'waiting for a free place: <a href="llm?run={holder}" target="_self" style="color:inherit">'
+            "GRPO sort #2</a> (running) holds it") in shown
+    assert 'title="waiting for a free place: GRPO sort #2 (running) holds it' in shown, "cut off, it can be read whole"
 
 
 def test_a_message_with_markup_is_shown_as_text(page, lab):

@@ -20,17 +20,22 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_is_called_by_what_it_is_and_a_number_of_its_own(folder):
+def test_where_runs_are_chosen_their_titles_come_first_and_then_what_sets_them_apart(folder):
     store = Store()
     knobs = ({}, {"beta": 0.1}, {"beta": 0.1, "clip_low": 0.3, "temperature": 0.9}, {"aggregation": "token_mean"})
     runs = [store.run(store.create(make(algorithm_key="grpo", task_key="sort", knobs=each))) for each in knobs]
-    assert [naming.run_name(run) for run in runs] == [
-        "GRPO sort #1", "GRPO sort β 0.1 #2", "GRPO sort β 0.1, ε_low 0.3 … #3",
-        "GRPO sort mean over all tokens of… #4"]
-    store.trash([runs[1].id])
-    store.delete(runs[1].id)
-    fork = store.run(store.create(replace(runs[0].spec, parent=(runs[0].id, 0))))
-    assert naming.run_name(fork) == "GRPO sort fork #5" and naming.run_name(store.run(runs[2].id)).endswith("#3")
+    assert [naming.to_choose(run) for run in runs] == [
+        "GRPO sort #1", "GRPO sort #2 · β 0.1", "GRPO sort #3 · β 0.1, ε_low 0.3 …",
+        "GRPO sort #4 · mean over all tokens of…"]
+    fork = store.run(store.create(replace(runs[1].spec, parent=(runs[0].id, 0))))
+    assert naming.to_choose(fork, "seed 0", "queued") == "GRPO sort #5 · β 0.1, fork · seed 0 · queued"
+
+
+def test_what_a_run_says_and_starts_from_is_called_by_titles(lab):
+    run_id = lab.store.create(make(algorithm_key="grpo", task_key="sort"))
+    run = replace(lab.store.run(run_id), message=f"There is no {run_id}@60 any more.")
+    assert naming.message(run) == "There is no GRPO sort #1 at step 60 any more."
+    assert naming.model(str(home() / run_id / "checkpoints" / "step-000060" / "policy")) == "GRPO sort #1 at step 60"
 
 
 def test_a_choice_is_called_by_its_words():

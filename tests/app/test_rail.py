@@ -83,6 +83,7 @@ def test_stations_say_their_number_and_what_they_wait_for(lab):
     going = trained(lab.store, of("reward_model"), "running")
     _, model, rl = stations(going.spec, going, [going])
     assert model["note"] == f"#{going.number} · step 1 of 5" and model["here"] and not rl["starts"]
+    assert model["run_title"] == f"Reward model reviews #{going.number}", "to be read when the mouse is on it"
 
     lab.store.set_state(going.id, "finished")
     done = lab.store.run(going.id)
@@ -90,7 +91,7 @@ def test_stations_say_their_number_and_what_they_wait_for(lab):
     _, model, rl = stations(run.spec, run, lab.store.runs())
     assert model["numbers"] == [["held-out accuracy", "0.84"]] and not model["here"] and model["starts"] == [LABEL]
     assert rl["numbers"] == [["proxy", "2.40"], ["gold", "0.60"]] and rl["here"]
-    assert rl["note"] == f"RLOO #{run.number} · finished"
+    assert rl["note"] == f"RLOO reviews #{run.number} · finished"
     assert rl["starts"] == [["ppo", "PPO"], ["grpo", "GRPO"], ["rloo", "RLOO"]]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,16 +20,23 @@ from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
+from labcore.runs.titles import title
 from labcore.shelf.fields import grouped
+from labcore.spec.run_spec import make
 from labcore.store import changes
+from labcore.store.rows import NO_PLACE
 from labcore.store.schema import runs
+from labcore.store.store import Store
 from tests.app.seeding import link, ran, seed
 from tests.shelf.tools import CSV, entry
 
 
 def rows(test) -> list[str]:
-    """The ids in all tables, from top to bottom."""
-    return [run for element in test.dataframe for run in element.value["run"]]
+    """The ids of the runs in all tables, from top to bottom: of those of the titles that are shown."""
+    store = Store()
+    ids = {title(run): run.id for run in (*store.runs(), *store.trashed())}
+    ids |= {about.label: about.id for about in (*imported.listed(store), *imported.trashed(store))}
+    return [ids[run] for element in test.dataframe for run in element.value["run"]]
 
 
 def said(test) -> str:
@@ -53,9 +61,9 @@ def labels(test) -> list[str]:
 def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
     run_id = seed(lab.store, "finished", seed=3)
     lab.store.mark(run_id, star=True, tags=["paper"], note="Two\nlines")
-    about, = imported.keep(lab.store, "trl.csv", CSV)
+    imported.keep(lab.store, "trl.csv", CSV)
     table = page("runs").dataframe[0].value
-    assert list(table["run"]) == [about.id, run_id]
+    assert list(table["run"]) == ["trl", "GRPO sort #1"]
     row = table.iloc[1]
     assert (row["star"], *row["state"], row["algorithm"], row["task"], row["seed"], row["step"], row["steps"]) == (
         "★", "Finished", "GRPO", "Sort letters", 3, 6, 10)
@@ -66,9 +74,11 @@ def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
 
 
 def test_runs_of_a_sweep_are_told_apart_by_their_settings(page, lab):
-    low, high, plain = (seed(lab.store, "finished", knobs=knobs) for knobs in ({"beta": 0.1}, {"beta": 0.2}, {}))
+    for knobs in ({"beta": 0.1}, {"beta": 0.2}, {}):
+        seed(lab.store, "finished", knobs=knobs)
     table = page("runs").dataframe[0].value.set_index("run")["algorithm"]
-    assert table.to_dict() == {low: "GRPO β 0.1", high: "GRPO β 0.2", plain: "GRPO"}
+    assert table.to_dict() == {
+        "GRPO sort #1": "GRPO β 0.1", "GRPO sort #2": "GRPO β 0.2", "GRPO sort #3": "GRPO"}
 
 
 def test_columns_without_a_value_take_no_room():
@@ -76,10 +86,10 @@ def test_columns_without_a_value_take_no_room():
     assert {"tags", "note"} <= set(runs_table.frame([entry(tags=("a",), note="b"), entry("c")]).columns)
 
 
-LONG = {"run_id": "double_q_learning-corridors-4f15", "algorithm": "Monte Carlo control", "state": "interrupted",
-        "settings": "α 0.25, ε 0.3, decay of α 0.55", "task": "Your own preferences", "seed": 123_456, "step": 99_999,
-        "steps": 100_000, "last": -0.0012345, "best": -0.0012345, "seconds": 123_456.0, "star": True,
-        "tags": ("paper", "baseline"), "note": "The one for the figure."}
+LONG = {"run_id": "b", "title": "Monte Carlo control corridors #12345", "algorithm": "Monte Carlo control",
+        "state": "interrupted", "settings": "α 0.25, ε 0.3, decay of α 0.55", "task": "Your own preferences",
+        "seed": 123_456, "step": 99_999, "steps": 100_000, "last": -0.0012345, "best": -0.0012345,
+        "seconds": 123_456.0, "star": True, "tags": ("paper", "baseline"), "note": "The one for the figure."}
 
 
 @pytest.mark.parametrize("more, framed", [({}, False), (LONG, False), (LONG, True)])
@@ -95,7 +105,7 @@ def test_all_columns_up_to_the_time_are_seen_at_once_in_a_window_of_1280(more, f
 
 
 def test_a_column_is_as_wide_as_what_is_in_it():
-    short, long = ({**runs_table.widths(runs_table.frame([entry(run_id)]))} for run_id in ("a" * 16, "a" * 20))
+    short, long = ({**runs_table.widths(runs_table.frame([entry(title=name)]))} for name in ("a" * 16, "a" * 20))
     assert long["run"] - short["run"] == 4 * runs_table.LETTER and long["task"] == short["task"]
 
 
@@ -107,7 +117,7 @@ def test_the_link_holds_search_filters_groups_and_order(page, lab):
     assert rows(page("runs", find="beta>0.05 grpo")) == [high]
     assert rows(page("runs", state="failed,diverged")) == [failed]
     assert rows(page("runs", kind="maze")) == [] and rows(page("runs", star="1")) == [low]
-    assert rows(page("runs", order="id")) == sorted([low, high, failed])
+    assert rows(page("runs", order="id")) == [low, high, failed]
     test = page("runs", group="beta", state="finished")
     assert rows(test) == [low, high] and len(test.dataframe) == 2
     assert [header.label for header in test.expander] == [
@@ -131,6 +141,24 @@ def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
     next(box for box in test.selectbox if box.label == "Order by").set_value("last")
     ran(test)
     assert link(test)["order"] == "-last"
+
+
+def test_the_usual_order_has_a_name_and_leaves_the_newest_first_to_the_other_one(page, lab):
+    going, ended = seed(lab.store, "paused"), seed(lab.store, "finished")
+    test = page("runs")
+    order = next(box for box in test.selectbox if box.label == "Order by")
+    assert rows(test) == [going, ended] and order.value == "going" and "What is going, then newest" in order.options
+    assert not [each for each in test.toggle if each.label == "Newest first"], "it has no direction"
+    order.set_value("started")
+    assert link(ran(test))["order"] == "-started" and rows(test) == [ended, going]
+    assert next(each for each in test.toggle if each.label == "Newest first").value
+    next(box for box in test.selectbox if box.label == "Order by").set_value("going")
+    assert "order" not in ran(test).query_params and rows(test) == [going, ended]
+
+
+def test_a_run_is_found_by_its_title_and_by_its_id(page, lab):
+    runs = [seed(lab.store, "finished") for _ in range(10)]
+    assert rows(page("runs", find="GRPO sort #1")) == rows(page("runs", find=runs[0])) == [runs[0]]
 
 
 def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_shows_all(page, lab):
@@ -294,12 +322,26 @@ def test_a_selection_counts_for_the_rows_it_was_made_on(monkeypatch):
     assert drawn["key"] != first and drawn["selection_default"] == {"selection": {"rows": [1, 2]}}
 
 
+def test_details_of_a_queued_run_name_those_that_hold_the_places_and_link_them(page, lab):
+    waiting, holder = lab.store.create(make(algorithm_key="grpo", task_key="sort")), seed(lab.store)
+    lab.store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+    test = press(select(page("runs"), waiting), "act:details")
+    assert f"waiting for a free place: [GRPO sort #2](llm?run={holder}) (running) holds it" in said(test)
+    assert [waiting] == [code.value for code in test.code if code.value == waiting], "the id, for commands"
+
+
+def test_forks_are_grouped_by_the_title_of_their_parent(page, lab):
+    parent = seed(lab.store, "finished")
+    lab.store.create(replace(lab.store.run(parent).spec, parent=(parent, 4)))
+    assert "parent = GRPO sort #1" in " ".join(each.label for each in page("runs", group="parent").expander)
+
+
 def test_details_show_settings_and_forks(page, lab):
     parent = seed(lab.store, "finished")
     (run_folder(parent) / "checkpoints" / "step-000004").mkdir(parents=True)
     child = lab.store.create(fork_spec(lab.store, parent, 4, knobs={"beta": 0.3}))
     test = press(select(page("runs"), child), "act:details")
-    assert {parent, f"**{child}**"} <= set(labels(test))
+    assert {"GRPO sort #1", "**GRPO sort #2**"} <= set(labels(test))
     html = " ".join(element.proto.body for element in test.get("html"))
     assert "from step 4 · β 0.2 → 0.3 · queued at step 0" in html, "against its parent's value at that step"
     assert "KL coefficient" in html

@@ -11,6 +11,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.doctor import doctor
 from labcore.doctor.finding import Change, Finding
 from labcore.files import paths
+from labcore.runs.titles import title
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.worker import drive
@@ -72,17 +73,18 @@ def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
     other = fork(page, server, run_id, "2")
     assert learnt(store, other)[0]["reward"] == learnt(store, run_id)[0]["reward"]  # sampled before β counted
     assert learnt(store, other) != learnt(store, run_id)
-    page.wait_for_function(f"() => ({LINES})()['{other} · {KL}']?.length === 8", timeout=SLOW)
+    new, above = (title(store.run(each)) for each in (other, run_id))
+    page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
     lines = page.evaluate(LINES)
-    assert lines[f"{other} · {KL}"][0] == lines[f"{run_id} · {KL}"][4]
-    assert lines[f"{other} · {KL}"] != lines[f"{run_id} · {KL}"][4:]
+    assert lines[f"{new} · {KL}"][0] == lines[f"{above} · {KL}"][4]
+    assert lines[f"{new} · {KL}"] != lines[f"{above} · {KL}"][4:]
 
     page.goto(f"{server.url}/llm?run={other}&smooth=0.9")
-    page.wait_for_function(f"() => ({LINES})()['{other} · {KL}']?.length === 8", timeout=SLOW)
+    page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
     smooth = page.evaluate(LINES)
-    for line, place in ((f"{other} · {KL}", 1), (f"{run_id} · {KL}", 5)):  # anew after the fork, and after the marker
+    for line, place in ((f"{new} · {KL}", 1), (f"{above} · {KL}", 5)):  # anew after the fork, and after the marker
         assert smooth[line][place] == lines[line][place] and smooth[line][place + 1] != lines[line][place + 1]
-    assert smooth[f"{other} · {KL}"][0] == smooth[f"{run_id} · {KL}"][4]
+    assert smooth[f"{new} · {KL}"][0] == smooth[f"{above} · {KL}"][4]
 
     page.keyboard.press("f")
     expect(page.get_by_role("dialog").get_by_role("button", name=re.compile("Fork from step"))).to_be_visible(

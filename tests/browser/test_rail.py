@@ -42,7 +42,7 @@ def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server:
     rl = rail.locator("[data-stage=rl]")
     expect(rl).to_have_attribute("aria-current", "step", timeout=SLOW)
     assert "label" not in page.url
-    expect(rl).to_contain_text(re.compile(r"RLOO #\d+.*proxy −?\d.*gold 0"), timeout=SLOW)
+    expect(rl).to_contain_text(re.compile(r"RLOO reviews #\d+.*proxy −?\d.*gold 0"), timeout=SLOW)
     expect(page.get_by_text("Proxy and gold against √KL")).to_be_visible(timeout=SLOW)
     expect(page.locator(".rl-figure-chart [role=img]").last).to_have_attribute("aria-label", re.compile("gold"))
     page.get_by_role("button", name=re.compile("^Stop")).click()

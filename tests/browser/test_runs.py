@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.tokens import WORD_JOINER
+from labcore.runs.titles import title
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -80,7 +81,8 @@ def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server
     page.get_by_role("button", name="Undo").click()
     found = table(page, 3)
     expect(cells(found, "★")).to_have_count(2, timeout=SLOW)
-    expect(cells(found, "rloo-sort")).to_have_text(shelf, timeout=SLOW)
+    store = Store(f"sqlite:///{Path(server.home) / 'lab.db'}")
+    expect(cells(found, "RLOO sort #")).to_have_text([title(store.run(each)) for each in shelf], timeout=SLOW)
     tick(page, found, 2)
     page.get_by_role("link", name="Open").click(timeout=SLOW)
     page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)

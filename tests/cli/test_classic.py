@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import re
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_maze_without_a_way_to_its_goal_says_so_and_runs(capsys, maze_file):
     assert main([*MAZE, "--maze", path, *FAST, "--steps", "2"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("labcore: The goal in row 1, column 3 cannot be reached from the start")
-    assert said[1].startswith("run ") and "finished" in said[-1]
+    assert re.match(r"run q_learning-own-\w+ \(Q-learning own #1\)$", said[1]) and "finished" in said[-1]
 
 
 def test_a_maze_of_ones_own_with_its_own_discount(capsys, tmp_path, maze_file):

@@ -60,7 +60,7 @@ def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
     assert main(["compare", parent, fork]) == 0
     settings = capsys.readouterr().out.split("\n\n")[-2]
     assert [re.split(r"\s{2,}", line) for line in settings.splitlines()[1:]] == [
-        ["fork of", "–", f"{parent} at step 4"], ["its parent's random numbers", "–", "on"]]
+        ["fork of", "–", "GRPO sort #1 at step 4"], ["its parent's random numbers", "–", "on"]]
     assert main(["compare", parent, fork, "--json"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["config"] == {"parent": [None, f"{parent} at step 4"], "twin": [None, True]}
@@ -81,7 +81,7 @@ def test_what_cannot_be_compared(capsys, tmp_path):
     run = tools.stored(Store(), [1] * 3)
     assert "There is no run 'nobody'" in refused(capsys, "compare", run, "nobody")
     assert "There is no metric 'rewardd'" in refused(capsys, "compare", run, "--metric", "rewardd")
-    assert f"The run {run} has no entropy" in refused(capsys, "compare", run, "--metric", "entropy")
+    assert f"The run GRPO sort #1 ({run}) has no entropy" in refused(capsys, "compare", run, "--metric", "entropy")
     assert "cannot be compared at equal environment steps" in refused(capsys, "compare", run, "--axis", "env_steps")
     assert "The baseline other is none" in refused(capsys, "compare", run, "--baseline", "other")
     path = tmp_path / "m.csv"

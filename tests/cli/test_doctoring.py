@@ -22,7 +22,7 @@ def test_a_run_with_a_finding_and_its_fix(capsys):
     run_id = seeded(Store(), 0.8)
     assert main(["doctor", run_id]) == 0
     head, said, fix, command = capsys.readouterr().out.splitlines()
-    assert head == f"{run_id}, step 40: 1 finding"
+    assert head == f"GRPO sort #1 ({run_id}), step 40: 1 finding"
     assert said.startswith("  warning  Most groups give no gradient: 80") and said.endswith("(since step 15)")
     assert fix.split(maxsplit=1) == ["Fix:", "Larger groups, prompts of medium difficulty, or a higher temperature."]
     assert command.strip() == f"python -m labcore set {run_id} group_size=16"
@@ -35,7 +35,7 @@ def test_a_healthy_run_and_several_with_one_seed(capsys):
     store = Store()
     fine, ill = seeded(store, 0.1), seeded(store, 0.8, seed=1)
     assert main(["doctor", fine]) == 0
-    assert capsys.readouterr().out == f"{fine}, step 40: healthy\n"
+    assert capsys.readouterr().out == f"GRPO sort #1 ({fine}), step 40: healthy\n"
     assert main(["doctor", fine, ill, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [[each["rule"] for each in run["findings"]] for run in found["runs"]] == [[], ["zero_variance"]]

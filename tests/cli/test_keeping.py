@@ -11,6 +11,7 @@ from labcore.compare import imported
 from labcore.files import uploads
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
+from labcore.store.rows import NO_PLACE
 from labcore.store.schema import runs
 from labcore.store.store import Store
 from tests.shelf.tools import CSV, ended
@@ -38,6 +39,19 @@ def test_runs_are_listed_searched_and_described(store, capsys):
     assert [each["run"] for each in found] == [other, high, low]
     assert found[1]["best"] == {"reward": 0.2} and found[1]["bytes"] == 0 and found[0]["metrics"] == {"reward": 0.4}
     assert main(["runs", "betta=1"]) == 1 and "try beta=1" in capsys.readouterr().err
+
+
+def test_a_run_is_listed_by_its_title_and_a_queued_one_with_those_that_hold_the_places(store, capsys):
+    waiting, holder = store.create(make(algorithm_key="grpo", task_key="sort")), ended(store, state="running")
+    store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+    first, second = printed(capsys, "runs").splitlines()
+    assert first.split()[:5] == [holder, "GRPO", "sort", "#2", "running"]
+    assert second.split()[:5] == [waiting, "GRPO", "sort", "#1", "queued"]
+    assert second.endswith("waiting for a free place: GRPO sort #2 (running) holds it (RL_LAB_MAX_RUNS=1)")
+    assert printed(capsys, "runs", "GRPO sort #1").split()[0] == waiting
+    assert [each["title"] for each in json.loads(printed(capsys, "runs", "--json"))] == ["GRPO sort #2", "GRPO sort #1"]
+    assert main(["resume", holder, "--reward", "no.py:reward"]) == 1
+    assert f"The rewards of GRPO sort #2 ({holder}) do not come from a function" in capsys.readouterr().err
 
 
 def test_marks_are_shown_and_taken_away(store, capsys):
@@ -85,7 +99,7 @@ def test_a_clean_up_says_what_it_would_do_and_does_it_when_told(store, capsys):
     old, new = ended(store, files=1_000_000), ended(store, files=1_000_000)
     with store._writing() as connection:
         connection.execute(runs.update().where(runs.c.id == old), {"created": 1.0, "ended": time.time() - 40 * 86_400})
-    assert f"{old}\nWould delete 1 run, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
+    assert f"{old}  GRPO sort #1\nWould delete 1 run, 5.0 MB" in printed(capsys, "clean", "--older-than", "30")
     assert len(store.runs()) == 2
     assert "Deleted files of 2 runs, 6.0 MB" in printed(capsys, "clean", "--files", "--yes")
     assert "Deleted 1 run, 2.0 MB" in printed(capsys, "clean", "--keep", "1", "--yes")

@@ -136,7 +136,7 @@ def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
     assert [row.runs for row in got.rows] == [tuple(above), tuple(children[:2]), (children[2],)]
     assert got.config["parent"] == (None, f"{above[0]} at step 4", f"{other} at step 4")
     assert [row.label for row in got.rows] == [
-        "GRPO", f"GRPO from {above[0]} at step 4", f"GRPO from {other} at step 4"]
+        "GRPO", "GRPO from GRPO sort #1 at step 4", "GRPO from GRPO sort #3 at step 4"]
     store.delete(above[1])
     assert len(of(*children, store=store).rows) == 3  # nobody knows any more what that one began from
 
@@ -168,7 +168,7 @@ def test_a_seed_that_ran_twice_counts_once():
     short, long = tools.stored(store, [0.1] * 2), tools.stored(store, [0.1] * 5)
     got = of(short, long, tools.stored(store, [0.5] * 5, seed=1))
     assert got.rows[0].runs[0] == long and got.rows[0].seeds == 2
-    assert any(f"{short} repeats a seed" in note for note in got.notes)
+    assert any("GRPO sort #1 repeats a seed" in note for note in got.notes)
     assert of(long, short).rows[0].runs == of(short, long).rows[0].runs == (long,)
 
 
@@ -219,8 +219,8 @@ def test_what_a_reader_must_know():
                "updates, GRPO at equal seconds, PPO at the end." for note in of(*a, *late).notes)
     empty, stopped = tools.stored(store, []), tools.stored(store, [1] * 3, state="diverged", algorithm="reinforce")
     notes = of(*a, empty, stopped).notes
-    assert f"{empty} (finished): no rows, left out." in notes
-    assert f"REINFORCE: {stopped} not finished (diverged)." in notes
+    assert "GRPO sort #10 (finished): no rows, left out." in notes
+    assert "REINFORCE: REINFORCE sort #11 not finished (diverged)." in notes
     assert any("REINFORCE: fewer than 3 seeds are no evidence" in note for note in notes)
     assert any("Neither more nor less entropy" in note for note in table.compare(
         [tools.trace([1], metric="entropy")], "entropy").notes)

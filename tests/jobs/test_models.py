@@ -63,7 +63,7 @@ def test_a_fork_s_base_is_that_of_its_root():
 
 
 @pytest.mark.parametrize("name, words", [
-    ("nobody", "no run nobody with a model here"), ("a", "no checkpoint yet: wait for its first step"),
+    ("nobody", "run nobody has no model here"), ("a", "no checkpoint yet: wait for its first step"),
     ("b@3", "no checkpoint of step 3 any more: take one of 1, 2"), ("base:c", "The base model of 'sort' is gone"),
     ("maze", "is no language model")])
 def test_what_is_not_there_is_one_sentence(name, words):

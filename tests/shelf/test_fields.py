@@ -32,9 +32,16 @@ def test_knobs_that_differ_within_an_algorithm_come_first():
 
 
 @pytest.mark.parametrize("key, descending, found", [
-    ("last", True, "cbade"), ("last", False, "dabce"), ("beta", False, "acbed"), ("id", True, "edcba")])
+    ("last", True, "cbade"), ("last", False, "dabce"), ("beta", False, "acbed"), ("id", False, "abced")])
 def test_an_order_puts_runs_without_a_value_last(key, descending, found):
     assert "".join(each.id for each in ordered([LOW, HIGH, AGAIN, WORLD, FRESH], key, descending)) == found
+
+
+def test_titles_are_in_the_order_of_their_numbers():
+    """By the letters alone #10 would come before #9."""
+    found = [entry("a", title="PPO sort #8"), *(entry(str(of), title=f"GRPO sort #{of}") for of in (10, 9, 100))]
+    assert [each.title for each in ordered(found, "id", False)] == [
+        "GRPO sort #9", "GRPO sort #10", "GRPO sort #100", "PPO sort #8"]
 
 
 def test_what_can_be_chosen_is_there():

@@ -35,4 +35,7 @@ def entry(run_id: str = "grpo-sort-1", *, metric: str = "reward", last: float | 
     fields = {"kind": "llm", "state": "finished", "algorithm": "GRPO", "created": 0.0, "step": 10, "seed": 0,
               "task": "Sort letters", "model": "tiny", "keys": ("grpo", "sort"), "steps": 200, "ended": 20.0,
               "seconds": 12.0, "knobs": {"beta": 0.04, "group_size": 8, "advantage": "group_standardised"}}
-    return Entry(id=run_id, summary=Summary(metric, 10, last=last, best=best, size=size), **fields | more)
+    fields |= more
+    task = fields["keys"][1]
+    fields.setdefault("title", f"{fields['algorithm']} {task} #{run_id[-1]}" if task else fields["algorithm"])
+    return Entry(id=run_id, summary=Summary(metric, 10, last=last, best=best, size=size), **fields)

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, naming, theme
+from app import jobs, link, theme
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
@@ -19,6 +19,7 @@ from app.playground.models import title
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.jobs.models import offered, spec_of
+from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
@@ -88,7 +89,7 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
 def _called(name: str, runs: Sequence[RunRow]) -> str:
     """A model by its run's name: "GRPO sort #3, step 40"."""
     model = parse(name)
-    run = next((naming.run_name(run) for run in runs if run.id == model.run), model.run)
+    run = next((title_of(run) for run in runs if run.id == model.run), model.run)
     return f"{title(name)} of {run}" if model.stage else f"{run}, step {model.step or 0:,}"
 
 

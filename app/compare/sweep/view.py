@@ -27,6 +27,7 @@ from labcore.compare.frontier import Point
 from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 from labcore.runs.sweep import Sweep
+from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 MOST = 120  # points of a line in a small chart
@@ -151,5 +152,5 @@ def _link(run: RunRow, value: float | None, digits: int) -> str:
     colour, state, _ = STATES[run.state]
     said = state.lower() if value is None else theme.number(value, digits)
     dot = "" if run.state == "finished" else f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
-    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(run.id)}, {state.lower()}" '
+    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(title(run))}, {state.lower()}" '
             f'style="margin-right:.9rem;white-space:nowrap;color:inherit">{dot}seed {run.spec.seed}: {said}</a>')

@@ -15,17 +15,17 @@ function choose(found, said) {
   found.trigger("chosen", { ...said, times: found.times });
 }
 
-function head(found, { title, run, here, note, colour, numbers }, place) {
+function head(found, { title, run, run_title: called, here, note, colour, numbers }, place) {
   const made = element(run && !here ? "button" : "div", "rl-rail-open");
   if (run && !here) {
     made.type = "button";
-    made.title = `Open ${run}`;
+    made.title = `Open ${called}`;
     made.addEventListener("click", () => choose(found, { run }));
   }
   const name = element("span", "rl-rail-name");
   name.append(element("i", "", String(place + 1)), element("b", "", title));
   const said = element("span", "rl-rail-note", note);
-  said.title = note;
+  said.title = called && !note.startsWith(called) ? `${called}: ${note}` : note;
   if (colour) {
     const dot = element("u", "");
     dot.style.background = colour;

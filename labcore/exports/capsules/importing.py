@@ -67,9 +67,9 @@ def _is_free(run_id: str) -> bool:
 
 def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequence[Step], Sequence[Event]]:
     now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
-    origin = f"Imported from {capsule.name}, the capsule of {capsule.run}."
+    origin = f"Imported from {capsule.name}."
     if run_id != capsule.run:
-        origin += f" It is called {run_id} here: the name {capsule.run} cannot be used again."
+        origin += " It has another id here than where it comes from: its own cannot be used again."
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,))

@@ -44,7 +44,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     assert import_capsule(other, path) == run_id
     run = other.run(run_id)
     assert (run.spec, run.state, run.step, run.seconds) == (before.spec, "stopped", 8, before.seconds)
-    assert run.tags == ("imported",) and run.message == f"Imported from run.zip, the capsule of {run_id}."
+    assert run.tags == ("imported",) and run.message == "Imported from run.zip."
     assert other.steps_after(run_id) == rows
     found = other.events_after(run_id)
     assert [(e.step, e.kind, e.payload, e.time) for e in found[:-1]] == [
@@ -99,9 +99,8 @@ def test_a_name_of_a_model_that_comes_with_the_lab(capsys, packed, name):
     printed = capsys.readouterr()
     run_id = printed.out.strip()
     assert run_id.startswith("grpo-sort-") and Store().run(run_id).message == (
-        f"Imported from {packed.name}, the capsule of {name}. It is called {run_id} here: the name {name} cannot be "
-        "used again.")
-    assert f"the name {name} cannot be used again" in printed.err
+        f"Imported from {packed.name}. It has another id here than where it comes from: its own cannot be used again.")
+    assert printed.err.startswith("labcore: GRPO sort #1: Imported from ") and "another id" in printed.err
 
 
 def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):

@@ -107,7 +107,7 @@ def test_a_verdict_needs_an_answer_to_compare_with(run):
     ({"temperature": 9.0}, "temperature is 9, outside its bounds"),
     ({"models": []}, "0 models were asked: choose one to 3"),
     ({"models": ["grpo-sort-aaaa@7"]}, "no checkpoint of step 7 any more: take one of 1, 2"),
-    ({"models": ["nobody"]}, "There is no run nobody with a model here"),
+    ({"models": ["nobody"]}, "The run nobody has no model here"),
 ])
 def test_what_cannot_be_is_one_sentence(run, change, words):
     with pytest.raises(LabError, match=words):

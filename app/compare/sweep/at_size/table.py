@@ -12,6 +12,7 @@ from app.status import STATES
 from app.theme import number
 from labcore.compare.ranking import Setting
 from labcore.compare.sweep_standing import Standing
+from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 ROWS = 20  # settings of a page
@@ -50,6 +51,6 @@ def _link(now: Standing, run: RunRow, setting: Setting) -> str:
     else:
         dot = f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
         said = f"step {run.step:,}" if run.step else "–"
-    words = f"seed {run.spec.seed}, {'stopped early' if run.early else state.lower()}: {run.id}"
+    words = f"seed {run.spec.seed}, {'stopped early' if run.early else state.lower()}: {title(run)}"
     return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(words)}" '
             f'style="margin-right:.7rem;color:inherit">{dot}{said}</a>')

@@ -1,0 +1,40 @@
+"""Which runs hold the places that a queued one waits for: the one sentence that pages and commands say of it."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Sequence
+
+from labcore.runs.titles import title
+from labcore.store.rows import GOING, NO_PLACE, RunRow
+from labcore.store.store import Store
+
+NAMED = 3  # runs that a waiting one names
+
+
+def going(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
+    """The runs that go or are paused, newest first; not read where none of `runs` waits for a place."""
+    return store.runs(*GOING) if any(run.crowded_out for run in runs) else []
+
+
+def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
+    """Those of `going` that hold the places for which the run waits, oldest first; none if it does not, or where it
+    cannot be known: those of another lab or machine wait for other places."""
+    limit = re.search(r"RL_LAB_MAX_RUNS=(\d+)", run.message) if run.crowded_out else None
+    found = [each for each in going if each.host == platform.node()] if limit else []
+    return found[::-1] if limit and len(found) == int(limit[1]) else []
+
+
+def waits(message: str, holders: Sequence[RunRow], called: Callable[[RunRow], str] = title) -> str:
+    """The message of a run with those that hold the places: "waiting for a free place: GRPO sort #1 (paused) holds it
+    (RL_LAB_MAX_RUNS=1)". `called` says how one is written: as a link, say."""
+    return message.replace(NO_PLACE, f"{NO_PLACE}: {_hold(holders, called)}", 1) if holders else message
+
+
+def _hold(holders: Sequence[RunRow], called: Callable[[RunRow], str]) -> str:
+    named = [f"{called(run)} ({run.state})" for run in holders[:NAMED]]
+    others = len(holders) - NAMED
+    if others > 0:
+        named.append(f"{others} other{'s' if others > 1 else ''}")
+    return f"{named[0]} holds it" if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]} hold all"

@@ -1,0 +1,67 @@
+"""What a run is called wherever somebody reads of it.
+
+People read its title, the same on every page and in every list: "GRPO sort #3". Commands, links and names of files take
+its id, such as grpo-sort-8606, which says it in every lab and every folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from labcore.errors import LabError
+from labcore.spec.run_spec import RunSpec
+from labcore.store.rows import RunRow
+from labcore.store.store import Store
+
+# An id that the lab made, with the step of a checkpoint or without. In commands, paths and names of files it stays.
+_NAMED = re.compile(r"python -m labcore[^,;()\n]*|(?<![\w./@:=-])(?P<run>\w[\w.-]*-[0-9a-f]{4,})(?:@(?P<step>\d{1,9}))?"
+                    r"(?![\w/@-]|\.\w)")
+
+
+def title(run: RunRow) -> str:
+    """The algorithm, or the mix by the name that its owner gave it, the task, and the lab's number of the run.
+
+    So no two runs have one title, and none ever changes.
+    """
+    return f"{run.spec.row.label} {run.spec.task} #{run.number}"
+
+
+def with_id(run: RunRow) -> str:
+    """The title, and the id for the next command: "GRPO sort #3 (grpo-sort-8606)"."""
+    return f"{title(run)} ({run.id})"
+
+
+def titles(store: Store, run_ids: Iterable[str]) -> dict[str, str]:
+    """The titles of those of these runs that are there, in the trash or not, by their ids."""
+    return {run_id: title(run) for run_id, run in store.runs_named(list(run_ids), in_trash=True).items()}
+
+
+def parent_title(store: Store, spec: RunSpec) -> str:
+    """What the parent of a fork is called; its id where it was deleted for good, and empty for a run that is no fork.
+    """
+    run_id = spec.parent[0] if spec.parent else ""
+    return titles(store, [run_id]).get(run_id, run_id) if run_id else ""
+
+
+def told(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
+    """What the lab says, with runs by their titles where it has their ids; with `ids` these follow in brackets.
+
+    `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids
+    stay.
+    """
+    named = {found["run"] for found in _NAMED.finditer(sentence) if found["run"]}
+    try:
+        known = titles(store(), named) if named else {}
+    except LabError:
+        return sentence
+
+    def called(found: re.Match[str]) -> str:
+        return _called(found, known, ids) if found["run"] in known else found[0]
+
+    return _NAMED.sub(called, sentence) if known else sentence
+
+
+def _called(found: re.Match[str], known: Mapping[str, str], ids: bool) -> str:
+    step = f" at step {int(found['step']):,}" if found["step"] else ""
+    return f"{known[found['run']]}{step}" + (f" ({found[0]})" if ids else "")

@@ -1,0 +1,59 @@
+"""Which runs hold the places that a queued one waits for, in the one sentence that all pages and commands say."""
+
+from dataclasses import replace
+
+import pytest
+
+from labcore.runs.places import going, holders, waits
+from labcore.spec.run_spec import make
+from labcore.store.rows import NO_PLACE
+from labcore.store.store import Store
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def create(store: Store, state: str = "") -> str:
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort"), mine=bool(state))
+    if state:
+        store.set_state(run_id, state)
+    return run_id
+
+
+def test_those_that_hold_all_places_are_named_oldest_first(store):
+    waiting = create(store)
+    store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=2)"})
+    first = create(store, "paused")
+    run = store.run(waiting)
+
+    def said(**changed):
+        at = replace(run, **changed)
+        return waits(at.message, holders(at, going(store, [at])))
+    assert said() == run.message, "of two places one: another lab's runs hold the other, or it is free by now"
+    create(store, "running")
+    assert said() == ("waiting for a free place: GRPO sort #2 (paused) and GRPO sort #3 (running) hold all "
+                      "(RL_LAB_MAX_RUNS=2)")
+    for _ in range(3):
+        create(store, "running")
+    assert said() == run.message
+    assert said(message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=5)").count("GRPO sort") == 3
+    assert "and 2 others hold all" in said(message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=5)")
+    assert said(message="no process is to be had") == "no process is to be had"
+    assert holders(store.run(first), going(store, [run])) == []
+
+
+def test_those_of_another_machine_hold_none_of_these_places(store):
+    there = create(store, "running")
+    waiting = replace(store.run(create(store)), message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)")
+    found = going(store, [waiting])
+    assert [run.id for run in holders(waiting, found)] == [there]
+    assert waits(waiting.message, found, lambda run: run.id) == (
+        f"waiting for a free place: {there} (running) holds it (RL_LAB_MAX_RUNS=1)")
+    assert holders(waiting, [replace(run, host="elsewhere") for run in found]) == []
+
+
+def test_nothing_is_read_where_no_run_waits(store):
+    create(store, "running")
+    assert going(store, store.runs()) == []

@@ -1,0 +1,77 @@
+"""What a run is called wherever somebody reads of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from labcore.catalog.kinds import KINDS
+from labcore.errors import LabError
+from labcore.runs.titles import parent_title, title, titles, told, with_id
+from labcore.shelf.search import search
+from labcore.shelf.shelf import Shelf
+from labcore.spec.run_spec import make
+from labcore.store.store import Store
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def grpo(**knobs):
+    return make(algorithm_key="grpo", task_key="sort", knobs=knobs)
+
+
+def test_a_title_has_a_number_of_its_own_and_never_changes(store):
+    runs = [store.run(store.create(spec)) for spec in (
+        grpo(), grpo(beta=0.1), make(algorithm_key="grpo", task_key="sort", mix="Mine, softly"),
+        make(kind="maze", algorithm_key="q_learning", task_key="cliff"))]
+    assert [title(run) for run in runs] == [
+        "GRPO sort #1", "GRPO sort #2", "Mine, softly sort #3", "Q-learning cliff #4"]
+    assert with_id(runs[0]) == f"GRPO sort #1 ({runs[0].id})"
+    store.delete(runs[1].id)
+    fork = store.run(store.create(replace(runs[0].spec, parent=(runs[0].id, 0))))
+    assert title(fork) == "GRPO sort #5" and title(store.run(runs[2].id)) == "Mine, softly sort #3"
+    assert parent_title(store, fork.spec) == "GRPO sort #1" and parent_title(store, runs[0].spec) == ""
+    store.trash([runs[0].id])
+    assert parent_title(store, fork.spec) == "GRPO sort #1", "as long as it can be restored"
+    store.delete(runs[0].id)
+    assert parent_title(store, fork.spec) == runs[0].id and titles(store, [runs[0].id, fork.id]) == {
+        fork.id: "GRPO sort #5"}
+
+
+def test_a_sentence_calls_runs_by_their_titles(store):
+    one, two = store.create(grpo()), store.create(grpo())
+    assert told(f"The run {one} is finished: see “{two}”, {one}@60.", lambda: store) == (
+        "The run GRPO sort #1 is finished: see “GRPO sort #2”, GRPO sort #1 at step 60.")
+    assert told(f"{one} has no step.", lambda: store, ids=True) == f"GRPO sort #1 ({one}) has no step."
+    store.trash([one])
+    rest = f"was deleted: restore it (python -m labcore restore {one}, or on Runs)."
+    assert told(f"The run {one} {rest}", lambda: store) == f"The run GRPO sort #1 {rest}"
+
+
+@pytest.mark.parametrize("said", ["/home/{0}/worker.log", "{0}.capsule.zip", "base:{0}", "llm?run={0}&x=1/{0}-merged",
+                                  "python -m labcore fork {0} --set beta=0", "grpo-sort-0000000", "No run here."])
+def test_what_is_no_prose_keeps_its_ids(store, said):
+    sentence = said.format(store.create(grpo()))
+    assert told(sentence, lambda: store) == sentence
+
+
+def test_a_sentence_without_an_id_opens_no_store_and_one_about_a_broken_store_keeps_them():
+    def broken():
+        raise LabError("The store cannot be read.")
+    assert told("The learning rate is 0.1.", broken) == "The learning rate is 0.1."
+    assert told("The run grpo-sort-8606 is gone.", broken) == "The run grpo-sort-8606 is gone."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_title_is_found_by_the_search_and_finds_no_other_run(store, kind):
+    """Whatever the algorithms are called, and though #1 begins #10."""
+    row = KINDS[kind]
+    for algorithm in row.algorithms.values():
+        task = next(key for key, each in row.tasks.items() if algorithm.loop in each.loops)
+        store.create(make(kind=kind, algorithm_key=algorithm.key, task_key=task))
+    entries = Shelf(store).entries()
+    for entry in entries:
+        assert search(entries, entry.title) == [entry] == search(entries, entry.id), entry.title
+        assert search(entries, f'"{entry.title}"') == [entry] == search(entries, f'run="{entry.title}"')
