@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.session import tell
 from app.status import duration
 from app.tokens import literal
@@ -50,9 +50,9 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
         job = lab().launcher.compute(asked.spec)
     except LabError as error:
         if read_only():
-            st.caption(f":material/visibility: Nobody has asked for this in a lab that computes. {told(error)}")
+            st.caption(f":material/visibility: Nobody has asked for this in a lab that computes. {in_words(error)}")
         else:
-            st.error(told(error), icon=":material/error:")
+            st.error(in_words(error), icon=":material/error:")
         return None, False
     if asked.new:
         asked.new = False
@@ -116,7 +116,7 @@ def _waiting(asked: Asked, doing: str) -> None:
     try:
         job = lab().launcher.compute(asked.spec)  # asked again: the process that had it may be gone
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         return
     if jobs.ended(job):
         st.rerun()

@@ -56,10 +56,10 @@ def warm_up() -> Lab | None:
 
 def titled(sentence: str) -> str:
     """What the lab says, with runs by their titles where it has their ids."""
-    return titles.told(sentence, lambda: lab().store)
+    return titles.with_titles(sentence, lambda: lab().store)
 
 
-def told(error: LabError | str) -> str:
+def in_words(error: LabError | str) -> str:
     """The same as Markdown that shows it as it stands."""
     return literal(titled(str(error)))
 
@@ -70,7 +70,7 @@ def errors_shown() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
     except OSError as error:
         if not disk_full(error):
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, link, naming
-from app.lab import active, lab, told
+from app.lab import active, in_words, lab
 from app.link import Param
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
@@ -286,4 +286,4 @@ def tell(sentence: str) -> None:
 def problem() -> None:
     """Show and forget what went wrong."""
     if sentence := st.session_state.pop(PROBLEM, None):
-        st.error(told(sentence), icon=":material/error:")
+        st.error(in_words(sentence), icon=":material/error:")

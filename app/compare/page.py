@@ -15,7 +15,7 @@ from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
 from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
-from app.lab import errors_shown, told
+from app.lab import errors_shown, in_words
 from app.theme import ground
 from labcore.compare.best import Standing
 from labcore.errors import LabError
@@ -85,7 +85,7 @@ def page() -> None:
         with above:
             pick.row(place, sources)
             for sentence in (*(fault.sentence for fault in faults), *missing, *unfit):
-                st.warning(told(sentence), icon=":material/error:")
+                st.warning(in_words(sentence), icon=":material/error:")
             if fitting:
                 controls.row(chosen, fitting, view.judges)
 
@@ -110,7 +110,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
             verdict.line(chosen, stand)
         view.draw(chosen, stand, full)
     except LabError as error:  # what was there a moment ago is gone
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
 
 
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:

@@ -13,7 +13,7 @@ import streamlit as st
 from app import naming
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
-from app.lab import told
+from app.lab import in_words
 from labcore.catalog.metrics import METRICS
 from labcore.compare.best import Standing
 from labcore.compare.table import Table, compare
@@ -26,7 +26,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     try:
         chosen, table = table_of(chosen)
     except LabError as error:
-        st.info(told(error), icon=":material/info:")
+        st.info(in_words(error), icon=":material/info:")
         return
     looks = by_label(chosen, table)
     metric = METRICS[table.metric]

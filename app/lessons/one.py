@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.lessons import curves, drawing, words
 from app.lessons.place import go
 from app.link import written
@@ -156,7 +156,7 @@ def _runs(lesson: Lesson, was_active: bool) -> None:
     try:
         _stand(lesson, was_active)
     except LabError as error:  # the store or the progress cannot be read or written now
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
 
 
 def _stand(lesson: Lesson, was_active: bool) -> None:
@@ -200,7 +200,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
     try:
         verdict = courses.verdict(lab().store, found)
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         _again(lesson)
         return
     if verdict is None:

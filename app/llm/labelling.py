@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, link
-from app.lab import active, lab, told
+from app.lab import active, in_words, lab
 from app.link import Param
 from app.llm import chain
 from app.naming import worded
@@ -59,7 +59,7 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
         try:
             asked = _asked(run, spec)
         except LabError as error:
-            st.info(told(error), icon=":material/info:")
+            st.info(in_words(error), icon=":material/info:")
             st.button("Close", key="label:close", on_click=close)
             return
         found, fresh = jobs.result(asked, "Pairs are sampled", "labels", polled=active(run))

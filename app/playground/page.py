@@ -12,7 +12,7 @@ import streamlit as st
 from app import jobs, link, session
 from app.components.playground_view import payload, playground_view
 from app.held import held
-from app.lab import told
+from app.lab import in_words
 from app.playground import models, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
@@ -56,7 +56,7 @@ def page() -> None:
         with right:
             _right(place)
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
 
 
 def _empty() -> None:

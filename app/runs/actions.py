@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from app.held import held
-from app.lab import lab, told
+from app.lab import in_words, lab
 from app.runs import details
 from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said, shelf
 from app.session import forget, page_of
@@ -194,7 +194,7 @@ def _runs(chosen: Sequence[Entry]) -> str:
 def _said(sentence: str, undo: Sequence[str], error: bool) -> None:
     """What came of the last action, with the way back."""
     icon = ":red[:material/error:]" if error else ":green[:material/check:]"
-    st.markdown(f"{icon} {told(sentence)}", width="content")
+    st.markdown(f"{icon} {in_words(sentence)}", width="content")
     if undo:
         _button("Undo", ":material/undo:", lambda: _restore(undo), primary=True)
     st.button("", icon=":material/close:", key="act:close", type="tertiary", help="Close", on_click=said, args=(None,))

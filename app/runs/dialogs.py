@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
@@ -130,7 +130,7 @@ def import_files() -> None:
         try:
             found = _taken(file, label.strip())
         except LabError as error:
-            st.error(told(error), icon=":material/error:")
+            st.error(in_words(error), icon=":material/error:")
             continue
         kept += found
         for words in found.values():
@@ -155,7 +155,7 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
         taken[file.file_id] = _from_capsule(file)
     run = lab().store.run(taken[file.file_id])
     return {run.id: f":green[:material/check:] **{literal(title(run))}**: {run.step:,} steps of {run.spec.row.label} "
-                    f"on {literal(run.spec.task)}, to look at, to fork and to resume. {told(run.message)}"}
+                    f"on {literal(run.spec.task)}, to look at, to fork and to resume. {in_words(run.message)}"}
 
 
 def _from_capsule(file: UploadedFile) -> str:

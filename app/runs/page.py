@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import naming
 from app.held import held
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.runs import actions, dialogs, table
 from app.runs.state import (
     ALL_KINDS,
@@ -92,7 +92,7 @@ def _page(polling: bool) -> None:
     try:
         found = steady(chosen(entries, now), now)
     except LabError as error:
-        st.warning(told(error), icon=":material/search_off:")
+        st.warning(in_words(error), icon=":material/search_off:")
         found = []
     there = {entry.id for entry in found}
     pick([run_id for run_id in picked() if run_id in there])

@@ -10,7 +10,7 @@ import streamlit as st
 from app import link, session
 from app.compare.launch import about
 from app.compare.place import Place as ComparePlace
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration
 from app.studies import picture
 from app.tokens import literal
@@ -63,7 +63,7 @@ def _tick(study: Study, polled: bool) -> None:
         _start(study, runs)
         _result(study, runs)
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
 
 
 def _start(study: Study, runs: Runs) -> None:

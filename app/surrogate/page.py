@@ -10,7 +10,7 @@ import streamlit as st
 from app import link, session
 from app.components.surrogate_explorer import surrogate_explorer
 from app.held import held
-from app.lab import lab, told
+from app.lab import in_words, lab
 from app.naming import to_choose
 from app.surrogate import tokens
 from app.surrogate.place import KNOBS, SHOWN, USUAL_BETA, Place, grab
@@ -90,7 +90,7 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
     try:
         shown = tokens.of_run(run, lab().store.events_after(run.id), place.at)
     except LabError as error:
-        st.info(told(error), icon=":material/info:")
+        st.info(in_words(error), icon=":material/info:")
         return None
     if len(steps := tokens.steps_of(run)) > 1:
         at = held("surrogate:at", shown.step, tuple(steps))

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.lab import active, errors_shown, lab, told
+from app.lab import active, errors_shown, in_words, lab
 from app.session import show_run
 from app.status import STATES
 from app.theme import DARK, LIGHT, ground
@@ -147,7 +147,7 @@ def _base(run: RunRow, step: int, algorithm: str) -> RunSpec | None:
     try:
         return fork.fork_spec(lab().store, run.id, step, algorithm=algorithm)
     except LabError as error:
-        st.warning(told(error), icon=":material/rule:")
+        st.warning(in_words(error), icon=":material/rule:")
         return None
 
 
@@ -225,7 +225,7 @@ def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], t
         spec = fork.fork_spec(lab().store, run.id, step, algorithm=algorithm, knobs=knobs, twin=twin, steps=steps)
         child = lab().launcher.start(spec)
     except LabError as error:
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         return
     _close()
     show_run(child, run.spec.kind)

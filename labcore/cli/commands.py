@@ -194,12 +194,12 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
     if as_json:
         print(json.dumps(summary(store, row) | {"out": written}, ensure_ascii=False))
     else:
-        said = titles.told(row.message, lambda: store)
+        said = titles.with_titles(row.message, lambda: store)
         print(f"{row.state}: {said}" + (f"\nwritten to {written}" if written else ""), file=sys.stderr)
     if state == "finished":
         return 0
     if as_json:
-        print(f"labcore: {titles.told(row.message, lambda: store)}", file=sys.stderr)
+        print(f"labcore: {titles.with_titles(row.message, lambda: store)}", file=sys.stderr)
     return INTERRUPTED if state == "interrupted" else 1
 
 

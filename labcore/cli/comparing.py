@@ -22,7 +22,7 @@ from labcore.exports.capsules.importing import import_capsule
 from labcore.files.given import opened
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import path_of
-from labcore.runs.titles import title, told
+from labcore.runs.titles import title, with_titles
 from labcore.store.store import Store
 
 _NONE = "–"
@@ -104,7 +104,7 @@ def _import_capsules(options: argparse.Namespace) -> int:
     kept = [import_capsule(store, file) for file in options.files]
     for run_id in kept:
         run = store.run(run_id)
-        print(f"labcore: {title(run)}: {told(run.message, lambda: store)}", file=sys.stderr)
+        print(f"labcore: {title(run)}: {with_titles(run.message, lambda: store)}", file=sys.stderr)
     print(json.dumps(kept) if options.json else "\n".join(kept))
     return 0
 
@@ -170,7 +170,7 @@ def _settings(table: Table, store: Store) -> str:
     """The settings that differ, one line each."""
     if not table.config:
         return ""
-    lines = [[_WORDS.get(key, key), *(told(_value(value, key), lambda: store) for value in values)]
+    lines = [[_WORDS.get(key, key), *(with_titles(_value(value, key), lambda: store) for value in values)]
              for key, values in table.config.items()]
     return "\n".join(lay_out([["what differs", *(row.label for row in table.rows)], *lines]))
 

@@ -32,7 +32,7 @@ from labcore.cli import (
 )
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
-from labcore.runs.titles import told
+from labcore.runs.titles import with_titles
 from labcore.spec.run_spec import DEVICES
 from labcore.store.store import Store
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except LabError as error:
-        print(f"labcore: {told(str(error), Store, ids=True)}", file=sys.stderr)
+        print(f"labcore: {with_titles(str(error), Store, ids=True)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("labcore: interrupted.", file=sys.stderr)

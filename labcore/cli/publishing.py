@@ -8,7 +8,7 @@ from labcore.errors import LabError, quoted
 from labcore.files.artifacts import deletion, object_store, publish, things
 from labcore.files.artifacts.publisher import unpublished
 from labcore.files.paths import check_writable
-from labcore.runs.titles import told
+from labcore.runs.titles import with_titles
 from labcore.store.store import Store
 from labcore.workers.publishing import active
 
@@ -39,7 +39,7 @@ def publish_runs(options: argparse.Namespace) -> int:
     units = [unit for unit in options.runs or unpublished(target) if unit not in going]
     for unit in units:
         publish.publish(target, unit, add=True, sent=publish.Sent(again=options.again))
-        print(f"{told(unit, Store, ids=True)} is published.", flush=True)
+        print(f"{with_titles(unit, Store, ids=True)} is published.", flush=True)
     if not units:
         print(f"All that this machine has is in {target.url}.")
     return 0

@@ -200,7 +200,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
     going = places.going(store, found.runs)
     for run in found.runs[:LARGE]:
         said = places.waits(run.message, places.holders(run, going))
-        why = f"  {titles.told(said, lambda: store)}" if run.state not in ("finished", "running") else ""
+        why = f"  {titles.with_titles(said, lambda: store)}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {titles.title(run):<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
     if len(found.runs) > LARGE:

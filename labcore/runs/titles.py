@@ -44,7 +44,7 @@ def parent_title(store: Store, spec: RunSpec) -> str:
     return titles(store, [run_id]).get(run_id, run_id) if run_id else ""
 
 
-def told(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
+def with_titles(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
     """What the lab says, with runs by their titles where it has their ids; with `ids` these follow in brackets.
 
     `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids

@@ -6,7 +6,7 @@ import pytest
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.runs.titles import parent_title, title, titles, told, with_id
+from labcore.runs.titles import parent_title, title, titles, with_id, with_titles
 from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
 from labcore.spec.run_spec import make
@@ -42,26 +42,26 @@ def test_a_title_has_a_number_of_its_own_and_never_changes(store):
 
 def test_a_sentence_calls_runs_by_their_titles(store):
     one, two = store.create(grpo()), store.create(grpo())
-    assert told(f"The run {one} is finished: see “{two}”, {one}@60.", lambda: store) == (
+    assert with_titles(f"The run {one} is finished: see “{two}”, {one}@60.", lambda: store) == (
         "The run GRPO sort #1 is finished: see “GRPO sort #2”, GRPO sort #1 at step 60.")
-    assert told(f"{one} has no step.", lambda: store, ids=True) == f"GRPO sort #1 ({one}) has no step."
+    assert with_titles(f"{one} has no step.", lambda: store, ids=True) == f"GRPO sort #1 ({one}) has no step."
     store.trash([one])
     rest = f"was deleted: restore it (python -m labcore restore {one}, or on Runs)."
-    assert told(f"The run {one} {rest}", lambda: store) == f"The run GRPO sort #1 {rest}"
+    assert with_titles(f"The run {one} {rest}", lambda: store) == f"The run GRPO sort #1 {rest}"
 
 
 @pytest.mark.parametrize("said", ["/home/{0}/worker.log", "{0}.capsule.zip", "base:{0}", "llm?run={0}&x=1/{0}-merged",
                                   "python -m labcore fork {0} --set beta=0", "grpo-sort-0000000", "No run here."])
 def test_what_is_no_prose_keeps_its_ids(store, said):
     sentence = said.format(store.create(grpo()))
-    assert told(sentence, lambda: store) == sentence
+    assert with_titles(sentence, lambda: store) == sentence
 
 
 def test_a_sentence_without_an_id_opens_no_store_and_one_about_a_broken_store_keeps_them():
     def broken():
         raise LabError("The store cannot be read.")
-    assert told("The learning rate is 0.1.", broken) == "The learning rate is 0.1."
-    assert told("The run grpo-sort-8606 is gone.", broken) == "The run grpo-sort-8606 is gone."
+    assert with_titles("The learning rate is 0.1.", broken) == "The learning rate is 0.1."
+    assert with_titles("The run grpo-sort-8606 is gone.", broken) == "The run grpo-sort-8606 is gone."
 
 
 @pytest.mark.parametrize("kind", KINDS)

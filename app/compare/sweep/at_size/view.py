@@ -18,7 +18,7 @@ from app.compare.sweep.at_size.standing import MEASURED, head, headline, standin
 from app.compare.sweep.at_size.table import ROWS, table
 from app.components.figure_chart import figure_chart
 from app.held import held
-from app.lab import errors_shown, lab, told
+from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.compare.ranking import Setting
@@ -57,7 +57,7 @@ def _tick(place: Place, rows: list[RunRow], query: dict[str, str]) -> None:
             rows = _again(place, rows, query)
         _draw(place, rows)
     except LabError as error:  # what was there a moment ago is gone
-        st.error(told(error), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
 
 
 def _again(place: Place, seen: list[RunRow], query: dict[str, str]) -> list[RunRow]:
