@@ -4,7 +4,8 @@ Measured: the wall time from one optimizer step to the next, all that happens in
 has it: sampling, decoding, rewards, reference log-probs, forward, backward, clip, AdamW, and the metrics, samples and
 surrogate lines that the lab logs on its way. Both sides start from the same Hugging Face folder (random weights),
 read the same kind of prompt ("47+85=", six tokens), sample 32 prompts × 8 completions of at most 8 tokens and reward
-them by the same function, with β = 0.04. Gradient checkpointing, TRL's default, is off: that is the faster TRL.
+them by the same function, with β = 0.04: the share of right digits, so that random weights earn something and groups
+have signal, as in a run that learns. Gradient checkpointing, TRL's default, is off: that is the faster TRL.
 
     --device cuda --models llama-60m llama-342m qwen2-494m --prompts FILE
 
@@ -15,8 +16,7 @@ on the device. `--gradient-checkpointing` is for where TRL does not fit without.
 
 How the times are taken is told in `turns`.
 
-Left out: start-up, the worker's store and checkpoints, learning (both sides learn nothing from random weights),
-prompts of unequal length, and more than one machine.
+Left out: start-up, the worker's store and checkpoints, learning (the learning rate is too small for it), prompts of unequal length, and more than one machine.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Job:
 
         if self.file:
             return stock.problems(self.file)
-        return make_task(task("add"), {"digits": 2, "reward_shape": "exact"})
+        return make_task(task("add"), {"digits": 2, "reward_shape": "shaped"})
 
     def __str__(self) -> str:
         return f"{self.prompts} prompts × {self.group_size} completions of {self.new_tokens} tokens"

@@ -91,6 +91,15 @@ def test_the_first_update_of_each_step_takes_it_and_no_other(monkeypatch):
     assert tapes_of(monkeypatch, algorithm="grpo", steps=2, updates_per_batch=3) == 2 * [OF_A_STEP, 0, 0]
 
 
+def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight(monkeypatch):
+    given = {"algorithm": "grpo", "letters": False, "steps": 2}  # random weights, which earn nothing
+    assert set(tapes_of(monkeypatch, **given)) == {0}
+    still = session(**given)
+    before = weights(still.policy)
+    assert all(record.metrics["grad_norm"] == 0 for record in records(still))
+    assert torch.equal(weights(still.policy), before)
+
+
 @pytest.mark.parametrize("given", [
     {"algorithm": "grpo", "mini_batches": 2}, {"algorithm": "grpo", "dtype": "bf16"},
     {"algorithm": "dapo"}, {"algorithm": "grpo", "gradient_checkpointing": True}],
