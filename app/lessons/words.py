@@ -15,7 +15,6 @@ from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
 from labcore.lessons.verdict import Compared, Verdict
 
-DIGITS = 3
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)
 SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
@@ -86,8 +85,13 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
     return f"{said}. What came out: **{lesson.choices[lesson.right]}**"
 
 
-def shown(value: float | None) -> str:
-    return "" if value is None else number(value, DIGITS)
+def shown(value: float) -> str:
+    """A number of a lesson, the larger the fewer digits after its point.
+
+    >>> shown(-26.1033), shown(431.25), shown(29871.4)
+    ('−26.103', '431.2', '29,871')
+    """
+    return number(value, 3 if abs(value) < 100 else 1 if abs(value) < 10_000 else 0)
 
 
 def interval(part: Compared) -> str:
