@@ -51,7 +51,7 @@ def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: s
                            row=1, col=column, hovertemplate="ratio %{x:.2f}<br>L/|A| %{y:.2f}<extra></extra>")
         ours = [dot for dot in dots if dot.advantage * sign > 0 and grid[0] <= dot.ratio <= grid[-1]]
         ratios = [dot.ratio for dot in ours]
-        figure.add_scatter(x=ratios, y=np.interp(ratios, grid, curve[side]), mode="markers",
+        figure.add_scatter(x=ratios, y=np.interp(ratios, grid, curve[side]).tolist(), mode="markers",
                            marker={"color": colour, "size": 9, "opacity": 0.4,
                                    "symbol": ["circle-open" if dot.cut else "circle" for dot in ours]},
                            name=f"{len(ours)} tokens", row=1, col=column, customdata=[dot.advantage for dot in ours],

@@ -16,7 +16,8 @@ on the device. `--gradient-checkpointing` is for where TRL does not fit without.
 
 How the times are taken is told in `turns`.
 
-Left out: start-up, the worker's store and checkpoints, learning (the learning rate is too small for it), prompts of unequal length, and more than one machine.
+Left out: start-up, the worker's store and checkpoints, learning (the learning rate is too small for it),
+prompts of unequal length, and more than one machine.
 """
 
 from __future__ import annotations

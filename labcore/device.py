@@ -1,7 +1,10 @@
-"""Where tensors live: the names that a spec may hold, and the devices that this machine has."""
+"""Where tensors live: the names that a spec may hold, the devices that this machine has, and a change of device."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 
 from labcore.errors import LabError
@@ -30,3 +33,16 @@ def _named(name: str) -> torch.device:
     if not present[name]:
         raise LabError(f"This machine has no {name} device: use auto or cpu.")
     return torch.device(name)
+
+
+def resume_generator(generator: torch.Generator, saved: torch.Tensor, seeds: Sequence[int]) -> list[str]:
+    """Go on with the random numbers of a checkpoint, whose generator had the state `saved`, uint8.
+
+    Those of another kind of device cannot be gone on with: they begin anew, of `seeds`. Returns what is to be said of
+    it: nothing where they go on.
+    """
+    if saved.shape == generator.get_state().shape:
+        generator.set_state(saved)
+        return []
+    generator.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
+    return ["This checkpoint was made on another kind of device, so random numbers restart here."]

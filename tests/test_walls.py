@@ -78,6 +78,9 @@ def faults(source: str, path: str) -> list[str]:
             found.append(f"says {node.arg}={ast.unparse(node.value)}")
     if path.startswith(("app/", "pages/")):
         found += [f"imports {name}" for name in sorted(names & {*HEAVY, "labcore.llm", "labcore.maths"})]
+        # It would keep the colours of the ground that it was drawn on; `components.figure_chart` follows the theme.
+        found += [f"line {node.lineno}: st.plotly_chart" for node in nodes(source)
+                  if isinstance(node, ast.Attribute) and node.attr == "plotly_chart"]
     if path.startswith("labcore/"):
         found += [f"imports {name}" for name in sorted(names & {"streamlit", "app", "pages"})]
     return found
@@ -100,7 +103,8 @@ def test_no_pickle_no_foreign_code_no_wrong_import():
     ("f(trust_remote_code=given)", "labcore/a.py"), ("def f():\n    import torch.nn", "pages/a.py"),
     ("from transformers import A", "app/a.py"), ("from labcore import llm", "pages/a.py"),
     ("from labcore.maths.kl import k1", "app/a.py"), ("import streamlit as st", "labcore/a.py"),
-    ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py")])
+    ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py"),
+    ("st.plotly_chart(figure)", "app/a.py"), ("left.plotly_chart(figure)", "pages/a.py")])
 def test_each_fault_is_found(source, path):
     assert faults(source, path)
 

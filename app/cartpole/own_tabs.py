@@ -9,12 +9,12 @@ import streamlit as st
 from app import charts, theme
 from app.cartpole import figures
 from app.cartpole.picture import film
+from app.components.figure_chart import figure_chart
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
 from labcore.store.rows import RunRow
 
-PLAIN = {"displayModeBar": False}
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
 TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
 PRICED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
@@ -38,8 +38,9 @@ def surrogate(run: RunRow, feed: Feed, step: int) -> None:
         if line is None:
             st.caption("The line through an update is computed every five steps; none is here yet.")
             return
-        st.plotly_chart(charts.line_figure(line, theme.ground(), "nats"), theme=None, key="line", config=PLAIN,
-                        alt="Mean KL and the surrogates along the line from the old to the new parameters")
+        figure_chart(charts.line_figure(line, theme.ground(), "nats"), "line", title="Line through an update",
+                     caption=_of(run, line["step"]),
+                     alt="Mean KL and the surrogates along the line from the old to the new parameters")
         said = {"clip": CLIPPED, "kl_penalty": PRICED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
                    + said)
@@ -57,8 +58,9 @@ def _clip(run: RunRow, feed: Feed, step: int) -> None:
         st.caption(charts.EARLIER)
         return
     dots = [charts.Dot(*each) for each in zip(found["ratio"], found["advantage"], found["cut"], strict=True)]
-    st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], theme.ground()), theme=None, key="clip",
-                    config=PLAIN, alt="The surrogate against the ratio, one dot per step of the batch")
+    figure_chart(charts.surrogate_figure(dots, samples["surrogate"], theme.ground()), "clip",
+                 title="Surrogate against the ratio", caption=_of(run, samples["step"]),
+                 alt="The surrogate against the ratio, one dot per step of the batch")
     counts, (low, high) = charts.counts_of(dots), samples["surrogate"]["bounds"]
     st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['cut']:,} beyond the clip "
                "(open: no gradient any more), the others inside or on the side that is still pushed back. Its clip "
@@ -72,15 +74,17 @@ def value(run: RunRow, feed: Feed, step: int) -> None:
     with left:
         if samples := _filmed(run, feed, step, "scatter"):
             values, returns = samples["scatter"]["values"], samples["scatter"]["returns"]
-            st.plotly_chart(figures.value_figure(values, returns, theme.ground()), theme=None, key="value",
-                            config=PLAIN, alt="The critic's value against the λ-return, one dot per step of the batch")
+            figure_chart(figures.value_figure(values, returns, theme.ground()), "value",
+                         title="Value against the λ-return", caption=_of(run, samples["step"]),
+                         alt="The critic's value against the λ-return, one dot per step of the batch")
             st.caption(figures.value_words(figures.explained_variance(values, returns))
                        + f" {len(values):,} steps of the batch of step {samples['step']:,}, before the critic learnt "
                        f"from it. {figures.LAMBDA_RETURN}")
     with right:
         gamma, gae_lambda = float(knobs["gamma"]), float(knobs["gae_lambda"])
-        st.plotly_chart(figures.gae_figure(gamma, gae_lambda, theme.ground()), theme=None, key="gae",
-                        config=PLAIN, alt="The weight of each later TD error in the advantage")
+        figure_chart(figures.gae_figure(gamma, gae_lambda, theme.ground()), "gae",
+                     title="Weights of the TD errors in GAE", caption=_of(run, step),
+                     alt="The weight of each later TD error in the advantage")
         st.caption(figures.gae_words(gamma, gae_lambda))
 
 
@@ -98,8 +102,9 @@ def variance(run: RunRow, feed: Feed, step: int) -> None:
         st.caption("Nothing is measured yet.")
         return
     measured = {key.removeprefix(begin): value for key, value in found.metrics.items() if key.startswith(begin)}
-    st.plotly_chart(figures.variance_figure(measured, str(feed.knobs(found.step)["psi"]), theme.ground()), theme=None,
-                    key="variance", config=PLAIN, alt="Gradient variance of the four choices of Ψ, on a log axis")
+    figure_chart(figures.variance_figure(measured, str(feed.knobs(found.step)["psi"]), theme.ground()), "variance",
+                 title="Variance of the gradient", caption=_of(run, found.step),
+                 alt="Gradient variance of the four choices of Ψ, on a log axis")
     st.caption(f"{figures.variance_words(measured)} Step {found.step:,}: trace of the covariance of the "
                f"gradients of {count} episodes, the same {count} for each choice, before any normalisation. The filled "
                "bar is the choice in use.")
@@ -111,6 +116,11 @@ def _filmed(run: RunRow, feed: Feed, step: int, part: str) -> dict[str, Any] | N
     if samples is None:
         st.caption("This picture comes with the first evaluation.")
     return samples
+
+
+def _of(run: RunRow, step: int) -> str:
+    """What stands on a saved picture."""
+    return f"{run.id}, step {step:,}"
 
 
 def _has(panel: str):

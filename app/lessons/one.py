@@ -77,7 +77,7 @@ def _claim(lesson: Lesson, predicted: bool) -> None:
             st.markdown(f"**{literal(setup.label)}**: {literal(setting)}, {spec.steps:,} steps")
         if predicted:
             st.markdown("What is checked, for each seed and then over all of them:")
-            st.code(lesson.check.text, language=None, wrap_lines=True)
+            st.markdown("\n".join(f"- {literal(sentence)}" for sentence in words.sentences(lesson)))
 
 
 # ---- the prediction --------------------------------------------------------------------------------------------
@@ -224,7 +224,10 @@ def _more(lesson: Lesson, verdict: Verdict, found: Course) -> None:
         _again(lesson)
         with st.popover("Each seed"):
             st.html(words.seeds(verdict, found))
-            st.caption("The interval is Student's for the mean of the seeds' differences.")
+            st.caption("The margin of a comparison is its left side less its right side, for each seed; of two "
+                       "logarithms it is a factor. The interval is Student's for its mean over the seeds. The check "
+                       "itself:")
+            st.code(lesson.check.text, language=None, wrap_lines=True)
 
 
 def _again(lesson: Lesson) -> None:

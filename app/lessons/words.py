@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from math import exp
 
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -14,7 +15,7 @@ from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
 from labcore.lessons.verdict import Compared, Verdict
 
-DIGITS = 3
+UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)
 SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
         "fails": ("#D55E00", "The claim does not hold in these runs."),
@@ -84,17 +85,34 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
     return f"{said}. What came out: **{lesson.choices[lesson.right]}**"
 
 
-def shown(value: float | None) -> str:
-    return "" if value is None else number(value, DIGITS)
+def shown(value: float) -> str:
+    """A number of a lesson, the larger the fewer digits after its point.
+
+    >>> shown(-26.1033), shown(431.25), shown(29871.4)
+    ('−26.103', '431.2', '29,871')
+    """
+    return number(value, 3 if abs(value) < 100 else 1 if abs(value) < 10_000 else 0)
 
 
 def interval(part: Compared) -> str:
-    """The mean difference with its interval: "0.21 (0.15 to 0.27)"; where seeds make no difference there is none."""
-    if part.low is None:
-        return f"{shown(part.mean)} (one seed: no interval)"
-    if shown(part.low) == shown(part.high):
-        return f"{shown(part.mean)} (all seeds agree)"
-    return f"{shown(part.mean)} ({shown(part.low)} to {shown(part.high)})"
+    """The mean difference with its interval: "0.21 (0.15 to 0.27)"; where seeds make no difference there is none. Of
+    two logarithms it is a factor: "× 1.4 (1.1 to 1.9)"."""
+    middle, low, high = (None if each is None else shown(exp(each) if part.logarithms else each)
+                         for each in (part.mean, part.low, part.high))
+    middle = f"× {middle}" if part.logarithms else middle
+    if low is None:
+        return f"{middle} (one seed: no interval)"
+    return f"{middle} (all seeds agree)" if low == high else f"{middle} ({low} to {high})"
+
+
+def sentences(lesson: Lesson) -> list[str]:
+    """What is checked, a sentence for each comparison; where the lesson has none, the comparison in words."""
+    return [*lesson.sentences] or [readable(text, lesson) for text in lesson.check.comparisons]
+
+
+def numbers(part: Compared) -> str:
+    """What a comparison read off the runs, as means over the seeds: "0.63 against 0.45"."""
+    return " against ".join(shown(sum(values) / len(values)) for _, values in part.read)
 
 
 def readable(text: str, lesson: Lesson) -> str:
@@ -114,28 +132,24 @@ def readable(text: str, lesson: Lesson) -> str:
 
 
 def table(lesson: Lesson, verdict: Verdict) -> str:
-    """The numbers of the verdict as HTML, a row for each comparison: means over the seeds, and the difference."""
-    head = "".join(f"<th>{cell}</th>" for cell in ("Comparison", "Left", "Right", "Difference, 95 % interval", ""))
+    """The numbers of the verdict as HTML: a sentence with its numbers for each comparison, and its margin."""
+    head = "".join(f"<th>{cell}</th>" for cell in ("What is checked", "", "Margin, 95 % interval"))
     rows = []
-    for part in verdict.parts:
-        cells = [html.escape(readable(part.text, lesson)), shown(sum(part.left) / len(part.left)),
-                 shown(sum(part.right) / len(part.right)), interval(part).replace(" ", "\N{NO-BREAK SPACE}"),
-                 PART[part.says]]
-        wide = f'<td style="min-width:13rem">{cells[0]}</td>'  # on a phone the table scrolls
-        rows.append(f"<tr>{wide}{''.join(f'<td>{cell}</td>' for cell in cells[1:])}</tr>")
+    for sentence, part in zip(sentences(lesson), verdict.parts, strict=True):
+        said = f"{html.escape(sentence)}: {numbers(part).replace(' ', UNBROKEN)}."
+        wide = f'<td style="min-width:13rem">{said}</td>'  # on a phone the table scrolls
+        rows.append(f"<tr>{wide}<td>{PART[part.says]}</td><td>{interval(part).replace(' ', UNBROKEN)}</td></tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
 def seeds(verdict: Verdict, course: Course) -> str:
-    """Both sides of each comparison for each seed, as HTML."""
+    """What the check read off the runs of each seed, as HTML."""
     names = [f"seed {seed}" for seed in course.whole]
     head = "".join(f"<th>{cell}</th>" for cell in ("", *names))
     rows = []
-    for part in verdict.parts:
-        left, _, right = part.text.partition(f" {part.operator} ")
-        for side, values in ((left, part.left), (right, part.right)):
-            cells = "".join(f"<td>{shown(value)}</td>" for value in values)
-            rows.append(f"<tr><td>{html.escape(readable(side, course.lesson))}</td>{cells}</tr>")
+    for text, values in dict(each for part in verdict.parts for each in part.read).items():
+        cells = "".join(f"<td>{shown(value)}</td>" for value in values)
+        rows.append(f"<tr><td>{html.escape(readable(text, course.lesson))}</td>{cells}</tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import charts, cost, theme
+from app.components.figure_chart import figure_chart
 from app.llm import action_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
 from app.surrogate import explorer, tokens
@@ -27,8 +28,9 @@ def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
         if line is None:
             st.caption("The line through an update appears with the first step.")
             return
-        st.plotly_chart(charts.line_figure(line, kind), theme=None, key="line", config={"displayModeBar": False},
-                        alt="Mean KL and the surrogates along the line from the old to the new parameters")
+        figure_chart(charts.line_figure(line, kind), "line", title="Line through an update",
+                     caption=f"{run.id}, step {line['step']:,}",
+                     alt="Mean KL and the surrogates along the line from the old to the new parameters")
         tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
         st.caption(f"{files.of_step(line['step'], step)}{tokens_used}. α = 0 is the policy before the update, 1 after "
                    "it. The clipped surrogate bends down where the unclipped one keeps rising.")
@@ -44,8 +46,9 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
         st.caption(NO_CURVE if drawn else charts.EARLIER)
         return
     dots = charts.token_dots(samples)
-    st.plotly_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), theme=None, key="clip",
-                    config={"displayModeBar": False}, alt="The surrogate against the ratio, one dot per token")
+    figure_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), "clip",
+                 title="Surrogate against the ratio", caption=f"{run.id}, step {samples['step']:,}",
+                 alt="The surrogate against the ratio, one dot per token")
     counts, updates = charts.counts_of(dots), feed.knobs(samples["step"])["updates_per_batch"]
     part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
     if counts["one"] == counts["tokens"]:

@@ -64,9 +64,11 @@ def lesson(options: argparse.Namespace) -> int:
         print(json.dumps({"lesson": found.name, "sweep": sweep, **described(verdict)}, ensure_ascii=False, indent=2))
         return 0
     print(f"{found.title}\n{found.claim}\n")
-    for part in verdict.parts:
+    for sentence, part in zip(found.sentences or found.check.comparisons, verdict.parts, strict=True):
         interval = "" if part.low is None else f", 95 % interval {part.low:.4g} to {part.high:.4g}"
-        print(f"{part.text}\n    difference {part.mean:.4g}{interval}: {SAYS[part.says].removeprefix('the claim ')}")
+        read = "".join(f"    {text}: {sum(values) / len(values):.4g}\n" for text, values in part.read)
+        print(f"{sentence}: {SAYS[part.says].removeprefix('the claim ')}\n{read}"
+              f"    {part.text}\n    margin {part.mean:.4g}{interval}")
     print(f"\nOver {verdict.seeds} seeds: {SAYS[verdict.says]}.")
     return 0
 
@@ -74,5 +76,5 @@ def lesson(options: argparse.Namespace) -> int:
 def described(verdict: Verdict) -> dict[str, object]:
     """A verdict as plain data."""
     return {"verdict": verdict.says, "seeds": verdict.seeds, "comparisons": [
-        {"text": part.text, "left": part.left, "right": part.right, "difference": part.mean, "low": part.low,
-         "high": part.high, "says": part.says} for part in verdict.parts]}
+        {"text": part.text, "read": dict(part.read), "left": part.left, "right": part.right, "difference": part.mean,
+         "low": part.low, "high": part.high, "says": part.says} for part in verdict.parts]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,7 +26,7 @@ from labcore.deep import checkpoint
 from labcore.deep.experience import Episodes
 from labcore.deep.networks import MLP
 from labcore.deep.replay import Replay
-from labcore.device import pick_device
+from labcore.device import pick_device, resume_generator
 from labcore.envs.cartpole import WORLD, TorchCartPole
 from labcore.envs.gym_env import Environments, make_environments
 from labcore.errors import Diverged, LabError
@@ -43,7 +43,7 @@ class DeepSession:
     """See the module. `knobs` is changed in place during the run; the counters count up.
 
     `numbers` is what a method keeps between steps (the adaptive factor of β); `best` the acting network's weights at
-    the best greedy evaluation so far.
+    the best greedy evaluation so far; `notes` what the next record says of how the run goes on.
     """
 
     spec: RunSpec
@@ -63,6 +63,7 @@ class DeepSession:
     best_return: float | None = None
     best_step: int = 0
     finished_because: str = ""
+    notes: list[str] = field(default_factory=list)
 
     @property
     def row(self) -> DeepAlgorithm:
@@ -96,18 +97,16 @@ class DeepSession:
         # These networks are so small that a GPU is faster only with thousands of environments: it has to be asked for.
         device = pick_device("cpu" if spec.device == "auto" else spec.device)
         knobs, row = dict(spec.knobs), cast(DeepAlgorithm, spec.row)
-        count = int(knobs["environments"])
         # Streams of their own: weights, environments and actions from one seed must not share their numbers.
         weights, worlds, actions = (int(word) for word in np.random.SeedSequence(spec.seed).generate_state(3))
-        on_device = device.type != "cpu" and spec.task == WORLD.env_id
-        environments = (TorchCartPole(count, worlds, device) if on_device
-                        else make_environments(spec.task, count, worlds))
+        environments = _environments(spec, device, worlds)
         world = environments.world
         made = resolve_name(row.networks)(world, knobs, torch.Generator().manual_seed(weights))
         networks = {name: network.to(device) for name, network in made.items()}
         session = DeepSession(spec, knobs, device, networks,
                               {name: resolve_name(make)(networks[name]) for name, make in row.optimizers.items()},
-                              environments, torch.Generator(device).manual_seed(actions), Episodes.none(count))
+                              environments, torch.Generator(device).manual_seed(actions),
+                              Episodes.none(environments.count))
         if row.replay:
             session.replay = Replay(int(knobs["buffer_size"]), world.observation_size, device, world.states)
         if resume:
@@ -137,14 +136,16 @@ class DeepSession:
         if spec.twin:
             child.generator = self.generator
         else:
-            fresh = child.environments.state()
-            state |= {key: fresh[key] for key in _RANDOM if key in fresh}
+            state |= _random(child.environments)
         child.environments.load_state(state)
         return child
 
     def run(self) -> Iterator[Record]:
         """Train until `spec.steps`, a Record per step."""
-        yield from resolve_name(self.row.method)(self)
+        for record in resolve_name(self.row.method)(self):
+            if self.notes:
+                record, self.notes = replace(record, notes=(*self.notes,)), []
+            yield record
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
 
     def optimise(self, name: str, learning_rate: float, loss: Tensor) -> float:
@@ -207,15 +208,34 @@ class DeepSession:
                            "start the run again.") from error
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """The inverse of `tensors` and `values`."""
-        self.generator.set_state(tensors["generator"])
+        """The inverse of `tensors` and `values`. On another kind of device random numbers begin anew."""
+        seeds = (self.spec.seed, values["step"])
+        self.notes += resume_generator(self.generator, tensors["generator"], seeds)
         checkpoint.restore(self.networks, self.optimizers, tensors)
         self.best = {key: value.to(self.device) for key, value in checkpoint.under(tensors, "best/").items()}
         if self.replay is not None:
             self.replay.restore(checkpoint.under(tensors, "replay/"))
-        self.environments.load_state(values["environments"])
+        state = values["environments"]
+        if self.notes:
+            worlds = int(np.random.SeedSequence((*seeds, 1)).generate_state(1)[0])
+            state |= _random(_environments(self.spec, self.device, worlds))
+        self.environments.load_state(state)
         self.knobs.update(values["knobs"])
         for name in (*_COUNTERS, "numbers", "finished_because"):
             setattr(self, name, values[name])
         self.episodes.returns[:] = values["returns"]
         self.episodes.lengths[:] = np.array(values["lengths"], np.int64)
+
+
+def _environments(spec: RunSpec, device: torch.device, seed: int) -> Environments | TorchCartPole:
+    """The environments of a run, in torch where they are on its device."""
+    count = int(spec.knobs["environments"])
+    if device.type != "cpu" and spec.task == WORLD.env_id:
+        return TorchCartPole(count, seed, device)
+    return make_environments(spec.task, count, seed)
+
+
+def _random(environments: Environments | TorchCartPole) -> dict[str, Any]:
+    """The part of their state that is random numbers to come."""
+    state = environments.state()
+    return {key: state[key] for key in _RANDOM if key in state}

@@ -115,14 +115,15 @@ def tokens(done: Batch, by: Way) -> int:
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well. With
-    gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these take the
-    place of what has been freed). Without a backward pass those of one layer, and a shared cache of all.
+    bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well, and they are
+    spread over all heads (2Q), as those of packed rows are on a GPU. With gradient checkpointing: width · L · H, and of
+    one layer all, with the gradients of that (elsewhere these take the place of what has been freed). Without a
+    backward pass those of one layer, and a shared cache of all.
     """
     by = way(layers, done, mode)
     count = tokens(done, by)
     seen = done.rows * done.row if by == "shared" else count
-    spread = layers.queries if by == "shared" else layers.keys  # a cache is spread over all heads
+    spread = layers.queries if by == "shared" or (by == "packed" and mode.device == "cuda") else layers.keys
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
     of_layer = count * of_token + seen * 2 * spread
     if not mode.gradient:
@@ -135,14 +136,13 @@ def attention(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes of the attention weights that are kept for the backward pass where no fused kernel computes attention:
     width · L · heads · R² for each row of R tokens.
 
-    Packed rows in bf16 keep them on a processor, and by the lab's own equations anywhere. On a GPU so does whatever
-    shares keys among heads (Q > K) without a kernel of torch's for that: whole rows in float32, and own equations.
+    Packed rows in bf16 keep them on a processor. On a GPU whole rows in float32 do where heads share keys (Q > K):
+    torch has no kernel for that.
     """
     by, half = way(layers, done, mode), mode.width == HALF
-    shares_keys = mode.device == "cuda" and layers.keys < layers.queries
-    if by == "packed" and ((half and mode.device == "cpu") or (layers.own and (half or shares_keys))):
+    if by == "packed" and half and mode.device == "cpu":
         rows, row = done.prompts, done.prompt + done.group * (done.length - 1)
-    elif by == "causal" and shares_keys and not half:
+    elif by == "causal" and mode.device == "cuda" and layers.keys < layers.queries and not half:
         rows, row = done.rows, done.row
     else:
         return 0

@@ -67,11 +67,13 @@ COMPARED: dict[type, str] = {ast.Lt: "<", ast.LtE: "≤", ast.Gt: ">", ast.GtE: 
 
 @dataclass(frozen=True)
 class Check:
-    """A check that was found to be sound: its text, its tree, and the metrics it reads of each run."""
+    """A check that was found to be sound: its text, its tree, the metrics it reads of each run, and the text of each of
+    its comparisons, in the order in which they are judged."""
 
     text: str
     tree: ast.expr
     reads: tuple[tuple[str, str], ...]
+    comparisons: tuple[str, ...]
 
 
 def parse(text: str, runs: Sequence[str]) -> Check:
@@ -91,14 +93,32 @@ def parse(text: str, runs: Sequence[str]) -> Check:
         raise LabError(f"the check cannot be read{where}: write for example last(run, \"reward\") > 0.5.") from error
     reader = _Reader(tuple(runs))
     reader.truth(tree, 0)
-    return Check(text, tree, tuple(dict.fromkeys(reader.reads)))
+    return Check(text, tree, tuple(dict.fromkeys(reader.reads)), tuple(reader.comparisons))
+
+
+def comparisons(node: ast.Compare) -> list[tuple[ast.expr, ast.cmpop, ast.expr]]:
+    """What a comparison such as a < b < c compares: a with b, b with c."""
+    sides = [node.left, *node.comparators]
+    return list(zip(sides, node.ops, sides[1:], strict=False))
+
+
+def comparison(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
+    """Its text."""
+    return f"{ast.unparse(left)} {COMPARED[type(operator)]} {ast.unparse(right)}"
+
+
+def read(node: ast.expr) -> list[ast.Call]:
+    """The numbers that a side reads off the runs, in their order: of a run, or over the seeds."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in (*OF_RUN, *OVER_SEEDS):
+        return [node]
+    return [call for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr) for call in read(part)]
 
 
 class _Reader:
     """Looks at every node once, and lets through only what the language has."""
 
     def __init__(self, runs: tuple[str, ...]) -> None:
-        self.runs, self.reads = runs, list[tuple[str, str]]()
+        self.runs, self.reads, self.comparisons = runs, list[tuple[str, str]](), list[str]()
 
     def truth(self, node: ast.expr, depth: int) -> None:
         """What is true or not: a comparison, or several with and, or, not."""
@@ -113,6 +133,7 @@ class _Reader:
                 raise LabError(f"the check cannot say {_named(wrong[0])}: compare numbers by <, <=, >, >=, == or !=.")
             for part in (node.left, *node.comparators):
                 self.number(part, depth + 1)
+            self.comparisons += [comparison(*each) for each in comparisons(node)]
         else:
             raise LabError(f"{_said(node)} is nothing that is true or not: compare it with a number, for example "
                            "last(run, \"reward\") > 0.5.")

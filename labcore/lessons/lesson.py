@@ -54,8 +54,8 @@ class Drawing:
 class Lesson:
     """See the module. `right` is the place of the right choice, from 0; `drawn` stands in place of the choices.
 
-    `charts` are the metrics that are drawn while the runs go, `more` is a section of Foundations, `own` says that a
-    teacher's folder brought it.
+    `sentences` say each comparison of the check in words, or there are none. `charts` are the metrics that are drawn
+    while the runs go, `more` is a section of Foundations, `own` says that a teacher's folder brought it.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Lesson:
     setups: tuple[Setup, ...]
     seeds: tuple[int, ...]
     check: Check
+    sentences: tuple[str, ...]
     charts: tuple[str, ...]
     more: str
     explanation: str
@@ -79,8 +80,8 @@ class Lesson:
 # field -> (what it must be, whether it must be there)
 FIELDS: dict[str, tuple[type, bool]] = {
     "title": (str, True), "claim": (str, True), "source": (str, True), "minutes": (int, True), "check": (str, True),
-    "seeds": (list, True), "charts": (list, False), "foundations": (str, False), "question": (dict, True),
-    "runs": (list, True), "short": (dict, False)}
+    "sentences": (list, False), "seeds": (list, True), "charts": (list, False), "foundations": (str, False),
+    "question": (dict, True), "runs": (list, True), "short": (dict, False)}
 QUESTION: dict[str, tuple[type, bool]] = {
     "text": (str, True), "choices": (list, False), "right": (int, False), "draw": (dict, False)}
 DRAW: dict[str, tuple[type, bool]] = {"run": (str, True), "metric": (str, True), "range": (list, True)}
@@ -182,7 +183,8 @@ def _lesson(name: str, given: dict[str, Any], body: str, own: bool, short: bool)
         raise LabError(f"there is no explanation below the second {FENCE}: write what the reader is to take home.")
     return Lesson(name, fields["title"], fields["claim"], fields["source"], fields["minutes"], question["text"],
                   choices, right, drawn, setups, _seeds(less.get("seeds", fields["seeds"])), check,
-                  _charts(fields.get("charts"), check, drawn), fields.get("foundations", ""), body, own)
+                  _sentences(fields.get("sentences", ()), check), _charts(fields.get("charts"), check, drawn),
+                  fields.get("foundations", ""), body, own)
 
 
 def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
@@ -254,6 +256,15 @@ def _seeds(given: Sequence[Any]) -> tuple[int, ...]:
     if not sound or len(set(given)) < len(given) or not FEWEST <= len(given) <= MOST_SEEDS:
         raise _Wrong("seeds", f"seeds must be {FEWEST} to {MOST_SEEDS} different whole numbers from {low} to {high}: "
                      "one seed is no evidence.")
+    return tuple(given)
+
+
+def _sentences(given: Sequence[Any], check: Check) -> tuple[str, ...]:
+    """The check in words: a sentence for each comparison, or none at all."""
+    wanted = len(check.comparisons)
+    if given and (len(given) != wanted or not all(isinstance(each, str) and each for each in given)):
+        raise _Wrong("sentences", f"sentences must be {wanted} text{'s' * (wanted > 1)}: one for each comparison of "
+                     "the check, in their order.")
     return tuple(given)
 
 

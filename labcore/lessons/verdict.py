@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from labcore.lessons.expression import COMPARED, Check, Runs, number
+from labcore.lessons.expression import COMPARED, Check, Runs, comparison, comparisons, number, read
 
 Says = Literal["holds", "fails", "close"]
 
@@ -30,10 +30,15 @@ _OF_TRUTH: dict[bool | None, Says] = {True: "holds", False: "fails", None: "clos
 
 @dataclass(frozen=True)
 class Compared:
-    """One comparison: its sides for each seed, and their mean difference with its interval (None with one seed)."""
+    """One comparison: its sides for each seed, and their mean difference with its interval (None with one seed).
+
+    `read` is what it reads off the runs: the text of each such number, and its value for each seed. `logarithms`: both
+    sides are, so that the difference is that of a factor.
+    """
 
     text: str
-    operator: str
+    read: tuple[tuple[str, tuple[float, ...]], ...]
+    logarithms: bool
     left: tuple[float, ...]
     right: tuple[float, ...]
     mean: float
@@ -83,10 +88,9 @@ def _truth(node: ast.expr, runs: Runs, seeds: int, parts: list[Compared]) -> boo
         inner = _truth(node.operand, runs, seeds, parts)
         return None if inner is None else not inner
     assert isinstance(node, ast.Compare)
-    sides = [node.left, *node.comparators]
     known = []
-    for place, operator in enumerate(node.ops):
-        parts.append(_compared(sides[place], operator, sides[place + 1], runs, seeds))
+    for each in comparisons(node):
+        parts.append(_compared(*each, runs, seeds))
         known.append({"holds": True, "fails": False, "close": None}[parts[-1].says])
     return False if False in known else None if None in known else True
 
@@ -101,8 +105,17 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, runs: Runs, 
         says = "holds" if same == (sign == "=") else "fails"
     elif low is not None and high is not None:
         says = _side(sign, low, high)
-    text = f"{ast.unparse(left)} {sign} {ast.unparse(right)}"
-    return Compared(text, sign, tuple(map(float, a)), tuple(map(float, b)), middle, low, high, says)
+    off = tuple((ast.unparse(call), _plain(number(call, runs, seeds))) for call in (*read(left), *read(right)))
+    return Compared(comparison(left, operator, right), off, _is_log(left) and _is_log(right), _plain(a), _plain(b),
+                    middle, low, high, says)
+
+
+def _plain(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(map(float, values))
+
+
+def _is_log(side: ast.expr) -> bool:
+    return isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "log"
 
 
 def _side(sign: str, low: float, high: float) -> Says:

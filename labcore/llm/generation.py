@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.errors import Diverged
+from labcore.errors import Diverged, LabError
 from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
 from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
@@ -20,6 +20,8 @@ from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.tasks.task import Problem
+
+SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_new_tokens")  # of what is drawn at once
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,20 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     """`group_size` completions of each problem from `model`, with the products on `tape` where an update can use them.
 
     Raises:
-        LabError: a prompt is empty or too long for the model.
+        LabError: a prompt is empty or too long for the model, or the device has too little memory for so many.
         Diverged: the model's distribution is not finite.
     """
     prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
                              session.device, [f"line {p.line}" if p.line else "" for p in problems])
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
-    completions = _drawn(session, model, prompts, group_size, {
-        **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
-        "generator": session.generator}, tape)
+    try:
+        completions = _drawn(session, model, prompts, group_size, {
+            **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
+            "generator": session.generator}, tape)
+    except torch.OutOfMemoryError as error:  # drawn in parts, the completions would be others
+        *others, last = [key for key in SIZES if key in session.knobs]
+        raise LabError(f"Memory ran out while {len(prompts)} × {group_size} completions of up to {limit} tokens were "
+                       f"drawn for step {session.step + 1}: lower {', '.join(others)} or {last}.") from error
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions))

@@ -7,7 +7,6 @@ belong to the worker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +15,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -26,8 +23,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
-from labcore.files.given import json_of, whole
-from labcore.llm import optimizers
+from labcore.llm import checkpoint, optimizers
 from labcore.llm.batch import Completions, encode_prompts
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
@@ -36,7 +32,7 @@ from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.micro_batches import Room, room_of
 from labcore.llm.nets.model import build, load, save
-from labcore.llm.nets.scorer import check_tokenizer, load_scorer, save_scorer
+from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.spec.model_names import members, reward_model_of
@@ -47,10 +43,6 @@ from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
-ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
-PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
-# Numbers that a run moves by itself.
-LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings")
 
 
 @dataclass
@@ -168,7 +160,7 @@ class LlmSession:
             own_reward.check(str(spec.knobs["reward_function"]))
         session._equip(resume)
         if resume:
-            session._load(resume)
+            checkpoint.read(session, resume)
         else:
             session._take_labels()
         session.check_room()
@@ -217,7 +209,7 @@ class LlmSession:
         """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
         found = []
         for place, name in enumerate(members(str(self.knobs["reward_model"]))):
-            kept = resume / _scorer_folder(place) if resume else None
+            kept = resume / checkpoint.scorer_folder(place) if resume else None
             folder = kept if kept and kept.is_dir() else reward_model_of(name)
             found.append(load_scorer(folder, name))
             if folder != kept:
@@ -307,84 +299,13 @@ class LlmSession:
             save(self.policy, self.tokenizer, folder)
 
     def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into `folder`: safetensors and JSON only (see `networks` for what is in it)."""
-        self.export(folder / POLICY)
-        for name in self._saved():
-            save_file(_plain(self._own(name)), folder / f"{name}.safetensors")
-        for place, scorer in enumerate(self.models.get(SCORER, ())):
-            save_scorer(scorer, folder / _scorer_folder(place))
-        for name, optimizer in self.optimizers.items():
-            save_file(_plain(optimizers.tensors_of(optimizer)), folder / f"optimizer_{name}.safetensors")
-        save_file({"generator": self.generator.get_state()}, folder / "generator.safetensors")
-        state = {"step": self.step, "updates": self.updates, "tokens": self.tokens, "knobs": self.knobs,
-                 "rng": self.rng.bit_generator.state, "prompt_seed": self.prompt_seed,
-                 **{name: [vars(pair) for pair in getattr(self, name)] for name in PAIRS},
-                 **{name: getattr(self, name) for name in LEARNT},
-                 "finished_because": self.finished_because}
-        (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
+        """Write a complete checkpoint into `folder`: see `checkpoint`."""
+        checkpoint.write(self, folder)
 
-    def _saved(self) -> list[str]:
-        """The networks beside the policy that a checkpoint holds, one file each."""
-        return [name for name in self.models if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)]
-
-    def _own(self, name: str) -> dict[str, torch.Tensor]:
-        """What a checkpoint holds of a network: all of it, or with LoRA all but the frozen weights."""
-        return lora.own(self.models[name]) if lora.adapted(self.policy) else self.models[name].state_dict()
-
-    def _load(self, folder: Path) -> None:
-        try:
-            self._read(folder)
-        except torch.OutOfMemoryError:  # a RuntimeError that is not the checkpoint's fault
-            raise
-        except (LabError, SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
-            raise LabError(f"The checkpoint {folder.name} cannot be read ({reason}): resume from an earlier one, or "
-                           "start the run again.") from error
-
-    def _read(self, folder: Path) -> None:
-        state = json_of((folder / "state.json").read_bytes())
-        self._read_policy(folder / POLICY)
-        for name in self._saved():
-            self._read_network(name, load_file(folder / f"{name}.safetensors", device=str(self.device)))
-        for name, optimizer in self.optimizers.items():
-            optimizers.load(optimizer, load_file(folder / f"optimizer_{name}.safetensors", device=str(self.device)))
-        self.rng.bit_generator.state = state["rng"]
-        self.prompt_seed = state.get("prompt_seed", self.prompt_seed)  # checkpoints of before had none
-        self._read_generator(load_file(folder / "generator.safetensors")["generator"], state["step"])
-        for name in PAIRS:
-            setattr(self, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
-        for name in LEARNT:
-            setattr(self, name, state.get(name, getattr(self, name)))  # checkpoints of before had none
-        self.knobs.update(state["knobs"])
-        self.step, self.updates, self.tokens = state["step"], state["updates"], state["tokens"]
-        self.finished_because = state["finished_because"]
-
-    def _read_generator(self, saved: torch.Tensor, step: int) -> None:
-        """Go on with a checkpoint's random numbers. Those of another kind of device cannot be gone on with: they begin
-        anew, of the seed and the step."""
-        if saved.shape == self.generator.get_state().shape:
-            self.generator.set_state(saved)
-            return
-        seeds = np.random.SeedSequence((self.prompt_seed, ELSEWHERE, step))
-        self.generator.manual_seed(int(seeds.generate_state(1)[0]))
-        self.notes.append("This checkpoint was made on another kind of device, so random numbers restart here.")
-
-    def _read_policy(self, folder: Path) -> None:
-        if lora.adapted(self.policy):
-            lora.read_adapter(self.policy, folder)
-        else:  # not the file itself: the names in it are the hub's, which for some models are not those in memory
-            self.policy.load_state_dict(load(folder)[0].state_dict())
-
-    def _read_network(self, name: str, tensors: dict[str, torch.Tensor]) -> None:
-        model = self.models[name]
-        if not lora.adapted(self.policy):
-            _check_shapes(name, model, tensors)
-            model.load_state_dict(tensors)
-            return
-        if tensors and not lora.own(model):  # a fork's reference, which its parent had trained
-            Lora.of(self.knobs, self.spec.seed).put_on(model)
-            model.requires_grad_(False)
-        lora.put(model, tensors)
+    def kept(self) -> dict[str, nn.Module]:
+        """The networks beside the policy and the reward models that a checkpoint holds."""
+        return {name: model for name, model in self.models.items()
+                if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)}
 
 
 def learnt(model: nn.Module) -> list[nn.Parameter]:
@@ -392,24 +313,7 @@ def learnt(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _scorer_folder(place: int) -> str:
-    """Where a checkpoint holds one of its reward models."""
-    return SCORER if place == 0 else f"{SCORER}_{place + 1}"
-
-
-def _check_shapes(name: str, model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
-    """Check that a network's weights have the sizes of the policy's, from which it was built: its vocabulary first."""
-    for key, value in model.state_dict().items():
-        if key in tensors and tensors[key].shape != value.shape:
-            raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
-                           f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
-
-
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that say what a completion earns; none where the loop has no rewards."""
     chosen = [family[knobs[family.key]] for family in (choices.REWARD, choices.SHAPING) if family.key in knobs]
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}
-
-
-def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}

@@ -71,6 +71,12 @@ def html(test) -> str:
     return " ".join(element.proto.body for element in test.get("html"))
 
 
+def drawn(test) -> dict[str, dict]:
+    """The figures of a page by their titles."""
+    data = [json.loads(element.proto.json or "[{}]")[0] for element in test.get("bidi_component")]
+    return {each["title"]: each["figure"] for each in data if "figure" in each}
+
+
 def link(test) -> dict[str, str]:
     """What the address says."""
     return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}

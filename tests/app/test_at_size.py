@@ -20,7 +20,7 @@ from labcore.runs.halving import Halving
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.schema import sweeps
-from tests.app.seeding import html, link, ran
+from tests.app.seeding import drawn, html, link, ran
 from tests.queries import counted
 
 STEPS = 6
@@ -41,12 +41,6 @@ def done(lab, **how):
 
 def told(test) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]+>", " ", html(test), flags=re.DOTALL))
-
-
-def drawn(test) -> dict[str, dict]:
-    """The figures by their titles."""
-    data = [json.loads(element.proto.json or "[{}]")[0] for element in test.get("bidi_component")]
-    return {each["title"]: each["figure"] for each in data if "figure" in each}
 
 
 def table(test) -> list[list[str]]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import log
+
+import numpy as np
 import pytest
 
 from app.components.draw_curve import sound
@@ -9,7 +13,7 @@ from app.lessons import words
 from labcore.lessons import folders, progress
 from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Compared, interval
+from labcore.lessons.verdict import Compared, interval, judge
 from labcore.workers.worker import drive
 from tests.app.seeding import html, ran
 from tests.lessons.lesson_text import TEXT
@@ -120,8 +124,25 @@ def test_how_far_the_reader_is(attempts, said):
     ((0.353, 0.353, 0.353), "0.353 (all seeds agree)"), ((0.35301, 0.35302), "0.353 (all seeds agree)"),
     ((0.3, 0.4), "0.350 (−0.285 to 0.985)"), ((0.353,), "0.353 (one seed: no interval)")])
 def test_an_interval_is_shown_where_seeds_differ(values, said):
-    part = Compared("a > b", ">", values, (0.0,) * len(values), *interval(values), "holds")
+    part = Compared("a > b", (), False, values, (0.0,) * len(values), *interval(values), "holds")
     assert words.interval(part) == said
+
+
+def test_the_margin_of_two_logarithms_is_a_factor():
+    values = (log(2), log(2))
+    part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *interval(values), "holds")
+    assert words.interval(part) == "× 2.000 (all seeds agree)"
+
+
+def test_a_comparison_is_a_sentence_with_the_numbers_that_it_reads():
+    lesson = folders.find("kl_coefficient")
+    runs = {name: [{"kl": (np.ones(1), np.array([value]))} for value in values]
+            for name, values in {"free": (0.3, 0.5), "tied": (0.1, 0.1)}.items()}
+    said = words.table(lesson, judge(lesson.check, runs))
+    assert "ends more than 1.5 times as large as with β = 1: 0.400 against 0.100." in said.replace("\xa0", " ")
+    assert "last(" not in said
+    plain = replace(lesson, sentences=())  # of a teacher who wrote none
+    assert "KL to the reference of “β = 0”, mean of the last 5 values" in words.table(plain, judge(lesson.check, runs))
 
 
 def test_a_check_is_said_in_words():

@@ -8,7 +8,7 @@ from app.compare.one_batch import charts
 from app.compare.one_batch.batch import Batch, of
 from labcore.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
-from tests.app.seeding import html, link, ran
+from tests.app.seeding import drawn, html, link, ran
 from tests.app.test_playground import by_key, said
 
 ASKED = {"model": "a@6", "updates": 0}
@@ -26,7 +26,7 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     assert spec == {"job": "one_batch", "model": f"{run}@6", "prompts": 16, "group_size": 8, "updates": 0, "seed": 0,
                     "eval_prompts": 512}
     assert "16 prompts × 8 completions" in html(test) and "mean reward 0.50" in html(test)
-    assert len(test.get("plotly_chart")) == 2
+    assert set(drawn(test)) == {"Cosines between gradients", "What one step does"}
     by_key(test.selectbox, "one_batch:model").set_value(f"base:{run}")
     ran(test)
     by_key(test.segmented_control, "one_batch:updates").set_value(2)

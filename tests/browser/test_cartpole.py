@@ -53,6 +53,11 @@ def test_the_return_rises_and_the_policies_play(moving: Page, server: Server) ->
         page.get_by_role("tab", name=tab).click()
         expect(page.locator("[role=tabpanel] .js-plotly-plot").first).to_be_visible(timeout=SLOW)
     expect(page.get_by_text(re.compile(r"^Explained variance −?\d"))).to_be_visible()
+    plots = "[...document.querySelectorAll('[role=tabpanel] .js-plotly-plot')]"
+    for scheme, ink in (("dark", "#E7EAEE"), ("light", "#1B1F24")):  # the system's theme switches at dusk and at dawn
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"ink => {plots}.length && {plots}.every(plot => plot._fullLayout?.font.color === ink)",
+                               arg=ink, timeout=SLOW)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 

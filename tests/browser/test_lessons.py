@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/lessons")
-    page.get_by_role("button", name="λ carries one success back").click(timeout=SLOW)
+    page.get_by_role("button", name="How far back does one success count?").click(timeout=SLOW)
     run = page.get_by_role("button", name="Lock my prediction and run")
     expect(run).to_be_disabled(timeout=SLOW)
     assert page.url.endswith("/lessons?lesson=traces")
@@ -24,6 +24,9 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     run.click()
     expect(page.get_by_text("The claim holds in these runs.")).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("That is what came out.")).to_be_visible()
+    expect(page.locator(".rl-table").first).to_contain_text(re.compile(
+        r"worth more with λ = 0.9 than with λ = 0, by over 1: [\d.]+\sagainst\s−[\d.]+\."))
+    expect(page.get_by_text("start_value/greedy", exact=False)).to_have_count(0)  # the check itself is a click away
     expect(page.locator(".rl-compare-chart .js-plotly-plot")).to_have_count(1, timeout=SLOW)
     expect(page.get_by_role("button", name="One more seed")).to_be_visible()
     page.reload()  # it is kept

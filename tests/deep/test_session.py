@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from labcore.catalog.cartpole import ALGORITHMS
 from labcore.deep.acting import choose
@@ -70,6 +71,29 @@ def test_a_broken_checkpoint_is_said(start, tmp_path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(LabError, match="cannot be read"):
         start("ppo", resume=tmp_path)
+
+
+@pytest.mark.parametrize("method", ["ppo", "dqn"])
+def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(start, tmp_path, method):
+    """A GPU has other generators, and a CartPole with another state: random numbers begin anew, and it is said."""
+    session = start(method, steps=2)
+    list(session.run())
+    session.save(tmp_path)
+    tensors = load_file(tmp_path / "tensors.safetensors")
+    save_file(tensors | {"generator": tensors["generator"][:16].clone()}, tmp_path / "tensors.safetensors")
+    state = json.loads((tmp_path / "state.json").read_text())
+    del state["environments"]["rng"]
+    state["environments"]["generator"] = [0] * 16
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    one, two = (start(method, resume=tmp_path) for _ in range(2))
+    assert one.step == 2 and one.environments.state() == two.environments.state()
+    assert one.environments.state()["state"] == session.environments.state()["state"]  # the episodes are played on
+    assert one.environments.state()["rng"] not in (start(method).environments.state()["rng"],
+                                                   session.environments.state()["rng"])
+    records = list(one.run())
+    assert records == list(two.run()) and [record.step for record in records] == [3, 4]
+    assert [record.notes for record in records] == [
+        ("This checkpoint was made on another kind of device, so random numbers restart here.",), ()]
 
 
 @pytest.mark.parametrize(("method", "knobs", "words"), [

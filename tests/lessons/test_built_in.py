@@ -64,7 +64,7 @@ def test_there_are_enough_and_they_are_small():
     assert len(there) == len(FILES) >= 12 and faults == []
     assert sum(lesson.drawn is not None for lesson in there) >= 2
     for lesson in there:
-        assert len(lesson.seeds) >= 3 and lesson.minutes <= 5 and lesson.source, lesson.name
+        assert len(lesson.seeds) >= 3 and lesson.minutes <= 5 and lesson.source and lesson.sentences, lesson.name
         for setup in lesson.setups:
             assert setup.spec.kind != "llm" or setup.spec.steps <= LONGEST, lesson.name
             base = base_spec(setup.spec)

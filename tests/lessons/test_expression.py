@@ -36,6 +36,7 @@ def test_what_it_computes_for_each_seed(text, expected):
 def test_a_check_knows_what_it_reads_and_may_stand_on_several_lines():
     check = parse('last(a, "reward") > 1\n  and not 0 < last(b, "kl") <= 2', ["a", "b"])
     assert check.reads == (("a", "reward"), ("b", "kl")) and "\n" not in check.text
+    assert check.comparisons == ("last(a, 'reward') > 1", "0 < last(b, 'kl')", "last(b, 'kl') ≤ 2")
 
 
 @pytest.mark.parametrize("text, said", [

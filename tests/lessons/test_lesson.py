@@ -53,6 +53,8 @@ def test_a_question_may_be_a_curve():
     ("The best possible value is a matter of the maze.", "", r"no explanation"), (ASKED, "[question]\n", r"question"),
     (ASKED, DRAW.replace('"q"', '"p"'), r"draw.run is 'p'"), (ASKED, DRAW.replace("[-10, 10]", "[1]"), r"range"),
     (ASKED, DRAW + 'choices = ["a", "b"]\n', r"either choices or a curve"),
+    ("minutes = 1", 'minutes = 1\nsentences = ["Both are equal", "More"]', r"line 6: sentences must be 1 text: one"),
+    ("minutes = 1", "minutes = 1\nsentences = [1]", r"line 6: sentences must be"),
     ("minutes = 1", 'minutes = 1\ncharts = ["rewards"]', r"no metric 'rewards'"),
     ("minutes = 1", 'minutes = 1\ncharts = [["reward"]]', r"line 6: there is no metric"),
     ("[0, 1]", "[0, 5000000000]", r"line 6: seeds must be .* from 0 to 2147483647"),

@@ -63,3 +63,12 @@ def test_the_difference_is_taken_seed_by_seed():
     part, = found.parts
     assert found.says == "holds" and part.mean == pytest.approx(1) and part.left == (1, 6, 11)
     assert part.low > 0.7 and found.seeds == 3
+
+
+def test_what_is_read_off_the_runs_stands_beside_the_sides():
+    """Arithmetic is of the check alone; a number over the seeds is one number."""
+    both = {**runs(2, 4), **runs(1, 1, name="b")}
+    found = judge(parse('log(last(a, "reward") / last(b, "reward")) > log(1.5)', ["a", "b"]), both).parts[0]
+    assert found.read == (("last(a, 'reward')", (2, 4)), ("last(b, 'reward')", (1, 1))) and found.logarithms
+    found = judge(parse('highest(last(a, "reward") - 1) > 0', ["a"]), runs(2, 4)).parts[0]
+    assert found.read == (("highest(last(a, 'reward') - 1)", (3, 3)),) and not found.logarithms

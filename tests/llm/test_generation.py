@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labcore.errors import Diverged
+from labcore.errors import Diverged, LabError
+from labcore.llm import generation
 from labcore.llm.generation import Sampling, generate, token_logprobs, token_values
 from labcore.tasks.task import Problem
 from tests.llm.tools import session, shake
@@ -50,6 +51,19 @@ def test_greedy_takes_the_likeliest_and_draws_no_number():
             ids = torch.cat([ids, torch.tensor([[token]])], 1)
     generate(started, started.policy, PROBLEMS, 1, Sampling())
     assert not torch.equal(started.generator.get_state(), before)
+
+
+@pytest.mark.parametrize("algorithm, lower", [
+    ("grpo", "prompts_per_step, group_size or max_new_tokens"), ("sft", "eval_prompts or max_new_tokens"),
+    ("dpo", "pair_prompts, eval_prompts, group_size or max_new_tokens")])
+def test_memory_that_runs_out_as_completions_are_drawn_says_what_to_lower(algorithm, lower, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    started = session(algorithm)
+    monkeypatch.setattr(generation, "sample", full)
+    with pytest.raises(LabError, match=rf"while 3 × 2 completions of up to 5 tokens were drawn .*: lower {lower}\."):
+        generate(started, started.policy, PROBLEMS, 2, Sampling(max_new_tokens=5))
+    assert started.halvings == 0
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])

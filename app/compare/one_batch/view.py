@@ -13,6 +13,7 @@ from app import jobs, link, theme
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
+from app.components.figure_chart import figure_chart
 from app.held import Held, held
 from app.link import Param
 from app.playground.models import title
@@ -76,14 +77,14 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
     st.html(_head(found))
     left, right = st.columns([1.4, 1], gap="large")
     with left:
-        st.plotly_chart(charts.cosine_figure(found, kind, hues), theme=None, key="one_batch:cosines",
-                        config={"displayModeBar": False},
-                        alt="Cosine between the gradients of each two algorithms, and each gradient's norm")
+        figure_chart(charts.cosine_figure(found, kind, hues), "one_batch:cosines",
+                     title="Cosines between gradients", caption=batch.model,
+                     alt="Cosine between the gradients of each two algorithms, and each gradient's norm")
         st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
                    "are those before any clipping of the norm.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
     _pushes(found, batch, to)
-    _effects(found, kind, hues)
+    _effects(found, batch, kind, hues)
 
 
 def _called(name: str, runs: Sequence[RunRow]) -> str:
@@ -163,13 +164,12 @@ def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> Non
     to(**{which: USUAL if chosen == usual else chosen})
 
 
-def _effects(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> None:
+def _effects(found: dict[str, Any], batch: Batch, kind: str, hues: Mapping[str, int]) -> None:
     """What one step does, measured on other prompts."""
     before, length = found["before"]["reward"], found["step_length"]
     st.subheader("What one step does", anchor=False)
-    st.plotly_chart(charts.effect_figure(found, kind, hues), theme=None, key="one_batch:effects",
-                    config={"displayModeBar": False},
-                    alt="Change of the mean reward against the KL of one step, for each algorithm")
+    figure_chart(charts.effect_figure(found, kind, hues), "one_batch:effects", title="What one step does",
+                 caption=batch.model, alt="Change of the mean reward against the KL of one step, for each algorithm")
     same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest "
             "that costs none of them more than about 0.01 nats/token on the first of these prompts. ")
     st.caption(f"{same}Right: as the training loop would take it, AdamW with the run's moments, the algorithm's "

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import link, theme, tokens
+from app.components.figure_chart import figure_chart
 from app.components.microscope import EQUATION, microscope
 from app.lab import active
 from app.link import Param
@@ -47,7 +48,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         "run": run.id, "step": samples["step"], "part": files.of_groups(samples),
         "of": files.of_step(samples["step"], step)},
         key="microscope", on_choice=_choose)
-    _sampler(samples)
+    _sampler(run, samples)
 
 
 def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], knobs: Mapping[str, Value],
@@ -84,7 +85,7 @@ def _unfolded() -> None:
     link.put(SAMPLER, st.session_state["scope_sampler"])
 
 
-def _sampler(samples: Mapping[str, Any]) -> None:
+def _sampler(run: RunRow, samples: Mapping[str, Any]) -> None:
     """The sampler's log-probs against the trainer's, of the tokens that were kept with both."""
     dots = scatter.dots(samples)
     if not dots:
@@ -94,7 +95,7 @@ def _sampler(samples: Mapping[str, Any]) -> None:
     if not folded.open:  # nothing is drawn that is not seen
         return
     with folded:
-        st.plotly_chart(scatter.figure(dots, theme.ground()), theme=None, key="scope_scatter",
-                        config={"displayModeBar": False},
-                        alt="The trainer's log-prob of each token against the sampler's, and their difference")
+        figure_chart(scatter.figure(dots, theme.ground()), "scope_scatter", title="Sampler against trainer",
+                     caption=f"{run.id}, step {samples['step']:,}",
+                     alt="The trainer's log-prob of each token against the sampler's, and their difference")
         st.caption(scatter.caption(dots, samples))

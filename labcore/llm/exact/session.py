@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -33,8 +32,6 @@ from labcore.spec.record import Pictures, Record
 from labcore.spec.run_spec import BASE_SEED, RunSpec
 from labcore.tasks.enumerable import Enumerable
 from labcore.tasks.task import TextTask
-
-BEGINNING = "beginning.safetensors"
 
 
 @dataclass(frozen=True)
@@ -93,20 +90,10 @@ class ExactSession(LlmSession):
         super()._equip(resume)
         self.beginning = self.models.get(REFERENCE) or begun or NETWORKS[REFERENCE].build(self.policy)
 
-    def save(self, folder: Path) -> None:
-        super().save(folder)
-        if self._keeps_beginning():
-            save_file({name: tensor.clone() for name, tensor in cast(nn.Module, self.beginning).state_dict().items()},
-                      folder / BEGINNING)
-
-    def _read(self, folder: Path) -> None:
-        super()._read(folder)
-        if self._keeps_beginning():
-            cast(nn.Module, self.beginning).load_state_dict(load_file(folder / BEGINNING, device=str(self.device)))
-
-    def _keeps_beginning(self) -> bool:
-        """As of a reference: what a run began with can be made again, what its parent held cannot."""
-        return REFERENCE not in self.models and self.spec.parent is not None
+    def kept(self) -> dict[str, nn.Module]:
+        """As there, and the beginning of a fork that has no reference: its parent may be gone."""
+        alone = REFERENCE not in self.models and self.spec.parent is not None
+        return super().kept() | ({"beginning": cast(nn.Module, self.beginning)} if alone else {})
 
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         if name == POLICY and (self.measured is None or self.measured.step != self.step):

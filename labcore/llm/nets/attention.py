@@ -2,7 +2,8 @@
 
 Measured on AVX-512 processors, one thread: torch's fused kernel handles keys that do not fill a vector one at a time,
 so 63 keys take it twice as long as 64; a single query on a few keys takes it twice as long as two plain sums; and its
-gradient in bfloat16 takes four to ten times as long as that of plain matrix products.
+gradient in bfloat16 takes four to ten times as long as that of plain matrix products. On a GPU torch has no fused
+kernel for a mask where heads share keys, but one for keys that are spread over the heads.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ FEW = 64  # keys: beyond, the fused kernel is as fast as the sums
 
 def attend_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Every token of a row is a query. q (B, heads, S, D), k and v (B, key heads, S, D), mask (B or 1, 1, S, S)."""
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(q, *_spread(q, k, v), attn_mask=mask)
     if q.dtype == torch.bfloat16 and torch.is_grad_enabled():
         return _products(q, k, v, mask)
-    missing = -k.shape[2] % VECTOR
-    if missing and q.device.type == "cpu":
+    if missing := -k.shape[2] % VECTOR:
         k, v = (F.pad(each, (0, 0, 0, missing)) for each in (k, v))
         mask = F.pad(mask, (0, missing), value=torch.finfo(mask.dtype).min)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
@@ -39,7 +41,12 @@ def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
 
 
 def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    group = q.shape[1] // k.shape[1]
-    flat, k, v = (x.flatten(0, 1) for x in (q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+    flat, k, v = (x.flatten(0, 1) for x in (q, *_spread(q, k, v)))
     weights = torch.baddbmm(mask.expand(*q.shape[:2], -1, -1).flatten(0, 1), flat, k.mT, alpha=q.shape[-1] ** -0.5)
     return (weights.softmax(-1) @ v).view(q.shape)
+
+
+def _spread(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The keys and values of each head of q, which several may share: (B, heads, S, D)."""
+    group = q.shape[1] // k.shape[1]
+    return (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))

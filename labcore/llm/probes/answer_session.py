@@ -36,18 +36,23 @@ def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession
     torch.set_num_threads(spec.threads)
     task = make_task(spec.task_row, spec.knobs, spec.data)
     if weights := found.checkpoint / "policy" if found.checkpoint else found.weights:
-        policy, tokenizer = _loaded(str(weights))
+        policy, tokenizer = _loaded(str(weights), device)
     else:
         tokenizer = character_tokenizer(task.characters)
-        policy = build(MODELS[spec.model], tokenizer, spec.seed)
-    policy = policy.to(device).eval().requires_grad_(False)
+        policy = _asked(build(MODELS[spec.model], tokenizer, spec.seed), device)
     return LlmSession(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
                    np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
 
 
-@lru_cache(maxsize=2)  # a model and the base that all are compared with: nobody writes to them
-def _loaded(weights: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    return load(weights)
+@lru_cache(maxsize=2)  # a model and the base that all are compared with: nobody writes to them, or moves them
+def _loaded(weights: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    model, tokenizer = load(weights)
+    return _asked(model, device), tokenizer
+
+
+def _asked(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+    """The model on a device, to be asked and not to learn."""
+    return model.to(device).eval().requires_grad_(False)
 
 
 def learner(name: str) -> LlmSession:

@@ -58,6 +58,33 @@ def test_rows_reach_the_kernel_with_keys_that_fill_its_vectors(monkeypatch):
     assert seen == [(3, 16, 16, 16), (16, 16, 16, 16), (63, 64, 64, 64)]
 
 
+@pytest.mark.parametrize("heads, key_heads", HEADS, ids=HEADS_IDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_another_device_the_kernel_gets_the_keys_of_every_head_and_no_products_are_made(heads, key_heads, dtype,
+                                                                                          monkeypatch):
+    """What is slow in bf16 is the kernel of the processor."""
+    seen = []
+
+    def watched(q, k, v, attn_mask):
+        seen.append((q.shape[1], k.shape[1:3], v.shape[1:3], attn_mask.shape[3]))
+        return torch.empty_like(q)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    q, k, v, _, mask = parts(17, heads, key_heads, dtype)
+    assert attend_rows(*(each.to("meta") for each in (q, k, v, mask))).shape == q.shape
+    assert seen == [(4, (4, 17), (4, 17), 17)]
+
+
+@pytest.mark.parametrize("heads, key_heads", HEADS, ids=HEADS_IDS)
+def test_keys_that_are_spread_are_those_that_heads_share(heads, key_heads):
+    q, k, v, there, mask = parts(17, heads, key_heads)
+
+    def spread(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, *attention._spread(q, k, v), attn_mask=mask)
+    expected = output_and_gradients(fused, q, k, v, mask, there)
+    for ours, theirs in zip(output_and_gradients(spread, q, k, v, mask, there), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("heads, key_heads", HEADS, ids=HEADS_IDS)
 @pytest.mark.parametrize("tokens", [3, 16, attention.FEW, attention.FEW + 1])

@@ -14,6 +14,7 @@ from labcore.errors import LabError
 from labcore.files.paths import run_folder
 from labcore.jobs import jobs
 from labcore.llm.nets.model import load
+from labcore.llm.probes import answer_session
 from labcore.llm.probes.answer import answer, quiz
 from labcore.llm.probes.answer_session import learner, reader
 from labcore.tasks.task import Score
@@ -46,6 +47,16 @@ def test_equal_seeds_are_equal_randomness(run):
     assert all(each["logprobs"] == each["base_logprobs"] for each in base)
     assert answer({"models": [run], **ASKED, "seed": 4})["columns"][0]["answers"] != newest
     assert answer({"models": [run], **ASKED})["columns"][0]["answers"] == newest
+
+
+def test_a_model_that_is_kept_stays_where_it_is(run):
+    """Two runs may have one base, and a device each: a session is not to find its policy on the other's."""
+    weights = str(run_folder(run) / "checkpoints" / "step-000002" / "policy")
+    here = answer_session._loaded(weights, torch.device("cpu"))[0]
+    elsewhere = answer_session._loaded(weights, torch.device("meta"))[0]
+    assert (here.device.type, elsewhere.device.type) == ("cpu", "meta")
+    assert answer_session._loaded(weights, torch.device("cpu"))[0] is here
+    assert not any(weight.requires_grad for weight in here.parameters()) and not here.training
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -1,0 +1,159 @@
+"""What a checkpoint holds of a language model's run, and how it is written and read: safetensors and JSON only.
+
+    policy/                       the policy as other programs load it, or with LoRA its adapter
+    NAME.safetensors              each other network that is kept: all of it, or with LoRA all but the frozen weights
+    scorer/, scorer_2/ …          the reward models that give the rewards
+    optimizer_NAME.safetensors    the moments of each network that learns
+    generator.safetensors         the state of the generator that samples
+    state.json                    counters, knobs, pairs, what was learnt beside the networks, the other random numbers
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from labcore.device import resume_generator
+from labcore.errors import LabError
+from labcore.files.given import json_of, whole
+from labcore.llm import optimizers
+from labcore.llm.nets import lora
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.lora import Lora
+from labcore.llm.nets.model import load
+from labcore.llm.nets.scorer import save_scorer
+from labcore.llm.networks import POLICY, SCORER
+from labcore.spec.run_spec import RunSpec
+from labcore.tasks.task import Pair
+
+ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
+PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
+# Numbers that a run moves by itself.
+LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings")
+
+
+class Kept(Protocol):
+    """What is asked of a session, beside what PAIRS and LEARNT name. See `LlmSession`."""
+
+    spec: RunSpec
+    device: torch.device
+    models: dict[str, nn.Module]
+    optimizers: dict[str, torch.optim.Optimizer]
+    generator: torch.Generator
+    rng: np.random.Generator
+    knobs: dict[str, Any]
+    prompt_seed: int
+    step: int
+    updates: int
+    tokens: int
+    finished_because: str
+    notes: list[str]
+
+    @property
+    def policy(self) -> PreTrainedModel: ...
+
+    def kept(self) -> Mapping[str, nn.Module]: ...
+
+    def export(self, folder: Path) -> None: ...
+
+
+def write(session: Kept, folder: Path) -> None:
+    """Write a complete checkpoint into `folder`."""
+    session.export(folder / POLICY)
+    adapted = lora.adapted(session.policy)
+    for name, model in session.kept().items():
+        save_file(_plain(lora.own(model) if adapted else model.state_dict()), folder / f"{name}.safetensors")
+    for place, scorer in enumerate(cast(Iterable[Critic], session.models.get(SCORER, ()))):
+        save_scorer(scorer, folder / scorer_folder(place))
+    for name, optimizer in session.optimizers.items():
+        save_file(_plain(optimizers.tensors_of(optimizer)), folder / f"optimizer_{name}.safetensors")
+    save_file({"generator": session.generator.get_state()}, folder / "generator.safetensors")
+    state = {"step": session.step, "updates": session.updates, "tokens": session.tokens, "knobs": session.knobs,
+             "rng": session.rng.bit_generator.state, "prompt_seed": session.prompt_seed,
+             **{name: [vars(pair) for pair in getattr(session, name)] for name in PAIRS},
+             **{name: getattr(session, name) for name in LEARNT},
+             "finished_because": session.finished_because}
+    (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
+
+
+def read(session: Kept, folder: Path) -> None:
+    """Go on from the checkpoint in `folder`, in place; a session has read its reward models as it started.
+
+    Raises:
+        LabError: a file is missing or damaged, or does not fit the session.
+    """
+    try:
+        _read(session, folder)
+    except torch.OutOfMemoryError:  # a RuntimeError that is not the checkpoint's fault
+        raise
+    except (LabError, SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+        raise LabError(f"The checkpoint {folder.name} cannot be read ({reason}): resume from an earlier one, or "
+                       "start the run again.") from error
+
+
+def scorer_folder(place: int) -> str:
+    """The folder, within a checkpoint, of the reward model at that place."""
+    return SCORER if place == 0 else f"{SCORER}_{place + 1}"
+
+
+def _read(session: Kept, folder: Path) -> None:
+    def tensors(name: str) -> dict[str, Tensor]:
+        return load_file(folder / f"{name}.safetensors", device=str(session.device))
+
+    state = json_of((folder / "state.json").read_bytes())
+    _read_policy(session.policy, folder / POLICY)
+    for name, model in session.kept().items():
+        _read_network(session, name, model, tensors(name))
+    for name, optimizer in session.optimizers.items():
+        optimizers.load(optimizer, tensors(f"optimizer_{name}"))
+    session.rng.bit_generator.state = state["rng"]
+    session.prompt_seed = state.get("prompt_seed", session.prompt_seed)  # checkpoints of before had none
+    session.notes.extend(resume_generator(session.generator, load_file(folder / "generator.safetensors")["generator"],
+                                          (session.prompt_seed, ELSEWHERE, state["step"])))
+    for name in PAIRS:
+        setattr(session, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
+    for name in LEARNT:
+        setattr(session, name, state.get(name, getattr(session, name)))  # checkpoints of before had none
+    session.knobs.update(state["knobs"])
+    session.step, session.updates, session.tokens = state["step"], state["updates"], state["tokens"]
+    session.finished_because = state["finished_because"]
+
+
+def _read_policy(policy: PreTrainedModel, folder: Path) -> None:
+    if lora.adapted(policy):
+        lora.read_adapter(policy, folder)
+    else:  # not the file itself: the names in it are the hub's, which for some models are not those in memory
+        policy.load_state_dict(load(folder)[0].state_dict())
+
+
+def _read_network(session: Kept, name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    if not lora.adapted(session.policy):
+        _check_shapes(name, model, tensors)
+        model.load_state_dict(tensors)
+        return
+    if tensors and not lora.own(model) and (adapter := Lora.of(session.knobs, session.spec.seed)):
+        adapter.put_on(model)  # a fork's reference, which its parent had trained
+        model.requires_grad_(False)
+    lora.put(model, tensors)
+
+
+def _check_shapes(name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Check that a network's weights have the sizes of the policy's, from which it was built: its vocabulary first."""
+    for key, value in model.state_dict().items():
+        if key in tensors and tensors[key].shape != value.shape:
+            raise LabError(f"the {name} has {key} of {' × '.join(map(str, tensors[key].shape))}, and for this policy's "
+                           f"vocabulary and size it is {' × '.join(map(str, value.shape))}")
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
