@@ -57,8 +57,6 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-clock){bottom:46px}}
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
-.rl-run{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-@media (max-width:640px){.rl-run{height:calc(2.9em + 2px);white-space:normal}}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
@@ -84,11 +82,6 @@ sub,sup{line-height:0}
 .st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
 @media (max-width:640px){.rl-doctor span,[class*=st-key-mend-line]{display:none}}
-.rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
-.rl-numbers div{flex:none;line-height:1.25}
-.rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
-.rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}
-.rl-numbers em{display:block;font-style:normal;font-size:12px;line-height:1.1;opacity:.75;white-space:nowrap}
 .rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
@@ -111,7 +104,7 @@ sub,sup{line-height:0}
   [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
 .stDataFrame button[aria-label^="Download as CSV"]{display:none} /* it writes formulas as formulas; see tables.py */
 button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
-@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}
+@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}
   .stDataFrame .stElementToolbar{top:2px!important}}
 </style>
 """

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
+from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, tell
@@ -86,13 +87,12 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    st.html(line(shown, feed, stage, holders(shown)))
+    run_head("status")
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)
-    left, right = st.columns([6, 1.35], vertical_alignment="center")
-    left.html(numbers(feed, at))
-    with right:
+    with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
+        run_head("tiles")
         view.show(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)
@@ -102,6 +102,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     st.session_state["charted"] = [*feeds]
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
                    at=at, unfolded=view.researcher() and not stage)
+    data |= {"status": line(shown, feed, stage, holders(shown)), "tiles": numbers(feed)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

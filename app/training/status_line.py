@@ -1,4 +1,4 @@
-"""The status line and the row of numbers of the open run, as HTML. Pure."""
+"""The status line of the open run and its tiles, as they are sent to the charts, which write them. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import html
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from app.naming import message
 from app.status import STATES, duration
 from app.theme import number
-from app.training.feed import Feed, headline
-from labcore.catalog.metrics import METRICS
+from app.training.feed import Feed, headline, rounded, tiles
 from labcore.store.rows import NO_PLACE, RunRow
 
 NAMED = 3  # runs that a waiting one names
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
-def progress(run: RunRow, feed: Feed) -> str:
-    """How far, how fast, how long still."""
-    parts = [f"step {run.step:,} of {run.spec.steps:,}"]
+def progress(run: RunRow, feed: Feed) -> list[str]:
+    """How far, how fast, how long still; of the row that the charts show."""
+    step, steps = feed.last_step, run.spec.steps
+    parts = [f"step {step:,} of {steps:,}"]
     counted = "updates" if feed.value("updates") is not None else "steps"
     if (rate := feed.rate(counted)) is not None:
         parts.append(f"{number(rate, 1 if rate < 10 else 0)} {counted}/s")
-    if steps := feed.rate():
-        parts.append(f"at most {duration((run.spec.steps - run.step) / steps)} left")
-    return " · ".join(parts)
+    if pace := feed.rate():
+        parts.append(f"at most {duration((steps - step) / pace)} left")
+    return parts
 
 
 def outcome(run: RunRow, feed: Feed) -> str:
@@ -42,32 +42,39 @@ def outcome(run: RunRow, feed: Feed) -> str:
 
 def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = ()) -> str:
     """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"; `holders` are the runs
-    that have the places for which this one waits."""
+    that have the places for which this one waits.
+
+    It is made of parts, most telling first. While a run goes they keep to their line, and those without room are left
+    out whole.
+    """
     colour, name, following = STATES[run.state]
-    share = min(1.0, run.step / run.spec.steps) if run.spec.steps else 0
     ink = html.escape
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
-    if run.state == "running":
-        rest = ""
-        words = progress(run, feed) if feed.steps else f"{message(run) or 'waiting for the first step'} · {waited}"
+    step = run.step
+    if run.state == "running" and feed.steps:
+        parts, step = progress(run, feed), feed.last_step
+    elif run.state == "running":
+        parts = [message(run) or "waiting for the first step", waited]
     elif run.state in ("queued", "starting"):
-        words = f"{message(run) or _waking(run)} · {waited}"
-        rest = f'<span class="rl-muted">{ink(following if run.message else "")}</span>'
+        parts, following = [message(run) or _waking(run), waited], following if run.message else ""
     else:
         said = "" if run.state == "finished" and run.step == run.spec.steps else message(run)
         done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
-        words = " · ".join(part for part in (said.rstrip("."), done, outcome(run, feed)) if part)
-        rest = f'<span class="rl-muted">{ink(following)}</span>'
-    head = f"<b>{ink(stage)}</b> · " if stage else ""
-    if stage:
-        rest = ""
-    told = ink(words)
+        parts = [part for part in (said.rstrip("."), done, outcome(run, feed)) if part]
+    told = [ink(part) for part in parts] or [""]
     if holders:
-        told = told.replace(NO_PLACE, f"{NO_PLACE}: {_held(holders)}", 1)
-    whole = re.sub(r"<[^>]+>", "", f"{head}{name} {told}")  # where it is longer than its one line
-    return (f'<div class="rl-status rl-run" role="status" title="{whole}">'
-            f'<span class="rl-dot" style="background:{colour}"></span>'
-            f"<span>{head}<b>{name}</b> {told}</span>{rest}</div>"
+        told = [part.replace(NO_PLACE, f"{NO_PLACE}: {_held(holders)}", 1) for part in told]
+    told[0] = f"<b>{name}</b> {told[0]}"
+    if stage:
+        told.insert(0, f"<b>{ink(stage)}</b>")
+    elif following:
+        told.append(f'<span class="rl-muted">{ink(following)}</span>')
+    whole = re.sub(r"<[^>]+>", "", " · ".join(told))  # where there is no room for all of it
+    first, *others = told
+    share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
+    return (f'<div class="rl-status rl-run{" rl-going" if run.state == "running" and feed.steps else ""}" role="status" '
+            f'title="{whole}"><span><i class="rl-dot" style="background:{colour}"></i>{first}</span>'
+            + "".join(f"<span><i class="rl-apart"> · </i>{part}</span>" for part in others) + "</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 
@@ -87,23 +94,15 @@ def _waking(run: RunRow) -> str:
     return "loading PyTorch" if loading else "starting a worker"
 
 
-def numbers(feed: Feed, at: int | None = None) -> str:
-    """The row of numbers as HTML: the value at step `at` (None: the newest), its unit where it is a new one, how it
-    moved since the first step.
-    """
-    cells, before = [], ""
-    kind = feed.spec.kind_row
-    pace = METRICS[kind.speed]
-    speed = [replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else []
-    for metric in (*headline(feed), *speed):
-        last, first = feed.value(metric.key, at=at), feed.value(metric.key, first=True)
-        moved = ""
-        if last is not None and metric.about == "training" and last != first:
-            change = last - first
-            moved = f"<em>{'+' if change > 0 else ''}{number(change, metric.digits)} since start</em>"
-        shown = "–" if last is None else number(last, metric.digits)
-        unit = f" {html.escape(metric.unit)}" if "/" in metric.unit and metric.unit != before else ""
+def numbers(feed: Feed) -> list[dict[str, Any]]:
+    """The tiles without their numbers, which the charts read off the row that they show. `first` is the metric's first
+    value, where it tells how training goes; `unit` is said where it is a new one."""
+    found, before = [], ""
+    for metric in tiles(feed):
+        first = feed.value(metric.key, first=True) if metric.about == "training" else None
+        found.append({"key": metric.key, "label": metric.label, "digits": metric.digits,
+                      "unit": metric.unit if "/" in metric.unit and metric.unit != before else "",
+                      "help": f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help,
+                      "first": None if first is None else rounded(first)})
         before = metric.unit
-        tip = html.escape(f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help)
-        cells.append(f'<div title="{tip}"><span>{html.escape(metric.label)}{unit}</span><b>{shown}</b>{moved}</div>')
-    return f'<div class="rl-numbers">{"".join(cells)}</div>'
+    return found

@@ -124,6 +124,7 @@ function refresh(chart) {
     Object.assign(panel, { made, marks, changed: true, endings: panel.labels.map(({ text }) => text),
       height: heightOf(chart, panel) });
   });
+  tell(chart);
   if (waits) later(chart);
 }
 
@@ -134,10 +135,11 @@ export async function update(component) {
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
-    hearSteps(chart);
+    const deaf = [hearSteps(chart), hearAsked(chart)];
+    chart.ended = () => { deaf.forEach((each) => each()); clearTimeout(chart.later); };
   }
   if (fresh) {
-    Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined,
+    Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined, tiles: undefined,
       at: null, xmax: undefined, unfolded: undefined });
     chart.scene.zoom = null;
     build(chart);
@@ -151,7 +153,7 @@ export async function update(component) {
   }
   if (chart.x !== data.x) Object.assign(chart, { xmax: undefined, scene: Object.assign(chart.scene, { zoom: null }) });
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
-    smooth: data.smooth, theme: theme(parentElement) });
+    smooth: data.smooth, theme: theme(parentElement), status: data.status, tiles: data.tiles });
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

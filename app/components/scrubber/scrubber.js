@@ -1,6 +1,7 @@
 // The scrubber: which step the page shows.
 //
-// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer.
+// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer. How far
+// the run is, the charts tell ("rl-told"), so that both are of one step.
 
 const scrubbers = new WeakMap();
 const ASK = 140; // ms between two questions to the server while the slider is dragged
@@ -26,6 +27,14 @@ function build(bar) {
   bar.input.addEventListener("input", () => choose(bar, Number(bar.input.value)));
   bar.pressed = (event) => pressed(bar, event);
   document.addEventListener("keydown", bar.pressed);
+  bar.told = ({ detail: { run, last } }) => { if (run === bar.data.run) reach(bar, last); };
+  document.addEventListener("rl-told", bar.told);
+}
+
+function reach(bar, last) {
+  if (last <= bar.data.last) return;
+  bar.data = { ...bar.data, last };
+  show(bar);
 }
 
 // ←, →, Home and End move the clock wherever the focus is, unless what has the focus needs them.
@@ -104,4 +113,5 @@ export function update(component) {
 export const dispose = disposing(scrubbers, (bar) => {
   clearTimeout(bar.asking);
   document.removeEventListener("keydown", bar.pressed);
+  document.removeEventListener("rl-told", bar.told);
 });
