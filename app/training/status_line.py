@@ -74,7 +74,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
     return (f'<div class="rl-status rl-run{" rl-going" if run.state == "running" and feed.steps else ""}" role="status" '
             f'title="{whole}"><span><i class="rl-dot" style="background:{colour}"></i>{first}</span>'
-            + "".join(f"<span><i class="rl-apart"> · </i>{part}</span>" for part in others) + "</div>"
+            + "".join(f'<span><i class="rl-apart"> · </i>{part}</span>' for part in others) + "</div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 
