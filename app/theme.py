@@ -45,8 +45,12 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-side){position:sticky;top:calc(3.25rem + 58px)}}
 @media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
   .stColumn:has(.st-key-side){min-width:14.5rem}.stColumn:has(.st-key-side)+.stColumn{min-width:0}}
-@media (max-width:640px){.st-key-bar{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
-  .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:44vw}
+@media (max-width:1100px){.st-key-bar{gap:.5rem}.st-key-bar kbd{display:none}
+  .st-key-bar>:first-child{flex:1 1 9rem;min-width:0;max-width:300px}}
+@media (max-width:640px){.st-key-bar{gap:.4rem}.st-key-bar>:first-child{max-width:none}
+  .st-key-bar button{padding-left:.6rem;padding-right:.6rem}
+  .st-key-bar button span:has(>[data-testid=stIconMaterial]):first-child{display:none}
+  .stHorizontalBlock:has(.st-key-knobs .st-key-setup){row-gap:0}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);
     border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
   .st-key-show_knobs{display:block;bottom:0;width:100%;padding:10px 14px;z-index:61}
@@ -54,7 +58,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
     box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:12px 12px 0 0}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
-  div:has(>.st-key-clock){bottom:46px}}
+  div:has(>.st-key-clock){top:calc(3.25rem + 97px);bottom:46px}}
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
@@ -62,6 +66,8 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
 body:has(.st-key-bar:hover,.st-key-compare_runs:hover,.st-key-runs_top:hover,.st-key-playground_top:hover)
   [role=tooltip]{translate:0 calc(100% + 52px)}
+body:has(.st-key-bar button:hover:focus:not(:focus-visible)) [role=tooltip]{visibility:hidden}
+@media (min-width:641px){.st-key-tiles{flex-wrap:nowrap}.st-key-tiles>:first-child{min-width:0}}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px}
 sub,sup{line-height:0}

@@ -15,6 +15,7 @@ from app.training.feed import Feed, headline, rounded, tiles
 from labcore.store.rows import NO_PLACE, RunRow
 
 NAMED = 3  # runs that a waiting one names
+APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
@@ -30,51 +31,50 @@ def progress(run: RunRow, feed: Feed) -> list[str]:
     return parts
 
 
-def outcome(run: RunRow, feed: Feed) -> str:
+def outcome(feed: Feed) -> list[str]:
     """What came out: the headline numbers, from first to last."""
     found = []
     for metric in headline(feed, 3):
         first, last = feed.value(metric.key, first=True), feed.value(metric.key)
         if last is not None:
             found.append(f"{metric.inline} {number(first, metric.digits)} → {number(last, metric.digits)}")
-    return ", ".join(found)
+    return found
 
 
 def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = ()) -> str:
     """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"; `holders` are the runs
     that have the places for which this one waits.
 
-    It is made of parts, most telling first. While a run goes they keep to their line, and those without room are left
-    out whole.
+    It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
+    to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
     colour, name, following = STATES[run.state]
-    ink = html.escape
+    ink, said, step = html.escape, message(run), run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
-    step = run.step
     if run.state == "running" and feed.steps:
-        parts, step = progress(run, feed), feed.last_step
+        parts, said, step = progress(run, feed), "", feed.last_step
     elif run.state == "running":
-        parts = [message(run) or "waiting for the first step", waited]
+        parts = [said or "waiting for the first step", waited]
     elif run.state in ("queued", "starting"):
-        parts, following = [message(run) or _waking(run), waited], following if run.message else ""
+        parts, following = [said or _waking(run), waited], following if said else ""
     else:
-        said = "" if run.state == "finished" and run.step == run.spec.steps else message(run)
-        done = f"{run.step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if run.step else ""
-        parts = [part for part in (said.rstrip("."), done, outcome(run, feed)) if part]
-    told = [ink(part) for part in parts] or [""]
+        said = "" if run.state == "finished" and step == run.spec.steps else said
+        done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
+        parts = [part for part in (said.rstrip("."), done, *outcome(feed)) if part] or [""]
+    told = [ink(part) for part in parts]
     if holders:
         told = [part.replace(NO_PLACE, f"{NO_PLACE}: {_held(holders)}", 1) for part in told]
     told[0] = f"<b>{name}</b> {told[0]}"
     if stage:
         told.insert(0, f"<b>{ink(stage)}</b>")
-    elif following:
-        told.append(f'<span class="rl-muted">{ink(following)}</span>')
-    whole = re.sub(r"<[^>]+>", "", " · ".join(told))  # where there is no room for all of it
-    first, *others = told
+    dot = f'<i class="rl-dot" style="background:{colour}"></i>'
+    shown = [f"<span>{dot}{told[0]}</span>", *(f"<span>{APART}{part}</span>" for part in told[1:])]
+    if following and not stage:
+        shown.append(f'<span class="rl-muted">{APART}{ink(following)}</span>')
+    whole = re.sub(r"<[^>]+>", "", "".join(shown))  # where there is no room for all of it
     share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
-    return (f'<div class="rl-status rl-run{" rl-going" if run.state == "running" and feed.steps else ""}" role="status" '
-            f'title="{whole}"><span><i class="rl-dot" style="background:{colour}"></i>{first}</span>'
-            + "".join(f'<span><i class="rl-apart"> · </i>{part}</span>' for part in others) + "</div>"
+    return (f'<div class="rl-status rl-run{"" if said else " rl-one-row"}" role="status" title="{whole}">'
+            f'{"".join(shown)}</div>'
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 
