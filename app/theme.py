@@ -34,7 +34,8 @@ CSS = """
 .st-key-side .stColumn{min-width:0}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
-@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}}
+@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}
+  .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-show_knobs{display:none}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
@@ -47,8 +48,8 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   .stColumn:has(.st-key-side){min-width:14.5rem}.stColumn:has(.st-key-side)+.stColumn{min-width:0}}
 @media (max-width:1100px){.st-key-bar{gap:.5rem}.st-key-bar kbd{display:none}
   .st-key-bar>:first-child{flex:1 1 9rem;min-width:0;max-width:300px}}
-@media (max-width:640px){.st-key-bar{gap:.4rem}.st-key-bar>:first-child{max-width:none}
-  .st-key-bar button{padding-left:.6rem;padding-right:.6rem}
+@media (max-width:640px){.st-key-bar{gap:.35rem}.st-key-bar>:first-child{flex-basis:100%;max-width:none}
+  .st-key-bar button{padding-left:.4rem;padding-right:.4rem}
   .st-key-bar button span:has(>[data-testid=stIconMaterial]):first-child{display:none}
   .stHorizontalBlock:has(.st-key-knobs .st-key-setup){row-gap:0}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);

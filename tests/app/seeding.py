@@ -67,8 +67,10 @@ def line() -> dict:
 
 
 def html(test) -> str:
-    """All the HTML of a page."""
-    return " ".join(element.proto.body for element in test.get("html"))
+    """All the HTML of a page, with the status line, which the charts write."""
+    mounted = [json.loads(element.proto.json or "[{}]")[0] for element in test.get("bidi_component")]
+    return " ".join([*(element.proto.body for element in test.get("html")),
+                     *(data["status"] for data in mounted if "tiles" in data)])
 
 
 def link(test) -> dict[str, str]:
