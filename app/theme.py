@@ -1,6 +1,7 @@
 """Colours, chart layout and the few CSS rules that Streamlit's theme cannot say.
 
-Left out: anything a widget option or `config.toml` already does.
+Left out: anything a widget option or `config.toml` already does; and any selector of a part of a class's name, since
+with one a browser styles all that is below an element anew whenever the element's class is written.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ sub,sup{line-height:0}
 .st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
 .st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
-@media (max-width:640px){.rl-doctor span,[class*=st-key-mend-line]{display:none}}
+@media (max-width:640px){.rl-doctor span,.st-key-doctor .stButton{display:none}}
 .rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
@@ -107,8 +108,8 @@ sub,sup{line-height:0}
   border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}
 .rl-strip small{display:block;font-size:12px;opacity:.85;font-variant-numeric:tabular-nums}
 .rl-pos{color:light-dark(#0072B2,#4FA8E0);font-weight:600}.rl-neg{color:light-dark(#B85C00,#F2B84B);font-weight:600}
-@media (min-width:641px){[class*="st-key-entry"]{flex-wrap:nowrap}
-  [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
+@media (min-width:641px){.st-key-entries .stHorizontalBlock{flex-wrap:nowrap}
+  .st-key-entries .stHorizontalBlock>:first-child{min-width:0;flex:1 1 0}}
 .stDataFrame button[aria-label^="Download as CSV"]{display:none} /* it writes formulas as formulas; see tables.py */
 button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
 @media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}

@@ -65,7 +65,7 @@ function boxOf(key) {
 }
 
 // Beside a board or on a narrow page, where there is one column or two, large charts are lower.
-const heightOf = ({ root }, { tall, large }) => (large && root.clientWidth && root.clientWidth < 700 ? 170 : tall);
+const heightOf = ({ width }, { tall, large }) => (large && width && width < 700 ? 170 : tall);
 
 function unfold(chart, open) {
   chart.open = open;
@@ -82,7 +82,8 @@ function describe(chart, panel) {
   const row = runs.map((run) => rowAt(chart, run, first.key)).find(Boolean);
   const last = row?.[3][first.key] ?? null;
   const start = runs[0]?.rows.find((each) => each[3][first.key] !== undefined)?.[3][first.key];
-  panel.value.textContent = format(last, first.digits);
+  const shown = format(last, first.digits);
+  if (panel.value.textContent !== shown) panel.value.textContent = shown;
   panel.value.title = row ? `${first.label} at step ${row[0]}` +
     `${chart.smooth ? `, not smoothed. The line is smoothed (${chart.smooth}).` : ""}` : "";
   Object.assign(panel, { axis: chart.axis, digits: Math.max(first.digits, 3),
