@@ -57,7 +57,8 @@ def test_the_last_step_and_what_is_none_are_the_newest(page, lab, at):
 def test_the_equation_has_the_knobs_of_the_step(page, lab):
     run_id = seed(lab.store, "finished")  # β goes from 0.04 to 0.2 for step 3
     shown = [mounted(page("llm", run=run_id, tab="Equation", at=at), "beside") for at in ("2", "4")]
-    assert [one["now"] for data in shown for one in data["terms"] if one.get("knob") == "beta"] == ["0.04 reward/nat", "0.2 reward/nat"]
+    betas = [term["now"] for data in shown for term in data["terms"] if term.get("knob") == "beta"]
+    assert betas == ["0.04 reward/nat", "0.2 reward/nat"]
 
 
 @pytest.mark.parametrize("state", ["starting", "running", "finished"])

@@ -52,5 +52,5 @@ def test_pages_with_charts_load_their_script_and_plotly_ahead(page):
 def test_no_style_asks_for_a_part_of_a_class_s_name_beside_charts_that_grow():
     """A browser would style all that is below an element anew at each write of a class: of a live page, five times a
     refresh. Foundations have nothing that grows."""
-    styles = {path.name: path.read_text() for path in component.HERE.rglob("*.css") if path.parent.name != "foundations"}
+    styles = {path.name: path.read_text() for path in component.HERE.rglob("*.css") if path.name != "foundations.css"}
     assert [name for name, style in {"theme": theme.CSS, **styles}.items() if "[class" in style] == []

@@ -26,8 +26,9 @@ CUT = """(top) => {
       }
       for (const { left, right, top, bottom, width } of words.getClientRects()) {
         const across = clips.some((clip) => {
-          const beyond = right <= clip.left + 1 || left >= clip.right - 1 || bottom <= clip.top + 3 || top >= clip.bottom - 3;
-          return !beyond && (left < clip.left - 1 || right > clip.right + 1);
+          const beside = right <= clip.left + 1 || left >= clip.right - 1;
+          const beyond = bottom <= clip.top + 3 || top >= clip.bottom - 3;
+          return !beside && !beyond && (left < clip.left - 1 || right > clip.right + 1);
         });
         if (across && width > 1) found.push(texts.currentNode.textContent);
       }
