@@ -81,7 +81,9 @@ sub,sup{line-height:0}
 .st-key-no_doctor{display:none}
 .st-key-doctor>*{min-width:0}
 .st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
-.rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-doctor{display:flex;flex-wrap:wrap;align-items:center;height:30px;line-height:30px;white-space:nowrap;
+  overflow:hidden}
+.rl-doctor i{line-height:normal}
 .rl-doctor i,.rl-finding i{font-style:normal;font-size:13px;font-weight:600;padding:1px 7px;border-radius:9px;
   margin-right:.5rem;border:1px solid}
 .rl-problem i{color:light-dark(#A63D00,#FF9B5E)}.rl-warning i{color:light-dark(#8A5A00,#F2B84B)}
@@ -89,7 +91,9 @@ sub,sup{line-height:0}
 .st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
 .st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
-@media (max-width:640px){.rl-doctor span,.st-key-doctor .stButton{display:none}}
+@media (max-width:1100px){.st-key-doctor{height:46px;max-height:46px}.rl-doctor span{display:none}
+  .rl-doctor{display:block;height:auto;max-height:46px;line-height:23px;white-space:normal}}
+@media (max-width:640px){.st-key-doctor .stButton{display:none}}
 .rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
