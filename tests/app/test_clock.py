@@ -13,13 +13,7 @@ from app.training.status_line import line
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
 from labcore.store.rows import Step
-from tests.app.seeding import link, ran, samples, seed
-
-
-def mounted(test, part: str) -> dict:
-    """The data of the component that has `part`."""
-    found = (json.loads(each.proto.json)[0] for each in test.get("bidi_component"))
-    return next(data for data in found if data and part in data)
+from tests.app.seeding import link, mounted, ran, samples, seed
 
 
 def sampled(run_id: str, step: int, text: str) -> None:
