@@ -11,9 +11,10 @@ from tests.browser.test_charts import SLOW, run_of
 
 pytestmark = pytest.mark.browser
 
-FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": "The pairs are separated better, the answers are worse",
-           "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps", "holds": True,
-           "fix": "Raise β.", "knob": "beta", "value": 0.1, "text": "The policy is far from the reference"}
+VERDICT = "The pairs are separated better, the answers are worse"  # the longest there is
+FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": VERDICT, "text": VERDICT, "holds": True,
+           "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps",
+           "fix": "Raise β.", "knob": "beta", "value": 0.1}
 SIZES = {390: 844, 820: 1180, 1024: 768, 1440: 900}
 TOP = ".st-key-bar, .rl-run-head, .st-key-tiles, .rl-live-chart figcaption, .rl-scrubber, .st-key-doctor"
 # The words that lie across an edge of what clips them, and the boxes that are longer than can be seen.
@@ -58,7 +59,7 @@ def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPa
         run_id = run_of(server, monkeypatch, "grpo", state=state)
         Store().log(run_id, "doctor", FINDING, 30)
         opened(page, server, run_id, width)
-        expect(page.locator(".rl-doctor b")).to_have_text(FINDING["verdict"], timeout=SLOW)
+        expect(page.locator(".rl-doctor b")).to_have_text(VERDICT, timeout=SLOW)
         expect(page.locator(".rl-doctor b")).to_be_in_viewport(ratio=1)
         expect(page.locator(".rl-run")).to_contain_text(state.capitalize(), timeout=SLOW)
         expect(page.locator(".rl-run .rl-dot")).to_be_in_viewport(ratio=1)
