@@ -72,7 +72,8 @@ function show(bar) {
   const step = shown(bar), live = bar.step === null;
   Object.assign(bar.input, { min: first, max: Math.max(last, first + 1), value: step, disabled: last <= first });
   bar.input.setAttribute("aria-valuetext", `step ${step} of ${last}${live ? ", the newest" : ""}`);
-  bar.output.textContent = `step ${step.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  const words = `step ${step.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  if (bar.output.textContent !== words) bar.output.textContent = words;
   bar.back.disabled = step <= first;
   bar.forward.disabled = live;
   bar.newest.textContent = going ? "Live" : "Latest";
