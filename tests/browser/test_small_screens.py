@@ -90,6 +90,6 @@ def test_the_words_of_a_button_go_once_it_is_pressed(
     expect(tip).to_be_hidden()
     page.mouse.move(5, 700)
     pause.hover()
-    expect(tip).to_be_hidden(), "the one that was pressed need not say again what it does"
+    expect(tip).to_be_hidden()  # the one that was pressed need not say again what it does
     page.get_by_role("button", name="Stop").hover()
     expect(tip).to_be_visible(timeout=SLOW)
