@@ -92,15 +92,17 @@ def go_on() -> None:
     """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
     interrupted = lab().store.runs("interrupted")
     last = next(iter(lab().store.runs(limit=1)), None)
-    if interrupted and not read_only():
+    offered = bool(interrupted) and not read_only()
+    if offered:
         listing.resume_banner(interrupted)
-    elif last is not None and last.state not in ACTIVE:
-        _last(last)
-    listing.going()
+    with listing.entries():
+        if last is not None and last.state not in ACTIVE and not offered:
+            _last(last)
+        listing.going()
 
 
 def _last(run: RunRow) -> None:
-    with listing.entry(f"last:{run.id}"):
+    with listing.entry():
         st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
         resumable = run.state in RESUMABLE and not read_only()
         if resumable and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):

@@ -62,15 +62,20 @@ def _going(polling: bool) -> None:
         st.rerun()
     steps, there = newest(runs), places.going(lab().store, runs)
     for run in runs:
-        with entry(run.id):
+        with entry():
             st.html(words(run, steps.get(run.id), holders=places.holders(run, there)), width="stretch")
             st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:",
                          query_params={"run": run.id})
 
 
-def entry(name: str) -> DeltaGenerator:
-    """The place of one run's line: words, then buttons."""
-    return st.container(horizontal=True, vertical_alignment="center", key=f"entry:{name}", gap="small")
+def entries() -> DeltaGenerator:
+    """The place of a list's entries, one on a page: there words keep their buttons beside them."""
+    return st.container(key="entries")
+
+
+def entry(border: bool = False) -> DeltaGenerator:
+    """The place of one entry's line: words, then buttons."""
+    return st.container(horizontal=True, vertical_alignment="center", gap="small", border=border)
 
 
 def newest(runs: list[RunRow]) -> dict[str, Step]:

@@ -1,6 +1,7 @@
 """Colours, chart layout and the few CSS rules that Streamlit's theme cannot say.
 
-Left out: anything a widget option or `config.toml` already does.
+Left out: anything a widget option or `config.toml` already does; and any selector of a part of a class's name, since
+with one a browser styles all that is below an element anew whenever the element's class is written.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ CSS = """
 .st-key-side .stColumn{min-width:0}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
-@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}}
+@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}
+  .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-show_knobs{display:none}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
@@ -45,8 +47,12 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-side){position:sticky;top:calc(3.25rem + 58px)}}
 @media (min-width:641px){.stHorizontalBlock:has(>.stColumn .st-key-side){flex-wrap:nowrap}
   .stColumn:has(.st-key-side){min-width:14.5rem}.stColumn:has(.st-key-side)+.stColumn{min-width:0}}
-@media (max-width:640px){.st-key-bar{flex-wrap:nowrap;overflow-x:auto;scrollbar-width:none}
-  .st-key-bar>*{flex:none}.st-key-bar>:first-child{max-width:44vw}
+@media (max-width:1100px){.st-key-bar{gap:.5rem}.st-key-bar kbd{display:none}
+  .st-key-bar>:first-child{flex:1 1 9rem;min-width:0;max-width:300px}}
+@media (max-width:640px){.st-key-bar{gap:.35rem}.st-key-bar>:first-child{flex-basis:100%;max-width:none}
+  .st-key-bar button{padding-left:.4rem;padding-right:.4rem}
+  .st-key-bar button span:has(>[data-testid=stIconMaterial]):first-child{display:none}
+  .stHorizontalBlock:has(.st-key-knobs .st-key-setup){row-gap:0}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);
     border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
   .st-key-show_knobs{display:block;bottom:0;width:100%;padding:10px 14px;z-index:61}
@@ -54,16 +60,16 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
     box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:12px 12px 0 0}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
-  div:has(>.st-key-clock){bottom:46px}}
+  div:has(>.st-key-clock){top:calc(3.25rem + 97px);bottom:46px}}
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
-.rl-run{height:calc(1.45em + 2px);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-@media (max-width:640px){.rl-run{height:calc(2.9em + 2px);white-space:normal}}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
 body:has(.st-key-bar:hover,.st-key-compare_runs:hover,.st-key-runs_top:hover,.st-key-playground_top:hover)
   [role=tooltip]{translate:0 calc(100% + 52px)}
+body:has(.st-key-bar button:hover:focus:not(:focus-visible)) [role=tooltip]{visibility:hidden}
+@media (min-width:641px){.st-key-tiles{flex-wrap:nowrap}.st-key-tiles>:first-child{min-width:0}}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px}
 sub,sup{line-height:0}
@@ -75,7 +81,9 @@ sub,sup{line-height:0}
 .st-key-no_doctor{display:none}
 .st-key-doctor>*{min-width:0}
 .st-key-doctor>.stElementContainer:has(.rl-doctor){flex:0 1 auto;width:auto}
-.rl-doctor{line-height:30px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-doctor{display:flex;flex-wrap:wrap;align-items:center;height:30px;line-height:30px;white-space:nowrap;
+  overflow:hidden}
+.rl-doctor i{line-height:normal}
 .rl-doctor i,.rl-finding i{font-style:normal;font-size:13px;font-weight:600;padding:1px 7px;border-radius:9px;
   margin-right:.5rem;border:1px solid}
 .rl-problem i{color:light-dark(#A63D00,#FF9B5E)}.rl-warning i{color:light-dark(#8A5A00,#F2B84B)}
@@ -83,12 +91,9 @@ sub,sup{line-height:0}
 .st-key-doctor .stButton,.st-key-doctor .stPopover{flex:none}
 .st-key-doctor button{height:30px;min-height:0;padding:0 .65rem;white-space:nowrap}
 .rl-finding{line-height:1.45;max-width:30rem}
-@media (max-width:640px){.rl-doctor span,[class*=st-key-mend-line]{display:none}}
-.rl-numbers{display:flex;flex-wrap:wrap;gap:.2rem 1.05rem;padding:2px 0}
-.rl-numbers div{flex:none;line-height:1.25}
-.rl-numbers b{font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
-.rl-numbers span{display:block;font-size:14px;opacity:.75;white-space:nowrap}
-.rl-numbers em{display:block;font-style:normal;font-size:12px;line-height:1.1;opacity:.75;white-space:nowrap}
+@media (max-width:1100px){.st-key-doctor{height:46px;max-height:46px}.rl-doctor span{display:none}
+  .rl-doctor{display:block;height:auto;max-height:46px;line-height:23px;white-space:normal}}
+@media (max-width:640px){.st-key-doctor .stButton{display:none}}
 .rl-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 .rl-table td,.rl-table th{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border:0;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent)}
@@ -107,11 +112,11 @@ sub,sup{line-height:0}
   border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}
 .rl-strip small{display:block;font-size:12px;opacity:.85;font-variant-numeric:tabular-nums}
 .rl-pos{color:light-dark(#0072B2,#4FA8E0);font-weight:600}.rl-neg{color:light-dark(#B85C00,#F2B84B);font-weight:600}
-@media (min-width:641px){[class*="st-key-entry"]{flex-wrap:nowrap}
-  [class*="st-key-entry"]>:first-child{min-width:0;flex:1 1 0}}
+@media (min-width:641px){.st-key-entries .stHorizontalBlock{flex-wrap:nowrap}
+  .st-key-entries .stHorizontalBlock>:first-child{min-width:0;flex:1 1 0}}
 .stDataFrame button[aria-label^="Download as CSV"]{display:none} /* it writes formulas as formulas; see tables.py */
 button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
-@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}.rl-numbers{gap:1.1rem}
+@media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}
   .stDataFrame .stElementToolbar{top:2px!important}}
 </style>
 """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app import listing
 from app.compare.data import MOST_SETTINGS
 from app.compare.launch.form import form
 from app.compare.pick import setting, sweep_words
@@ -26,7 +27,7 @@ def show() -> None:
     with left:
         st.subheader("Start a comparison", anchor=False)
         form()
-    with right:
+    with right, listing.entries():
         _earlier()
 
 
@@ -61,7 +62,7 @@ def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]
 
 
 def _choice(words: str, key: str, place: Place) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"entry:compare:{key}"):
+    with listing.entry():
         st.html(words, width="stretch")
         st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
                   on_click=lambda: go(place))

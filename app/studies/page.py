@@ -6,7 +6,7 @@ import html
 
 import streamlit as st
 
-from app import link, session
+from app import link, listing, session
 from app.lab import lab
 from app.status import duration
 from app.studies import one, picture
@@ -37,12 +37,12 @@ def _all() -> None:
     st.header("Studies", anchor=False)
     st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(INTRO)}</div>')
     rows, kept = lab().store.sweep_runs()[::-1], recorded.read()
-    for study in STUDIES.values():
-        with st.container(border=True, horizontal=True, vertical_alignment="center", gap="small",
-                          key=f"entry:study:{study.key}"):
-            st.html(_words(study, kept.get(study.key), plan.found(study, rows)), width="stretch")
-            st.button("Open", icon=":material/arrow_forward:", key=f"study:{study.key}",
-                      on_click=lambda key=study.key: link.go(link.written(Place(key))))
+    with listing.entries():
+        for study in STUDIES.values():
+            with listing.entry(border=True):
+                st.html(_words(study, kept.get(study.key), plan.found(study, rows)), width="stretch")
+                st.button("Open", icon=":material/arrow_forward:", key=f"study:{study.key}",
+                          on_click=lambda key=study.key: link.go(link.written(Place(key))))
 
 
 def _words(study: Study, kept: recorded.Recorded | None, runs: plan.Runs) -> str:

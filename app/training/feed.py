@@ -88,13 +88,14 @@ class Feed:
 
     @property
     def _drawn(self) -> set[str]:
-        """The metrics of the run's charts, and what their axes count."""
+        """The metrics of the run's charts and tiles, and what the axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
-        return {key for panel in panels for key in PANELS[panel].metrics} | {"updates"}
+        return {key for panel in panels for key in PANELS[panel].metrics} | {
+            metric.key for metric in tiles(self)} | {"updates"}
 
     def _row(self, step: Step, keys: set[str]) -> list[Any]:
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
-            key: float(f"{value:.6g}") for key, value in step.metrics.items() if key in keys}]
+            key: rounded(value) for key, value in step.metrics.items() if key in keys}]
 
     def _dots(self, step: int) -> list[list[float]]:
         """A step's dots, evenly thinned so that a run of many episodes can still be drawn."""
@@ -134,6 +135,11 @@ class Feed:
         return (last - first) / (recent[-1].seconds - recent[0].seconds)
 
 
+def rounded(value: float) -> float:
+    """A number with the digits that are sent: more than are ever shown."""
+    return float(f"{value:.6g}")
+
+
 def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
     """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
     of a single completion."""
@@ -153,6 +159,13 @@ def headline(feed: Feed, count: int = 4) -> list[Metric]:
     for place in places:
         found.insert(place, METRICS[GOLD])
     return found[:count]
+
+
+def tiles(feed: Feed) -> list[Metric]:
+    """The numbers above the charts: the headline, and how fast the run gathers experience if it does."""
+    kind = feed.spec.kind_row
+    pace = METRICS[kind.speed]
+    return [*headline(feed), *([replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else [])]
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:

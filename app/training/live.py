@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
+from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, tell
@@ -78,13 +79,12 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    st.html(line(shown, feed, stage, holders(shown, going(lab().store, [shown]))))
+    run_head("status")
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)
-    left, right = st.columns([6, 1.35], vertical_alignment="center")
-    left.html(numbers(feed, at))
-    with right:
+    with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
+        run_head("tiles")
         view.show(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)
@@ -93,9 +93,10 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
     titles = {each.id: title(each) for each in (shown, *above)}
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH),
-                   ended=not active(shown), at=at, unfolded=view.researcher() and not stage,
-                   titles=titles)
+    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
+                   at=at, unfolded=view.researcher() and not stage, titles=titles)
+    holding = holders(shown, going(lab().store, [shown]))
+    data |= {"status": line(shown, feed, stage, holding), "tiles": numbers(feed)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

@@ -25,7 +25,7 @@ def show(kind: str, axes: Mapping[str, str]) -> None:
     """The choices: who looks, and one axis and one smoothing for all charts of a page. `axes` are those of `kind`."""
     x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
     chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]
-    with st.popover(" · ".join(chosen), icon=":material/tune:", width="stretch",
+    with st.popover(" · ".join(chosen), icon=":material/tune:", width="content",
                     help="What is shown, and the axis and the smoothing of all charts"):
         _who()
         st.segmented_control("Horizontal axis", list(axes), format_func=lambda key: axes[key], default=x.value,

@@ -66,9 +66,20 @@ def line() -> dict:
             "beta": 0.04, "clip_low": 0.2, "clip_high": 0.2, "tokens": 64}
 
 
+def components(test) -> list[dict]:
+    """The data of the components of a page."""
+    return [json.loads(element.proto.json or "[{}]")[0] or {} for element in test.get("bidi_component")]
+
+
+def mounted(test, part: str) -> dict:
+    """The data of the component that has `part`."""
+    return next(data for data in components(test) if part in data)
+
+
 def html(test) -> str:
-    """All the HTML of a page."""
-    return " ".join(element.proto.body for element in test.get("html"))
+    """All the HTML of a page, with the status line, which the charts write."""
+    return " ".join([*(element.proto.body for element in test.get("html")),
+                     *(data["status"] for data in components(test) if "tiles" in data)])
 
 
 def drawn(test) -> dict[str, dict]:

@@ -9,16 +9,11 @@ import pytest
 
 from app.training import clock, files
 from app.training.feed import MOST, Feed
+from app.training.status_line import line
 from labcore.files.paths import run_folder
 from labcore.spec.run_spec import make
 from labcore.store.rows import Step
-from tests.app.seeding import html, link, ran, samples, seed
-
-
-def mounted(test, part: str) -> dict:
-    """The data of the component that has `part`."""
-    found = (json.loads(each.proto.json)[0] for each in test.get("bidi_component"))
-    return next(data for data in found if data and part in data)
+from tests.app.seeding import link, mounted, ran, samples, seed
 
 
 def sampled(run_id: str, step: int, text: str) -> None:
@@ -32,10 +27,10 @@ def test_everything_shows_the_step_of_the_link(page, lab, state):
     run_id = seed(lab.store, state)
     sampled(run_id, 2, "twotwo")
     newest = page("llm", run=run_id)
-    assert mounted(newest, "marks")["at"] is None and "<b>0.600</b>" in html(newest)
+    assert mounted(newest, "marks")["at"] is mounted(newest, "tiles")["at"] is None
     assert "twotwo" not in json.dumps(mounted(newest, "kinds"))
     test = page("llm", run=run_id, at="3")
-    assert mounted(test, "marks")["at"] == 3 and "<b>0.300</b><em>+0.200 since start</em>" in html(test)
+    assert mounted(test, "marks")["at"] == mounted(test, "tiles")["at"] == 3
     microscope = mounted(test, "kinds")
     assert "twotwo" in json.dumps(microscope) and microscope["of"] == "Step 2, the nearest before step 3"
     data = page("llm", run=run_id, at="3", tab="Data")
@@ -50,13 +45,32 @@ def test_a_step_before_the_first_file_has_none(page, lab):
 @pytest.mark.parametrize("at", ["6", "7", "999", "0", "x", "-1"])
 def test_the_last_step_and_what_is_none_are_the_newest(page, lab, at):
     test = page("llm", run=seed(lab.store, "finished"), at=at)
-    assert mounted(test, "marks")["at"] is None and "<b>0.600</b>" in html(test)
+    assert mounted(test, "marks")["at"] is mounted(test, "tiles")["at"] is None
 
 
 def test_the_equation_has_the_knobs_of_the_step(page, lab):
     run_id = seed(lab.store, "finished")  # β goes from 0.04 to 0.2 for step 3
-    before, after = (html(page("llm", run=run_id, tab="Equation", at=at)) for at in ("2", "4"))
-    assert before != after
+    shown = [mounted(page("llm", run=run_id, tab="Equation", at=at), "beside") for at in ("2", "4")]
+    betas = [term["now"] for data in shown for term in data["terms"] if term.get("knob") == "beta"]
+    assert betas == ["0.04 reward/nat", "0.2 reward/nat"]
+
+
+@pytest.mark.parametrize("state", ["starting", "running", "finished"])
+def test_status_and_tiles_come_with_the_rows_of_the_charts(page, lab, state):
+    """By one message: else they would be of another step for a moment."""
+    run_id = seed(lab.store, state)
+    data = mounted(page("llm", run=run_id), "tiles")
+    rows = data["runs"][run_id]["rows"]
+    assert f"<b>{state.capitalize()}</b>" in data["status"]
+    assert state != "running" or f"step {rows[-1][0]} of 10" in data["status"]
+    assert not rows or {tile["key"] for tile in data["tiles"]} <= {*rows[-1][3], "frac_reward_zero_std"}
+
+
+def test_the_status_is_of_the_newest_row_not_of_the_run_as_it_was_read_before(lab):
+    run = lab.store.run(seed(lab.store, "running"))
+    feed = Feed(run.spec)
+    feed.take([*lab.store.steps_after(run.id), Step(7, 700, 0, 3.5, {"updates": 7.0})], [])
+    assert run.step == 6 and "step 7 of 10" in line(run, feed) and "width:70.0%" in line(run, feed)
 
 
 def test_an_earlier_step_is_not_that_of_the_next_run(page, lab):

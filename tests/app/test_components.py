@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from app import theme
 from app.components import component
 from app.components.compare_chart import CHART
 from app.components.plotly import plotly_url
@@ -46,3 +47,10 @@ def test_pages_with_charts_load_their_script_and_plotly_ahead(page):
         text = html(page(name))
         assert f"app/static/{script}" in text and plotly_url() in text
     assert (component.STATIC / plotly_url().rpartition("/")[2]).stat().st_size > 1_000_000
+
+
+def test_no_style_asks_for_a_part_of_a_class_s_name_beside_charts_that_grow():
+    """A browser would style all that is below an element anew at each write of a class: of a live page, five times a
+    refresh. Foundations have nothing that grows."""
+    styles = {path.name: path.read_text() for path in component.HERE.rglob("*.css") if path.name != "foundations.css"}
+    assert [name for name, style in {"theme": theme.CSS, **styles}.items() if "[class" in style] == []

@@ -83,12 +83,21 @@ def test_an_ended_run_shows_no_chart_without_values():
 
 def test_progress_in_words():
     run = type("Run", (), {"step": 4, "spec": make(algorithm_key="grpo", task_key="sort", steps=12)})
-    assert status_line.progress(run, feed(4)) == "step 4 of 12 · 8.0 updates/s · at most 2.0 s left"
+    assert status_line.progress(run, feed(4)) == ["step 4 of 12", "8.0 updates/s", "at most 2.0 s left"]
 
 
-def test_numbers_row_says_how_far_each_moved():
-    row = status_line.numbers(feed(5))
-    assert "<b>0.500</b><em>+0.400 since start</em>" in row and "nats/token" in row
+def test_tiles_have_their_first_number_and_a_unit_where_it_is_a_new_one():
+    tiles = {tile["key"]: tile for tile in status_line.numbers(feed(5))}
+    assert (tiles["reward"]["first"], tiles["reward"]["digits"], tiles["reward"]["unit"]) == (0.1, 3, "")
+    assert tiles["kl"]["unit"] == "nats/token" and tiles["kl"]["first"] is None
+    assert tiles["tokens_per_second"]["first"] is None, "no training is told by it"
+
+
+def test_the_rows_of_a_run_have_the_numbers_of_its_tiles():
+    one = feed(1)
+    one.take([Step(2, 20, 0, 0.5, {"tokens_per_second": 1000.0, "frac_reward_zero_std": 0.5, "other": 1.0})], [])
+    drawn = one.rows(1)[0][3]
+    assert drawn.keys() == {"tokens_per_second", "frac_reward_zero_std"}
 
 
 @pytest.mark.parametrize("kind, algorithm, task, unit", [
@@ -96,7 +105,8 @@ def test_numbers_row_says_how_far_each_moved():
 def test_the_speed_in_the_world_is_in_other_words_than_steps_of_the_run(kind, algorithm, task, unit):
     found = Feed(make(kind=kind, algorithm_key=algorithm, task_key=task, steps=9))
     found.take([Step(1, 0, 100, 0.5, {"env_steps_per_second": 295.0})], [])
-    assert f"<span>Speed {unit}</span><b>295</b>" in status_line.numbers(found)
+    [tile] = [tile for tile in status_line.numbers(found) if tile["label"] == "Speed"]
+    assert tile["unit"] == unit and found.rows(0)[0][3][tile["key"]] == 295
 
 
 def test_what_a_model_wrote_is_escaped_and_visible():

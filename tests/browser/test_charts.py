@@ -39,7 +39,8 @@ def metrics(step: int) -> dict[str, float]:
             "explained_variance": 0.01 * step, "updates": 2.0 * step}
 
 
-def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, steps: int = STEPS) -> str:
+def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, steps: int = STEPS,
+           state: str = "finished", message: str = "") -> str:
     """A run in the server's lab with these rows and four changes of β, three of them near each other."""
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
     store = Store()
@@ -50,8 +51,8 @@ def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, step
     for number, step in enumerate((5, 6, 7, 24)[:steps], start=1):
         store.log(run_id, "knob", {"knob": "beta", "from": 0.1 * (number - 1), "to": 0.1 * number, "update": 2 * step,
                                    "between": 1, "text": f"β 0.{number - 1} → 0.{number}"}, step)
-    if steps:
-        store.set_state(run_id, "finished")
+    if steps and state != "running":
+        store.set_state(run_id, state, message)
     return run_id
 
 
@@ -92,6 +93,33 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     expect(page.locator(".rl-line-names button", has_text="std")).to_have_class("rl-off")
     assert page.evaluate("() => document.querySelector('.rl-plot').data.filter(line => line.name === 'Reward std')"
                          ".every(line => line.visible === false)")
+
+
+LOOK = """() => { window.looks = [];
+    const step = (text) => Number((text ?? "").match(/step ([\\d,]+)/)?.[1].replace(",", ""));
+    const text = (selector) => document.querySelector(selector)?.textContent;
+    window.looking = setInterval(() => looks.push([
+        text(".rl-tile b"), text(".rl-live-chart output"), step(document.querySelector(".rl-live-chart output")?.title),
+        step(text(".rl-run")), step(text(".rl-scrubber output"))]), 10); }"""
+
+
+def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "grpo", steps=4, state="running")
+    store = Store()
+    opened(page, server, run_id)
+    page.evaluate(LOOK)
+    for step in range(5, 15):
+        store.append(run_id, Record(step, 100 * step, metrics(step)), 0.5 * step)
+        page.wait_for_timeout(400)
+    looks = page.evaluate("() => { clearInterval(window.looking); return window.looks; }")
+    assert len({step for _, _, step, _, _ in looks}) > 4
+    assert [look for look in looks if look[0] != look[1] or len({*look[2:]}) > 1] == []
+
+    page.evaluate(MOVE, [run_id, 3])  # the tiles follow the hand as the charts do
+    assert page.locator(".rl-tile b").first.inner_text() == page.evaluate(NUMBERS)[0] == "0.495"
+    assert page.locator(".rl-tile em").first.inner_text() == "+0.030 since start"
+    store.set_state(run_id, "stopped")
 
 
 def test_names_stay_at_the_ends_of_their_lines_when_the_window_grows(

@@ -27,6 +27,7 @@ function chartAt(parentElement, root) {
     addEventListener("beforeprint", chart.printed); // paper shows what is out of sight, too
     charts.set(parentElement, chart);
     chart.observer.observe(root);
+    chart.width = root.clientWidth;
   }
   return Object.assign(chart, { root });
 }
@@ -38,7 +39,9 @@ function sighted(chart, seen) {
 }
 
 // A layout has its width, so Plotly does not follow the window later: names and words are placed in what is drawn here.
+// Sizes are read here, where they are known: after something was written, the browser would lay out the page for each.
 function resized(chart) {
+  chart.width = chart.root.clientWidth;
   chart.panels.forEach((panel) => {
     panel.changed ||= panel.width !== undefined && panel.plot.clientWidth !== panel.width;
   });
@@ -73,7 +76,7 @@ function draw(chart, panel) {
   panel.plot.style.height = `${layout.height}px`; // on a narrow screen it is lower
   if (!more) Plotly.react(panel.plot, traces, layout, panel.config);
   else if (more.indices.length) Plotly.extendTraces(panel.plot, more.update, more.indices);
-  Object.assign(panel, { looks, changed: false, width: panel.plot.clientWidth });
+  Object.assign(panel, { looks, changed: false, width: layout.width });
   panel.plot.setAttribute("aria-label", panel.alt);
   if (!panel.listening) listen(chart, panel);
   chart.drawn?.(panel);

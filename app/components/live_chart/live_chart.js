@@ -65,7 +65,7 @@ function boxOf(key) {
 }
 
 // Beside a board or on a narrow page, where there is one column or two, large charts are lower.
-const heightOf = ({ root }, { tall, large }) => (large && root.clientWidth && root.clientWidth < 700 ? 170 : tall);
+const heightOf = ({ width }, { tall, large }) => (large && width && width < 700 ? 170 : tall);
 
 function unfold(chart, open) {
   chart.open = open;
@@ -82,7 +82,8 @@ function describe(chart, panel) {
   const row = runs.map((run) => rowAt(chart, run, first.key)).find(Boolean);
   const last = row?.[3][first.key] ?? null;
   const start = runs[0]?.rows.find((each) => each[3][first.key] !== undefined)?.[3][first.key];
-  panel.value.textContent = format(last, first.digits);
+  const shown = format(last, first.digits);
+  if (panel.value.textContent !== shown) panel.value.textContent = shown;
   panel.value.title = row ? `${first.label} at step ${row[0]}` +
     `${chart.smooth ? `, not smoothed. The line is smoothed (${chart.smooth}).` : ""}` : "";
   Object.assign(panel, { axis: chart.axis, digits: Math.max(first.digits, 3),
@@ -124,6 +125,7 @@ function refresh(chart) {
     Object.assign(panel, { made, marks, changed: true, endings: panel.labels.map(({ text }) => text),
       height: heightOf(chart, panel) });
   });
+  tell(chart);
   if (waits) later(chart);
 }
 
@@ -134,10 +136,11 @@ export async function update(component) {
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
-    hearSteps(chart);
+    const deaf = [hearSteps(chart), hearAsked(chart)];
+    chart.ended = () => { deaf.forEach((each) => each()); clearTimeout(chart.later); };
   }
   if (fresh) {
-    Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined,
+    Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined, tiles: undefined,
       at: null, xmax: undefined, unfolded: undefined });
     chart.scene.zoom = null;
     build(chart);
@@ -151,7 +154,7 @@ export async function update(component) {
   }
   if (chart.x !== data.x) Object.assign(chart, { xmax: undefined, scene: Object.assign(chart.scene, { zoom: null }) });
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
-    smooth: data.smooth, theme: theme(parentElement) });
+    smooth: data.smooth, theme: theme(parentElement), status: data.status, tiles: data.tiles });
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

@@ -10,7 +10,7 @@ function hearSteps(chart) {
     showStep(chart);
   };
   document.addEventListener("rl-step", moved);
-  chart.ended = () => { document.removeEventListener("rl-step", moved); clearTimeout(chart.later); };
+  return () => document.removeEventListener("rl-step", moved);
 }
 
 // Take the step from the server, unless the user has just moved on.
@@ -31,6 +31,7 @@ function showStep(chart) {
     describe(chart, panel);
     placeCursor(chart, panel);
   });
+  tell(chart);
 }
 
 function placeCursor(chart, panel) {

@@ -40,7 +40,7 @@ function endOf(chart, panel, { run, metric }) {
 // The names of lines that are hidden wait on the floor of the plot.
 function drawEndings(chart, panel) {
   const { yaxis } = panel.plot._fullLayout;
-  const floor = yaxis._offset + yaxis._length, width = panel.plot.clientWidth;
+  const floor = yaxis._offset + yaxis._length, { width } = panel;
   const found = panel.labels.flatMap((ending) => {
     const place = endOf(chart, panel, ending), off = chart.scene.hidden.has(ending.metric);
     return place ? [{ ...ending, ...place, off, top: off ? floor : place.y - HIGH / 2 }] : [];

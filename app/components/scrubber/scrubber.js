@@ -1,6 +1,7 @@
 // The scrubber: which step the page shows.
 //
-// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer.
+// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer. How far
+// the run is, the charts tell ("rl-told"), so that both are of one step.
 
 const scrubbers = new WeakMap();
 const ASK = 140; // ms between two questions to the server while the slider is dragged
@@ -26,6 +27,14 @@ function build(bar) {
   bar.input.addEventListener("input", () => choose(bar, Number(bar.input.value)));
   bar.pressed = (event) => pressed(bar, event);
   document.addEventListener("keydown", bar.pressed);
+  bar.told = ({ detail: { run, last } }) => { if (run === bar.data.run) reach(bar, last); };
+  document.addEventListener("rl-told", bar.told);
+}
+
+function reach(bar, last) {
+  if (last <= bar.data.last) return;
+  bar.data = { ...bar.data, last };
+  show(bar);
 }
 
 // ←, →, Home and End move the clock wherever the focus is, unless what has the focus needs them.
@@ -63,7 +72,8 @@ function show(bar) {
   const step = shown(bar), live = bar.step === null;
   Object.assign(bar.input, { min: first, max: Math.max(last, first + 1), value: step, disabled: last <= first });
   bar.input.setAttribute("aria-valuetext", `step ${step} of ${last}${live ? ", the newest" : ""}`);
-  bar.output.textContent = `step ${step.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  const words = `step ${step.toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  if (bar.output.textContent !== words) bar.output.textContent = words;
   bar.back.disabled = step <= first;
   bar.forward.disabled = live;
   bar.newest.textContent = going ? "Live" : "Latest";
@@ -104,4 +114,5 @@ export function update(component) {
 export const dispose = disposing(scrubbers, (bar) => {
   clearTimeout(bar.asking);
   document.removeEventListener("keydown", bar.pressed);
+  document.removeEventListener("rl-told", bar.told);
 });

@@ -79,6 +79,6 @@ def test_a_run_and_its_base():
         tables, _ = sampled_mass(again, 16, 3)
     assert mass[..., 0][mask] == pytest.approx(tables.exp().max(-1).values[mask], abs=1e-6)
     for change, words in ({"models": []}, "0 models were asked: choose one to 3"), (
-            {"count": 7}, "count must be a whole number from 8"), ({"models": ["nobody"]}, "The run nobody has no model"):
+            {"count": 7}, "count must be a whole number from 8"), ({"models": ["nobody"]}, "run nobody has no model"):
         with pytest.raises(LabError, match=words):
             jobs.do({**asked, **change})

@@ -1,0 +1,25 @@
+// What stands above the charts and the scrubber below them are of the same row as the charts: they are told ("rl-told"
+// on the document) at the moment in which the charts' own numbers change.
+
+const signed = (value, digits) => (value > 0 ? "+" : "") + format(value, digits);
+
+function tell(chart) {
+  if (!chart.tiles) return;
+  const [[run, { last }]] = Object.entries(chart.runs);
+  document.dispatchEvent(new CustomEvent("rl-told", { detail: { run, last, status: chart.status,
+    tiles: chart.tiles.map((tile) => tileOf(chart, chart.runs[run], tile)) } }));
+}
+
+// A tile in words: its number at the step that is shown, and how far that is from the first.
+function tileOf(chart, run, { key, label, unit, help, digits, first }) {
+  const value = rowAt(chart, run, key)?.[3][key];
+  const moved = first !== null && value !== undefined && value !== first;
+  return { help, name: `${label} ${unit}`.trim(), value: format(value, digits),
+    moved: moved ? `${signed(value - first, digits)} since start` : "" };
+}
+
+function hearAsked(chart) {
+  const asked = () => tell(chart);
+  document.addEventListener("rl-tell", asked);
+  return () => document.removeEventListener("rl-tell", asked);
+}

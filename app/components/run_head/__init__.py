@@ -1,0 +1,18 @@
+"""What stands above the charts of a run: its status line, and the tiles with its numbers.
+
+Both are written by the charts' own message and at the same moment, so that all of them are of one step.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from app.components.component import Component
+
+HEAD = Component(Path(__file__).parent)
+
+
+def run_head(part: Literal["status", "tiles"]) -> None:
+    """Mount a part, empty: the live charts fill it by what `app.training.live` gives them."""
+    HEAD(key=f"head_{part}", data={"part": part})

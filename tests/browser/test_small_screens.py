@@ -1,0 +1,95 @@
+"""On a phone, a tablet and a small laptop no text of a run's page is cut: parts wrap, or are left out whole."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from labcore.store.store import Store
+from tests.browser.conftest import Server
+from tests.browser.test_charts import SLOW, run_of
+
+pytestmark = pytest.mark.browser
+
+VERDICT = "The pairs are separated better, the answers are worse"  # the longest there is
+FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": VERDICT, "text": VERDICT, "holds": True,
+           "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps",
+           "fix": "Raise β.", "knob": "beta", "value": 0.1}
+SIZES = {390: 844, 820: 1180, 1024: 768, 1440: 900}
+TOP = ".st-key-bar, .rl-run-head, .st-key-tiles, .rl-live-chart figcaption, .rl-scrubber, .st-key-doctor"
+# The words that lie across an edge of what clips them, and the boxes that are longer than can be seen.
+CUT = """(top) => {
+  const found = [];
+  for (const part of document.querySelectorAll(top)) {
+    const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const words = document.createRange();
+      words.selectNodeContents(texts.currentNode);
+      const clips = [];
+      for (let box = texts.currentNode.parentElement; box; box = box.parentElement) {
+        if (getComputedStyle(box).overflowX !== "visible") clips.push(box.getBoundingClientRect());
+      }
+      for (const { left, right, top, bottom, width } of words.getClientRects()) {
+        const across = clips.some((clip) => {
+          const beside = right <= clip.left + 1 || left >= clip.right - 1;
+          const beyond = bottom <= clip.top + 3 || top >= clip.bottom - 3;
+          return !beside && !beyond && (left < clip.left - 1 || right > clip.right + 1);
+        });
+        if (across && width > 1) found.push(texts.currentNode.textContent);
+      }
+    }
+    part.querySelectorAll("input:not([type=range])").forEach((input) => {
+      if (input.scrollWidth > input.clientWidth + 1) found.push(input.value);
+    });
+  }
+  return found;
+}"""
+
+
+def opened(page: Page, server: Server, run_id: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": SIZES[width]})
+    page.goto(f"{server.url}/llm?run={run_id}")
+    expect(page.locator(".rl-tile").first).to_be_visible(timeout=SLOW)
+    expect(page.locator(".rl-scrubber output")).to_be_visible(timeout=SLOW)
+
+
+@pytest.mark.parametrize("width", SIZES)
+def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    for state in ("running", "paused", "finished"):
+        run_id = run_of(server, monkeypatch, "grpo", state=state)
+        Store().log(run_id, "doctor", FINDING, 30)
+        opened(page, server, run_id, width)
+        expect(page.locator(".rl-doctor b")).to_have_text(VERDICT, timeout=SLOW)
+        expect(page.locator(".rl-doctor b")).to_be_in_viewport(ratio=1)
+        expect(page.locator(".rl-run")).to_contain_text(state.capitalize(), timeout=SLOW)
+        expect(page.locator(".rl-run .rl-dot")).to_be_in_viewport(ratio=1)
+        assert page.evaluate(CUT, TOP) == []
+        assert page.evaluate("() => document.querySelector('.stMain').scrollWidth <= window.innerWidth")
+        for button in page.locator(".st-key-bar button:visible, .st-key-tiles button:visible").all():
+            expect(button).to_be_in_viewport(ratio=1)
+
+
+def test_a_sentence_of_the_run_is_shown_to_its_end(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "The loss was not a number at step 31, because the learning rate is too high for this model: lower it. "
+    opened(page, server, run_of(server, monkeypatch, "grpo", state="diverged", message=3 * said), 390)
+    line = page.locator(".rl-run")
+    expect(line).to_contain_text("lower it", timeout=SLOW)
+    assert line.evaluate("line => line.scrollHeight <= line.clientHeight + 1") and page.evaluate(CUT, TOP) == []
+
+
+def test_the_words_of_a_button_go_once_it_is_pressed(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(page, server, run_of(server, monkeypatch, "grpo", state="running"), 1024)
+    pause, tip = page.get_by_role("button", name="Pause"), page.get_by_role("tooltip")
+    pause.hover()
+    expect(tip).to_be_visible(timeout=SLOW)
+    pause.click()
+    expect(tip).to_be_hidden(timeout=SLOW)
+    page.wait_for_timeout(500)
+    expect(tip).to_be_hidden()
+    page.mouse.move(5, 700)
+    pause.hover()
+    expect(tip).to_be_hidden()  # the one that was pressed need not say again what it does
+    page.get_by_role("button", name="Stop").hover()
+    expect(tip).to_be_visible(timeout=SLOW)
