@@ -40,6 +40,7 @@ from labcore.errors import LabError
 
 PEERS = ("trl", "accelerate", "datasets")
 BETA, LEARNING_RATE, PROMPTS, GROUP_SIZE, NEW_TOKENS = 0.04, 1e-6, 32, 8, 8
+SUMS = {"digits": 2, "reward_shape": "shaped"}
 ENDLESS = 10_000_000  # steps: the driver says when it is enough
 
 
@@ -60,7 +61,7 @@ class Job:
 
         if self.file:
             return stock.problems(self.file)
-        return make_task(task("add"), {"digits": 2, "reward_shape": "shaped"})
+        return make_task(task("add"), SUMS)
 
     def __str__(self) -> str:
         return f"{self.prompts} prompts × {self.group_size} completions of {self.new_tokens} tokens"
@@ -75,7 +76,7 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
                 threads=threads, steps=ENDLESS, data=job.file,
                 knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": job.prompts, "dtype": dtype,
                        "group_size": job.group_size, "max_new_tokens": job.new_tokens, "updates_per_batch": 1,
-                       **({"verifier": "numeric"} if job.file else {})})
+                       **({"verifier": "numeric"} if job.file else SUMS)})
     before = 0
     for record in LlmSession.start(spec).run():
         if record is not None:
