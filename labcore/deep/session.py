@@ -144,7 +144,7 @@ class DeepSession:
         """Train until `spec.steps`, a Record per step."""
         for record in resolve_name(self.row.method)(self):
             if self.notes:
-                record, self.notes = replace(record, notes=(*self.notes,)), []
+                record, self.notes = replace(record, notes=(*record.notes, *self.notes)), []
             yield record
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
 
@@ -210,13 +210,14 @@ class DeepSession:
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """The inverse of `tensors` and `values`. On another kind of device random numbers begin anew."""
         seeds = (self.spec.seed, values["step"])
-        self.notes += resume_generator(self.generator, tensors["generator"], seeds)
+        restarted = resume_generator(self.generator, tensors["generator"], seeds)
+        self.notes += restarted
         checkpoint.restore(self.networks, self.optimizers, tensors)
         self.best = {key: value.to(self.device) for key, value in checkpoint.under(tensors, "best/").items()}
         if self.replay is not None:
             self.replay.restore(checkpoint.under(tensors, "replay/"))
         state = values["environments"]
-        if self.notes:
+        if restarted:
             worlds = int(np.random.SeedSequence((*seeds, 1)).generate_state(1)[0])
             state |= _random(_environments(self.spec, self.device, worlds))
         self.environments.load_state(state)

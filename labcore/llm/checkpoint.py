@@ -41,7 +41,7 @@ PAIRS = ("pairs", "labelled")  # those made before the first step, and those tha
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings")
 
 
-class Kept(Protocol):
+class Checkpointed(Protocol):
     """What is asked of a session, beside what PAIRS and LEARNT name. See `LlmSession`."""
 
     spec: RunSpec
@@ -61,16 +61,16 @@ class Kept(Protocol):
     @property
     def policy(self) -> PreTrainedModel: ...
 
-    def kept(self) -> Mapping[str, nn.Module]: ...
+    def saved_networks(self) -> Mapping[str, nn.Module]: ...
 
     def export(self, folder: Path) -> None: ...
 
 
-def write(session: Kept, folder: Path) -> None:
+def write(session: Checkpointed, folder: Path) -> None:
     """Write a complete checkpoint into `folder`."""
     session.export(folder / POLICY)
     adapted = lora.adapted(session.policy)
-    for name, model in session.kept().items():
+    for name, model in session.saved_networks().items():
         save_file(_plain(lora.own(model) if adapted else model.state_dict()), folder / f"{name}.safetensors")
     for place, scorer in enumerate(cast(Iterable[Critic], session.models.get(SCORER, ()))):
         save_scorer(scorer, folder / scorer_folder(place))
@@ -85,7 +85,7 @@ def write(session: Kept, folder: Path) -> None:
     (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
 
 
-def read(session: Kept, folder: Path) -> None:
+def read(session: Checkpointed, folder: Path) -> None:
     """Go on from the checkpoint in `folder`, in place; a session has read its reward models as it started.
 
     Raises:
@@ -106,13 +106,13 @@ def scorer_folder(place: int) -> str:
     return SCORER if place == 0 else f"{SCORER}_{place + 1}"
 
 
-def _read(session: Kept, folder: Path) -> None:
+def _read(session: Checkpointed, folder: Path) -> None:
     def tensors(name: str) -> dict[str, Tensor]:
         return load_file(folder / f"{name}.safetensors", device=str(session.device))
 
     state = json_of((folder / "state.json").read_bytes())
     _read_policy(session.policy, folder / POLICY)
-    for name, model in session.kept().items():
+    for name, model in session.saved_networks().items():
         _read_network(session, name, model, tensors(name))
     for name, optimizer in session.optimizers.items():
         optimizers.load(optimizer, tensors(f"optimizer_{name}"))
@@ -136,7 +136,7 @@ def _read_policy(policy: PreTrainedModel, folder: Path) -> None:
         policy.load_state_dict(load(folder)[0].state_dict())
 
 
-def _read_network(session: Kept, name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _read_network(session: Checkpointed, name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if not lora.adapted(session.policy):
         _check_shapes(name, model, tensors)
         model.load_state_dict(tensors)

@@ -19,6 +19,7 @@ from labcore.llm.nets.tape import Tape
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
+from labcore.runs.faults import out_of_memory
 from labcore.tasks.task import Problem
 
 SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_new_tokens")  # of what is drawn at once
@@ -64,10 +65,12 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         completions = _drawn(session, model, prompts, group_size, {
             **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
             "generator": session.generator}, tape)
-    except torch.OutOfMemoryError as error:  # drawn in parts, the completions would be others
-        *others, last = [key for key in SIZES if key in session.knobs]
+    except (MemoryError, RuntimeError) as error:  # drawn in parts, the completions would be others
+        if not out_of_memory(error):
+            raise
+        sizes = ", ".join(f"{key} is {session.knobs[key]}" for key in SIZES if key in session.knobs)
         raise LabError(f"Memory ran out while {len(prompts)} × {group_size} completions of up to {limit} tokens were "
-                       f"drawn for step {session.step + 1}: lower {', '.join(others)} or {last}.") from error
+                       f"drawn: lower one of these: {sizes}.") from error
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions))

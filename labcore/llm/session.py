@@ -247,7 +247,7 @@ class LlmSession:
         try:
             for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
                 if record is not None and self.notes:
-                    record, self.notes = replace(record, notes=(*self.notes,)), []
+                    record, self.notes = replace(record, notes=(*record.notes, *self.notes)), []
                 yield record
         finally:
             if self.graphs:
@@ -302,7 +302,7 @@ class LlmSession:
         """Write a complete checkpoint into `folder`: see `checkpoint`."""
         checkpoint.write(self, folder)
 
-    def kept(self) -> dict[str, nn.Module]:
+    def saved_networks(self) -> dict[str, nn.Module]:
         """The networks beside the policy and the reward models that a checkpoint holds."""
         return {name: model for name, model in self.models.items()
                 if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)}

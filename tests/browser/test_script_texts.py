@@ -18,6 +18,7 @@ from labcore.compare import imported
 from labcore.files.paths import run_folder
 from labcore.files.uploads import keep_file
 from labcore.jobs import jobs, label_log
+from labcore.runs.titles import title
 from labcore.shelf import marks
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
@@ -93,7 +94,8 @@ def runs(server: Server) -> Iterator[dict[str, str]]:
         marks.note(store, llm, BAD)
         table = "\n".join([f'step,reward,"{BAD}"', "1,0.5,1", "2,0.6,2", ""])
         [brought] = imported.keep(store, "bad.csv", table.encode(), BAD)
-        yield {"llm": llm, "pair": ",".join(pair), "import": brought.id}
+        yield {"llm": llm, "pair": ",".join(pair), "import": brought.id,
+               "interrupted": title(store.run("__bad__"))}
         store.trash([llm, *pair, "__bad__", brought.id])  # the tests that follow count what is there
 
 
@@ -148,7 +150,7 @@ def test_the_check_finds_what_it_looks_for(page: Page) -> None:
 def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
     """Its note, its tags, how it ended: on Home, and in the drawer of the page Runs."""
     opened("")
-    shown_as_text(page, "home", "Resume __bad__")
+    shown_as_text(page, "home", f"Resume {runs['interrupted']}")
     opened(f"runs?find={runs['llm']}")
     tick(page, table(page, 1), 0)
     page.get_by_role("button", name="Details").click(timeout=SLOW)

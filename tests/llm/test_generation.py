@@ -53,15 +53,19 @@ def test_greedy_takes_the_likeliest_and_draws_no_number():
     assert not torch.equal(started.generator.get_state(), before)
 
 
-@pytest.mark.parametrize("algorithm, lower", [
-    ("grpo", "prompts_per_step, group_size or max_new_tokens"), ("sft", "eval_prompts or max_new_tokens"),
-    ("dpo", "pair_prompts, eval_prompts, group_size or max_new_tokens")])
-def test_memory_that_runs_out_as_completions_are_drawn_says_what_to_lower(algorithm, lower, monkeypatch):
+@pytest.mark.parametrize("algorithm, sizes", [
+    ("grpo", "prompts_per_step is 4, group_size is 4, max_new_tokens is 6"),
+    ("sft", "eval_prompts is 256, max_new_tokens is 6"),
+    ("dpo", "pair_prompts is 8, eval_prompts is 256, group_size is 4, max_new_tokens is 6")])
+@pytest.mark.parametrize("error", [
+    torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")], ids=type)
+def test_memory_that_runs_out_as_completions_are_drawn_says_what_to_lower(error, algorithm, sizes, monkeypatch):
     def full(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise error
     started = session(algorithm)
     monkeypatch.setattr(generation, "sample", full)
-    with pytest.raises(LabError, match=rf"while 3 × 2 completions of up to 5 tokens were drawn .*: lower {lower}\."):
+    with pytest.raises(LabError, match=rf"while 3 × 2 completions of up to 5 tokens were drawn: .*: {sizes}\."):
         generate(started, started.policy, PROBLEMS, 2, Sampling(max_new_tokens=5))
     assert started.halvings == 0
 

@@ -70,8 +70,8 @@ class Watched:
         if spec.kind == "llm":
             sample_round = experience.sample_round
 
-            def sampling(session, round):
-                sampled = sample_round(session, round)
+            def sampling(session, round, *others):
+                sampled = sample_round(session, round, *others)
                 self.sampled += len(sampled.texts)
                 return sampled
 

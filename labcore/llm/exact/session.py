@@ -90,10 +90,10 @@ class ExactSession(LlmSession):
         super()._equip(resume)
         self.beginning = self.models.get(REFERENCE) or begun or NETWORKS[REFERENCE].build(self.policy)
 
-    def kept(self) -> dict[str, nn.Module]:
+    def saved_networks(self) -> dict[str, nn.Module]:
         """As there, and the beginning of a fork that has no reference: its parent may be gone."""
         alone = REFERENCE not in self.models and self.spec.parent is not None
-        return super().kept() | ({"beginning": cast(nn.Module, self.beginning)} if alone else {})
+        return super().saved_networks() | ({"beginning": cast(nn.Module, self.beginning)} if alone else {})
 
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         if name == POLICY and (self.measured is None or self.measured.step != self.step):

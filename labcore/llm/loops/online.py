@@ -132,7 +132,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         met.clear()
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
-        if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled
+        if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
             tape = None
         with precision(session.policy, knobs["dtype"]):
             logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,

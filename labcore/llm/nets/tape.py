@@ -35,42 +35,48 @@ def product(x: Tensor, weight: Tensor, residual: Tensor | None = None, out: Tens
 
 class Tape:
     """Each product of the sampler, in the order in which a pass makes them: what it gave in the pass of the P prompts,
-    and below that in the pass of every further token of all P·G completions. Empty where nothing was recorded."""
+    and below that in the pass of every further token of all P·G completions. Empty where nothing was recorded.
+
+    For a processor, since what it saves is the time of products.
+    """
 
     def __init__(self) -> None:
         self._products: deque[Tensor] = deque()
-        self._after = 0  # rows of a product that are not of the prompts
+        self._generated = 0  # rows of a product that are not of the prompts
         self._passes = 0
+        self._taken = False
 
     def __len__(self) -> int:
-        return len(self._products)
+        """How many products an update can take: all that were recorded, or none once it has begun to."""
+        return 0 if self._taken else len(self._products)
 
-    def recording(self, after: int) -> Multiply:
-        """`product` for the sampler's next pass, written on the tape. `after` is how many tokens the passes after that
-        of the prompts have in all, at the most."""
-        self._after, self._passes = after, self._passes + 1
+    def recording(self, generated: int) -> Multiply:
+        """`product` for the sampler's next pass, written on the tape. `generated` is how many tokens the passes after
+        that of the prompts have in all, at the most."""
+        self._generated, self._passes = generated, self._passes + 1
         number, first = count(), self._passes == 1
 
         def recorded(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
             if first:
-                self._products.append(x.new_empty(len(x) + after, len(weight)))
+                self._products.append(x.new_empty(len(x) + generated, len(weight)))
             whole = self._products[next(number)]
-            start = 0 if first else len(whole) - after + (self._passes - 2) * len(x)
+            start = 0 if first else len(whole) - generated + (self._passes - 2) * len(x)
             return product(x, weight, residual, out=whole[start:start + len(x)])
         return recorded
 
     def replaying(self, row: Row) -> Multiply:
         """`product` for one pass over the packed rows of exactly what was sampled. What is taken leaves the tape, so
         that nothing is held twice."""
+        self._taken = True
         rows, group, length = row.places.shape
-        stands = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)
+        recorded = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)
         # Completions share a place where they begin alike; any of them will do, and it must always be the same.
         tokens = torch.zeros(rows, row.outputs - 1, dtype=torch.long).scatter_reduce(
-            1, row.places.flatten(1), stands.flatten(1), "amax")
+            1, row.places.flatten(1), recorded.flatten(1), "amax")
 
         def replayed(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
             whole = self._products.popleft()
-            prompts = len(whole) - self._after  # in the last layer the last position of each alone
+            prompts = len(whole) - self._generated  # in the last layer the last position of each alone
             places = torch.cat([torch.arange(prompts).view(rows, -1), tokens + prompts], 1)
             value = whole.index_select(0, places.flatten())  # far faster than whole[places]
             found: Tensor = _Known.apply(value, x, weight, residual)

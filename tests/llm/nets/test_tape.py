@@ -61,7 +61,8 @@ def test_sampling_ends_early_when_all_completions_have():
 def test_nothing_that_is_on_the_tape_is_computed_again(monkeypatch):
     model, asked = network(), prompts()
     ids, recorded = sampled(model, asked, 3, 5)
-    monkeypatch.setattr(tape, "product", lambda *_, **__: pytest.fail("a product was made"))
+    for module in (tape, llama):
+        monkeypatch.setattr(module, "product", lambda *_, **__: pytest.fail("a product was made"))
     llama.outputs(model, asked, ids, recorded).sum().backward()
 
 
@@ -113,6 +114,19 @@ def test_a_batch_of_several_micro_batches_records_none(monkeypatch):
     monkeypatch.setattr(held, "ON_PROCESSOR", 1)
     found = tapes_of(monkeypatch, algorithm="grpo", steps=1)
     assert len(found) == 4 and set(found) == {0}
+
+
+def test_an_attempt_that_broke_off_leaves_nothing_to_take(monkeypatch):
+    started, real, calls = session("grpo", steps=1, prompts_per_step=1), llama.attend_rows, []
+
+    def attend_rows(*args):
+        calls.append(torch.is_grad_enabled())
+        if sum(calls) == 1:  # in the first update, after the first of its products
+            raise torch.OutOfMemoryError("out of memory")
+        return real(*args)
+    monkeypatch.setattr(llama, "attend_rows", attend_rows)
+    [record] = records(started)
+    assert started.halvings == 1 and record.metrics["grad_norm"] > 0 and sum(calls) == 2
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo", "remax"])
