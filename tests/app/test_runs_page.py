@@ -243,6 +243,16 @@ def test_deleted_runs_come_back_by_one_click(page, lab):
     assert set(rows(test)) == {one, two, other} and lab.store.trashed() == []
 
 
+@pytest.mark.parametrize("of_another_tool", [False, True])
+def test_what_another_tab_restored_is_restored(page, lab, of_another_tool):
+    run_id = imported.keep(lab.store, "trl.csv", CSV)[0].id if of_another_tool else seed(lab.store, "finished")
+    called = "trl" if of_another_tool else title(lab.store.run(run_id))
+    test = press(select(page("runs"), run_id), "act:Delete")
+    lab.store.restore([run_id])
+    press(test, "act:Undo")
+    assert rows(test) == [run_id] and f"{called} restored." in said(test)
+
+
 def test_the_trash_lists_restores_and_empties(page, lab):
     one, two = (seed(lab.store, "finished") for _ in range(2))
     about, = imported.keep(lab.store, "trl.csv", CSV)
