@@ -201,4 +201,4 @@ def _natural(value: float, name: str) -> float:
 
 def _named(store: Store, ids: Sequence[str]) -> str:
     """Runs by their titles, and by their ids for the next command; metrics of other tools by their ids."""
-    return ", ".join(titles.with_titles(run_id, lambda: store, ids=True) for run_id in ids)
+    return ", ".join(titles.with_ids(store, ids))
