@@ -241,13 +241,20 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
-        above = first.spec.parent and f"from {first.parent or first.spec.parent[0]} at step {first.spec.parent[1]}"
-        parts = ", ".join(above if key == _PARENT else words(key, config[key], first.spec)
+        parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)
                           for key in [key for key in apart if key != _CHANGED][:3])
         changed = "(knobs changed)" if _CHANGED in apart else ""
         labels.append(" ".join(filter(None, (first.spec.row.label, parts, changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.title or first.run})"
             for label, first in zip(labels, firsts, strict=True)]
+
+
+def forked(trace: Trace) -> str:
+    """Of which run it is a fork, as the label of its group says it; empty for a run that is none."""
+    if trace.spec is None or trace.spec.parent is None:
+        return ""
+    run_id, step = trace.spec.parent
+    return f"from {trace.parent or run_id} at step {step}"
 
 
 def _algorithm(config: Mapping[str, Any]) -> tuple[Any, Any]:
